@@ -67,7 +67,7 @@ func TestGradientRange(t *testing.T) {
 	}
 	of01 := gradients[0]
 	before, err := s.Score(t.Context(), e)
-	if err != nil || math.Abs(before.Value-g.Value) > 1e-4 || math.Abs(before.Value-10*of01.Score01) > 1e-4 {
+	if err != nil || !(math.Abs(before.Value-g.Value) <= 1e-4) || !(math.Abs(before.Value-10*of01.Score01) <= 1e-4) {
 		t.Fatalf("score %g, with its gradient %g, on 0..1 %g (%v)", before.Value, g.Value, of01.Score01, err)
 	}
 	for what, pair := range map[string][2]*data.Gradient{"source": {g.Source(), of01.Source()},
@@ -322,8 +322,8 @@ func TestCalibratedResult(t *testing.T) {
 		raw := before.Value / 10
 		want, _ := m.At(raw)
 		interval := edit.Interval{Low: 10 * max(0, want-0.4), High: 10 * min(1, want+0.4), Coverage: 0.9}
-		if math.Abs(*r.Raw01-raw) > 1e-12 || math.Abs(r.Value-10*want) > 1e-9 ||
-			math.Abs(r.Interval.Low-interval.Low) > 1e-9 || math.Abs(r.Interval.High-interval.High) > 1e-9 ||
+		if !(math.Abs(*r.Raw01-raw) <= 1e-12) || !(math.Abs(r.Value-10*want) <= 1e-9) ||
+			!(math.Abs(r.Interval.Low-interval.Low) <= 1e-9) || !(math.Abs(r.Interval.High-interval.High) <= 1e-9) ||
 			r.Interval.Coverage != interval.Coverage {
 			t.Errorf("%s: got %+v, raw01 %g, %+v; want %g, %g, %+v", m.Method, r, *r.Raw01, *r.Interval, 10*want, raw, interval)
 		}
@@ -352,7 +352,7 @@ func TestSeveralSources(t *testing.T) {
 	}
 	defer s.Close()
 	score, err := s.Score(t.Context(), e)
-	if err != nil || math.Abs(score.Value-c.Score) > 1e-4 {
+	if err != nil || !(math.Abs(score.Value-c.Score) <= 1e-4) {
 		t.Errorf("got score %g (%v), want %g", score.Value, err, c.Score)
 	}
 	g, err := s.Gradient(t.Context(), e)

@@ -79,7 +79,7 @@ func closeToPillow(t *testing.T, p *Picture, reference string) {
 	}
 	mean, most := difference(p, want)
 	t.Logf("mean %.4f, most %d", mean, most)
-	if mean > 0.1 || most > 3 {
+	if !(mean <= 0.1) || most > 3 {
 		t.Errorf("got %.4f levels away from Pillow's picture, %d at most, want 0.1 and 3", mean, most)
 	}
 }

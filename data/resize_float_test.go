@@ -17,7 +17,7 @@ func TestResizeFloat(t *testing.T) {
 	for _, size := range [][2]int{{11, 8}, {40, 31}, {23, 9}, {5, 17}, {1, 1}} {
 		rounded := p.Resize(size[0], size[1], Bicubic)
 		for i, v := range p.ResizeFloat(size[0], size[1], Bicubic) {
-			if math.Abs(float64(v)-float64(rounded.Pix[i])) > 1.5 { // two passes are rounded
+			if !(math.Abs(float64(v)-float64(rounded.Pix[i])) <= 1.5) { // two passes are rounded
 				t.Fatalf("%v: got %v at %d, want %v but for rounding", size, v, i, rounded.Pix[i])
 			}
 		}
@@ -30,7 +30,7 @@ func TestResizeFloat(t *testing.T) {
 			for i, v := range y.Resize(p.Width, p.Height, f).Values {
 				backward += float64(v) * float64(p.Pix[i])
 			}
-			if math.Abs(forward-backward) > 1e-3*float64(len(y.Values)) {
+			if !(math.Abs(forward-backward) <= 1e-3*float64(len(y.Values))) {
 				t.Errorf("%v, %s: got %v by the transpose, want %v", size, name, backward, forward)
 			}
 		}

@@ -48,7 +48,7 @@ func TestBackground(t *testing.T) {
 	m := open(in("places.jsonl"))
 	for id, v := range want {
 		got, err := valueOf(t, m, sample(id))
-		if err != nil || math.Abs(got.(float64)-v) > 1e-9 {
+		if err != nil || !(math.Abs(got.(float64)-v) <= 1e-9) {
 			t.Errorf("%s: %v, want %v (%v)", id, got, v, err)
 		}
 	}

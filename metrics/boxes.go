@@ -16,6 +16,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/store"
+	"assay/internal/strictyaml"
 )
 
 // Place is where something is in a picture: pixels from its upper left corner.
@@ -83,9 +84,7 @@ func (p *Places) add(line []byte) error {
 	case place.Points != nil && len(place.Points) != 5:
 		return fmt.Errorf("%d points: want five, of eyes, nose and corners of the mouth", len(place.Points))
 	}
-	if place.Mask != "" && !filepath.IsAbs(place.Mask) {
-		place.Mask = filepath.Join(filepath.Dir(p.path), filepath.FromSlash(place.Mask))
-	}
+	place.Mask = strictyaml.Absolute(filepath.Dir(p.path), place.Mask)
 	p.at[k] = place
 	return nil
 }

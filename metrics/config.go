@@ -92,9 +92,7 @@ func readConfig(path string) (*Config, error) {
 		return nil, err
 	}
 	for _, p := range []*string{&c.Model, &c.Encoder} {
-		if *p != "" && !filepath.IsAbs(*p) {
-			*p = filepath.Join(filepath.Dir(path), filepath.FromSlash(*p))
-		}
+		*p = strictyaml.Absolute(filepath.Dir(path), *p)
 	}
 	return c, nil
 }

@@ -41,7 +41,7 @@ func TestCalibratedGraph(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, got := range out[outScore].Float32s() {
-			if want, _ := m.At(float64(in[i])); math.Abs(float64(got)-want) > 1e-7*math.Max(1, math.Abs(want)) {
+			if want, _ := m.At(float64(in[i])); !(math.Abs(float64(got)-want) <= 1e-7*math.Max(1, math.Abs(want))) {
 				t.Errorf("%s at %g: %g, want %g", m.Method, in[i], got, want)
 			}
 		}
@@ -94,7 +94,7 @@ func TestCalibrateScore(t *testing.T) {
 		x, h := rng.Float64(), 1e-6
 		up, _ := n.calibrated(x + h)
 		down, _ := n.calibrated(x - h)
-		if _, slope := n.calibrated(x); math.Abs(slope-(up-down)/(2*h)) > 1e-6 {
+		if _, slope := n.calibrated(x); !(math.Abs(slope-(up-down)/(2*h)) <= 1e-6) {
 			t.Errorf("slope %g at %g, differences say %g", slope, x, (up-down)/(2*h))
 		}
 	}

@@ -131,7 +131,7 @@ func TestEnsemble(t *testing.T) {
 					all = append(all, one[i])
 				}
 				checkTogether(t, &got[i], all)
-				if math.Abs(g[i].Score.Value-got[i].Value) > 1e-5 || math.Abs(g[i].Score.Sigma-got[i].Sigma) > 1e-5 {
+				if !(math.Abs(g[i].Score.Value-got[i].Value) <= 1e-5) || !(math.Abs(g[i].Score.Sigma-got[i].Sigma) <= 1e-5) {
 					t.Errorf("edit %d: got score %g +- %g beside the gradient, want %g +- %g", i, g[i].Score.Value, g[i].Score.Sigma,
 						got[i].Value, got[i].Sigma)
 				}
@@ -143,7 +143,7 @@ func TestEnsemble(t *testing.T) {
 					}
 					furthest, largest = max(furthest, math.Abs(float64(v)-want)), max(largest, math.Abs(want))
 				}
-				if largest == 0 || furthest > 1e-5*largest {
+				if largest == 0 || !(furthest <= 1e-5*largest) {
 					t.Errorf("edit %d: got a gradient %g off the members' mean, whose largest value is %g", i, furthest, largest)
 				}
 			}
@@ -168,13 +168,13 @@ func checkTogether(t *testing.T, got *edit.Score, all []edit.Score) {
 	}
 	check := func(what string, got, gotSigma, want, wantSigma float64) {
 		t.Helper()
-		if math.Abs(got-want) > 1e-5 || math.Abs(gotSigma-wantSigma) > 1e-5 { // on 0 to 10
+		if !(math.Abs(got-want) <= 1e-5) || !(math.Abs(gotSigma-wantSigma) <= 1e-5) { // on 0 to 10
 			t.Errorf("%s: got %.7f +- %.7f, want %.7f +- %.7f", what, got, gotSigma, want, wantSigma)
 		}
 	}
 	mean, sigma := spread(func(x *edit.Score) (float64, float64) { return x.Value, x.Sigma })
 	check("score", got.Value, got.Sigma, mean, sigma)
-	if sigma < 1e-3 {
+	if !(sigma >= 1e-3) {
 		t.Errorf("got sigma %g: the members agree, and prove nothing", sigma)
 	}
 	for k := range got.Dimensions {

@@ -60,7 +60,7 @@ func TestFilledUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range alone {
-				if math.Abs(alone[i]-together[i]) > 1e-6 {
+				if !(math.Abs(alone[i]-together[i]) <= 1e-6) {
 					t.Errorf("%s: edit %d: %g together, %g alone", dir, i, together[i], alone[i])
 				}
 			}

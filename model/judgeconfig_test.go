@@ -165,14 +165,14 @@ func TestFusions(t *testing.T) {
 				e[i] += by
 				return f.score(e, w)
 			}
-			if got := (moved(h) - moved(-h)) / (2 * h); math.Abs(got-gradient[i]) > 1e-6 {
+			if got := (moved(h) - moved(-h)) / (2 * h); !(math.Abs(got-gradient[i]) <= 1e-6) {
 				t.Errorf("%s: derivative %g with dimension %d, differences say %g", name, gradient[i], i, got)
 			}
 		}
 	}
 	s := []float64{2, 8}
 	for name, want := range map[string]float64{"mean": 4, "min": 2, "sum": math.Sqrt(68)} {
-		if got := fusions[name].sigma(s, nil); math.Abs(got-want) > 1e-12 {
+		if got := fusions[name].sigma(s, nil); !(math.Abs(got-want) <= 1e-12) {
 			t.Errorf("%s: sigma %g, want %g", name, got, want)
 		}
 	}
@@ -200,7 +200,7 @@ func TestFusions(t *testing.T) {
 						return m.score
 					}
 					want := (moved(h) - moved(-h)) / (2 * h)
-					if got := side.gradient[head]; math.Abs(got-want) > 1e-6 {
+					if got := side.gradient[head]; !(math.Abs(got-want) <= 1e-6) {
 						t.Errorf("derivative by %s: got %g, want %g", head, got, want)
 					}
 				}

@@ -68,7 +68,7 @@ func TestLowerBound(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %g", fusion, k), func(t *testing.T) {
 				plain, bound := of(boundScorer(t, fusion, 0, slope)), of(boundScorer(t, fusion, k, slope))
 				sigma := plain.Sigma / 10 // on 0 to 1
-				if got, want := bound.Score01, plain.Score01-k*sigma; math.Abs(got-want) > 1e-6 || sigma == 0 {
+				if got, want := bound.Score01, plain.Score01-k*sigma; !(math.Abs(got-want) <= 1e-6) || sigma == 0 {
 					t.Errorf("got score01 %g, want %g; sigma is %g", got, want, sigma)
 				}
 				if bound.Sigma != plain.Sigma {
@@ -94,7 +94,7 @@ func TestLowerBound(t *testing.T) {
 					most = max(most, math.Abs(float64(bound.Output.Values[i])-v))
 					size = max(size, math.Abs(v))
 				}
-				if size == 0 || most > 1e-4*size {
+				if size == 0 || !(most <= 1e-4*size) {
 					t.Errorf("gradients differ from (1 - k c sigma) d mu by up to %g, of %g", most, size)
 				}
 			})

@@ -76,7 +76,7 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 		}
 		scores = append(scores, score[0])
 	}
-	if want := 4.0; math.Abs(scores[1]-want) > 1e-6 || math.Abs(scores[0]-want) < 1e-3 {
+	if want := 4.0; !(math.Abs(scores[1]-want) <= 1e-6) || !(math.Abs(scores[0]-want) >= 1e-3) {
 		t.Errorf("scores %v: with rows of zeros all choices are as likely, %g", scores, want)
 	}
 	low := &lora.Config{Rank: 2, Alpha: 2, Targets: lora.Names{List: []string{"q_proj", "lm_head"}}}

@@ -51,7 +51,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 			want = got
 			continue
 		}
-		if d := math.Abs(got.Loss[0] - want.Loss[0]); d > 1e-5*math.Abs(want.Loss[0]) {
+		if d := math.Abs(got.Loss[0] - want.Loss[0]); !(d <= 1e-5*math.Abs(want.Loss[0])) {
 			t.Errorf("loss %v, as they lie %v", got.Loss, want.Loss)
 		}
 		for name, g := range got.Grads {
@@ -60,7 +60,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 				w := float64(want.Grads[name].Float32s()[i])
 				far, norm = math.Hypot(far, float64(v)-w), math.Hypot(norm, w)
 			}
-			if far > 1e-5*norm+1e-9 {
+			if !(far <= 1e-5*norm+1e-9) {
 				t.Errorf("the gradient of %s is %g from that of weights as they lie, of norm %g", name, far, norm)
 			}
 		}
@@ -93,7 +93,7 @@ func TestScoresOverPackedWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if packs && math.Abs(alone[0]-want) > 1e-5 {
+		if packs && !(math.Abs(alone[0]-want) <= 1e-5) {
 			t.Errorf("score %g, as weights lie %g", alone[0], want)
 		}
 		want = alone[0]

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"assay/data"
@@ -42,7 +43,7 @@ func TestShippedScorer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if scores[0] < 0.6 || scores[1] > 0.3 {
+		if !(scores[0] >= 0.6) || scores[1] > 0.3 {
 			t.Errorf("%s: %q %.2f, %q %.2f", c.edit, c.right, scores[0], c.wrong, scores[1])
 		}
 	}
@@ -77,7 +78,7 @@ func TestWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := scores[0] - scores[1]; d > 1e-5 || d < -1e-5 {
+	if !(math.Abs(scores[0]-scores[1]) <= 1e-5) {
 		t.Errorf("got scores %v, want equal ones", scores)
 	}
 	if _, err := sample("<|im_end|>"); err == nil {

@@ -206,10 +206,10 @@ func checkAdapted(t *testing.T, dir string, pair *edit.Edit, moves float64) {
 	want := judge(t, scorer, sample).Score01
 	sum := judge(t, one, sample).Score01
 	t.Logf("merged: %g instead of %g", sum, want)
-	if math.Abs(sum-want) > moves {
+	if !(math.Abs(sum-want) <= moves) {
 		t.Errorf("score of the merged scorer: %g, want %g", sum, want)
 	}
-	if was := judge(t, plain, sample).Score01; math.Abs(was-want) < max(1e-4, 2*math.Abs(sum-want)) {
+	if was := judge(t, plain, sample).Score01; !(math.Abs(was-want) >= max(1e-4, 2*math.Abs(sum-want))) {
 		t.Errorf("the adapter does nothing: %g and %g", was, want)
 	}
 	for s, says := range map[*model.Scorer]float64{scorer: want, one: sum} {

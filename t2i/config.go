@@ -85,9 +85,7 @@ func readConfig(file string) (*Config, error) {
 		return nil, err
 	}
 	for _, path := range []*string{&c.Model, &c.Weights, &c.Head, &c.Calibration} {
-		if *path != "" && !filepath.IsAbs(*path) {
-			*path = filepath.Join(filepath.Dir(file), filepath.FromSlash(*path))
-		}
+		*path = strictyaml.Absolute(filepath.Dir(file), *path)
 	}
 	return c, nil
 }

@@ -220,11 +220,11 @@ func TestTogether(t *testing.T) {
 					tolerance = 1e-5
 				}
 				for i, s := range scores {
-					if math.Abs(s.Value-alone[i]) > tolerance {
+					if !(math.Abs(s.Value-alone[i]) <= tolerance) {
 						t.Errorf("%d together, edit %d: got %v, want %v", together, i, s.Value, alone[i])
 					}
 					for k, v := range all[i].Output.Values {
-						if math.Abs(float64(v-gradients[i].Output.Values[k])) > tolerance {
+						if !(math.Abs(float64(v-gradients[i].Output.Values[k])) <= tolerance) {
 							t.Fatalf("%d together, edit %d: got the gradient %v at %d, want %v", together, i, v, k,
 								gradients[i].Output.Values[k])
 						}
@@ -361,7 +361,7 @@ func TestCalibrated(t *testing.T) {
 	want, slope := m.At(a[0].Value)
 	got := b[0].Score
 	if got.Value != want || got.Score01 != want || got.Unbounded || *got.Raw01 != a[0].Value ||
-		math.Abs(got.Interval.High-want-0.1) > 1e-12 {
+		!(math.Abs(got.Interval.High-want-0.1) <= 1e-12) {
 		t.Errorf("got %+v, want %v of %v", got, want, a[0].Value)
 	}
 	for i, v := range a[0].Output.Values {

@@ -93,9 +93,7 @@ func Load(path string) (*Config, *Prompts, error) {
 		}
 	}
 	for _, p := range []*string{&c.In, &c.Out, &c.Prompts, &c.Store} {
-		if *p != "" && !filepath.IsAbs(*p) {
-			*p = filepath.Join(folder, *p)
-		}
+		*p = strictyaml.Absolute(folder, *p)
 	}
 	c.check(d)
 	file, words := "prompts.yaml", ownPrompts

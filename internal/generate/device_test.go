@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -68,7 +69,7 @@ func TestPlainSeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, a := range r.Answers.Answers {
-			if far := got[i].LogProb() - a.LogProb; !(far <= 1e-4 && far >= -1e-4) {
+			if far := got[i].LogProb() - a.LogProb; !(math.Abs(far) <= 1e-4) {
 				t.Errorf("%q: got log P %g away, want at most 1e-4", a.Text, far)
 			}
 		}

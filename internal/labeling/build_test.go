@@ -373,7 +373,7 @@ func TestThresholdsOfSources(t *testing.T) {
 				t.Errorf("%s: got CLIP-D %v of a source, want 0", row.ID, *row.ClipD)
 			}
 		}
-		if row.Why == heuristics.RuleTarget && math.Abs(*row.ClipI-1) > 1e-9 {
+		if row.Why == heuristics.RuleTarget && !(math.Abs(*row.ClipI-1) <= 1e-9) {
 			t.Errorf("%s: got CLIP-I %v of a target, want 1", row.ID, *row.ClipI)
 		}
 	}

@@ -146,9 +146,7 @@ func Load(path string) (*Config, error) {
 		if problem := remote.Refuse("labelling", *p); problem != "" {
 			d.Problem("", "%s", problem)
 		}
-		if *p != "" && !filepath.IsAbs(*p) {
-			*p = filepath.Join(folder, *p)
-		}
+		*p = strictyaml.Absolute(folder, *p)
 	}
 	c.check(d)
 	if err := d.Err(); err != nil {

@@ -94,7 +94,7 @@ func TestForeignInstructions(t *testing.T) {
 			if r.Why != "foreign_instruction" {
 				continue
 			}
-			if r.Label == nil || *r.Label != 0 || r.Method != "target" || r.ClipD != nil && *r.ClipD > 0.2 {
+			if r.Label == nil || *r.Label != 0 || r.Method != "target" || r.ClipD != nil && !(*r.ClipD <= 0.2) {
 				t.Errorf("%s: got label %v, method %s, CLIP-D %v, want 0, target, at most the threshold", r.ID, r.Label,
 					r.Method, r.ClipD)
 			}

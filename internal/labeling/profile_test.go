@@ -66,7 +66,7 @@ func TestClipDOfProfiles(t *testing.T) {
 		for _, row := range readTable(t, c) {
 			if row.Method == "aurora" {
 				values[profile] = *row.ClipD
-				if math.Abs(*row.ClipD-want) > 1e-12 {
+				if !(math.Abs(*row.ClipD-want) <= 1e-12) {
 					t.Errorf("%s: CLIP-D %v, want %v", profile, *row.ClipD, want)
 				}
 			}

@@ -168,7 +168,7 @@ func (r *reference) export(t *testing.T, e *exported) {
 	if want := r.expect[r.name("head")]; want != nil {
 		oracle.Close(t, "head", out["head"].Data().([]float32), want.Data().([]float32), 1e-6, 1e-4)
 	}
-	if got := out["score01"].Data().([]float32)[0]; math.Abs(float64(got-r.floats(t, "score01")[0])) > 1e-5 {
+	if got := out["score01"].Data().([]float32)[0]; !(math.Abs(float64(got-r.floats(t, "score01")[0])) <= 1e-5) {
 		t.Errorf("score01 %g, want %g", got, r.floats(t, "score01")[0])
 	}
 }

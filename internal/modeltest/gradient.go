@@ -119,7 +119,7 @@ func (p *probe) check(t *testing.T, which string, values []float32, rng *rand.Ra
 	for i := range up {
 		linear += float64(p.gradient[i]) * (up[i] - down[i]) / 2
 	}
-	if math.Abs(predicted-linear) > 1e-5*norm {
+	if !(math.Abs(predicted-linear) <= 1e-5*norm) {
 		t.Errorf("%s: gradient %g, through the float pipeline %g (of length %g)", which, predicted, linear, norm)
 	}
 	// Down to the score itself: central differences of the whole, along the gradient so that the change is well above
@@ -131,7 +131,7 @@ func (p *probe) check(t *testing.T, which string, values []float32, rng *rand.Ra
 	}
 	step := 1e-3 / predicted
 	whole := (p.score(t, p.moved(which, step, d)) - p.score(t, p.moved(which, -step, d))) / (2 * step)
-	if math.Abs(whole-predicted) > 0.01*predicted { // the gradient is that of the rounded pictures
+	if !(math.Abs(whole-predicted) <= 0.01*predicted) { // the gradient is that of the rounded pictures
 		t.Errorf("%s: gradient %g, finite difference %g", which, predicted, whole)
 	}
 }

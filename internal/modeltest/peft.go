@@ -89,7 +89,7 @@ func (f Family) peftWay(t *testing.T, dir string, o model.Options) {
 	peftSaved(t, saved, final, strings.Contains(dir, "pissa") || strings.Contains(dir, "olora"))
 	again := openTuner(t, saved, model.TuneOptions{Options: o})
 	if other, err := again.Scorer.Score01(context.Background(), []*batch.Sample{sample}); err != nil ||
-		math.Abs(other[0]-score[0]) > 1e-5 {
+		!(math.Abs(other[0]-score[0]) <= 1e-5) {
 		t.Errorf("score %v, saved and opened again %v: %v", score, other, err)
 	}
 	peftMerged(t, dir, saved, filepath.Join(family, "backbone"))

@@ -28,13 +28,9 @@ func (f Family) inputs(t *testing.T) {
 		if len(got.Pictures) != len(r.ImageTokens) {
 			t.Fatalf("%d pictures, want %d", len(got.Pictures), len(r.ImageTokens))
 		}
+		r.checkSizes(t, got.Pictures)
 		for i, pixels := range f.Split(r.floats(t, "pixel_values"), got.Pictures) {
-			p := got.Pictures[i]
-			if p.Tokens != r.ImageTokens[i] || p.Height != r.ImageSizes[i][0] || p.Width != r.ImageSizes[i][1] {
-				t.Errorf("picture %d: %dx%d with %d tokens, want %v with %d", i, p.Height, p.Width, p.Tokens, r.ImageSizes[i],
-					r.ImageTokens[i])
-			}
-			oracle.Close(t, fmt.Sprintf("pixels of picture %d", i), p.Pixels, pixels, 1e-6, 0)
+			oracle.Close(t, fmt.Sprintf("pixels of picture %d", i), got.Pictures[i].Pixels, pixels, 1e-6, 0)
 		}
 		want := r.expect[r.name("position_ids")]
 		if want == nil {
@@ -148,19 +144,34 @@ func (f Family) batch(t *testing.T, open opener) {
 
 func (f Family) pixelGradient(t *testing.T, open opener) {
 	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
-		if !r.Gradients {
-			return
-		}
-		sample := r.sample(t, s)
-		score, g, err := s.PixelGradient(context.Background(), sample)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkScore(t, s, score, r)
-		got := g.Data().([]float32)
-		for i, want := range f.Split(r.floats(t, "dscore01_dpixel_values"), sample.Pictures) {
-			oracle.Close(t, fmt.Sprintf("gradient of picture %d", i), got[:len(want)], want, 0, 1e-4)
-			got = got[len(want):]
+		if r.Gradients {
+			f.checkPixelGradient(t, r, s, r.sample(t, s), "dscore01_dpixel_values")
 		}
 	})
+}
+
+// checkPixelGradient compares the gradient of a sample's pixels with a tensor of the reference.
+func (f Family) checkPixelGradient(t *testing.T, r *reference, s *model.Scorer, sample *batch.Sample, name string) {
+	t.Helper()
+	score, g, err := s.PixelGradient(context.Background(), sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkScore(t, s, score, r)
+	got := g.Data().([]float32)
+	for i, want := range f.Split(r.floats(t, name), sample.Pictures) {
+		oracle.Close(t, fmt.Sprintf("gradient of picture %d", i), got[:len(want)], want, 0, 1e-4)
+		got = got[len(want):]
+	}
+}
+
+// checkSizes compares sizes and tokens of prepared pictures.
+func (r *reference) checkSizes(t *testing.T, pictures []*backbone.Picture) {
+	t.Helper()
+	for i, p := range pictures {
+		if p.Tokens != r.ImageTokens[i] || p.Height != r.ImageSizes[i][0] || p.Width != r.ImageSizes[i][1] {
+			t.Errorf("picture %d: %dx%d with %d tokens, want %v with %d", i, p.Height, p.Width, p.Tokens, r.ImageSizes[i],
+				r.ImageTokens[i])
+		}
+	}
 }

@@ -2,7 +2,6 @@ package modeltest
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"assay/data"
 	"assay/edit"
-	"assay/internal/oracle"
 	"assay/model"
 	"assay/model/batch"
 )
@@ -40,12 +38,7 @@ func severalScores(t *testing.T, r *reference, s *model.Scorer) {
 	if !slices.Equal(sample.IDs, r.InputIDs) || sample.ScoreIndex != r.ScoreIndex {
 		t.Errorf("tokens differ:\n got %v\nwant %v", sample.IDs, r.InputIDs)
 	}
-	for i, p := range sample.Pictures {
-		if p.Tokens != r.ImageTokens[i] || p.Height != r.ImageSizes[i][0] || p.Width != r.ImageSizes[i][1] {
-			t.Errorf("picture %d: %dx%d with %d tokens, want %v with %d", i, p.Height, p.Width, p.Tokens, r.ImageSizes[i],
-				r.ImageTokens[i])
-		}
-	}
+	r.checkSizes(t, sample.Pictures)
 	scores, err := s.Score01(context.Background(), []*batch.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
@@ -58,16 +51,7 @@ func severalScores(t *testing.T, r *reference, s *model.Scorer) {
 func (f Family) severalGradients(t *testing.T, r *reference, s *model.Scorer) {
 	sample := r.sample(t, s)
 	if r.expect[r.name("d_pixel_values")] != nil {
-		score, g, err := s.PixelGradient(context.Background(), sample)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkScore(t, s, score, r)
-		got := g.Data().([]float32)
-		for i, want := range f.Split(r.floats(t, "d_pixel_values"), sample.Pictures) {
-			oracle.Close(t, fmt.Sprintf("gradient of picture %d", i), got[:len(want)], want, 0, 1e-4)
-			got = got[len(want):]
-		}
+		f.checkPixelGradient(t, r, s, sample, "d_pixel_values")
 	}
 	e := r.edit(t)
 	one, err := s.Gradients(context.Background(), []*edit.Edit{e})
@@ -117,21 +101,9 @@ func severalGroups(t *testing.T, r *reference, s *model.Scorer) {
 	other.Sources = slices.Clone(e.Sources)
 	other.Sources[len(other.Sources)-1] = flipped(other.Sources[len(other.Sources)-1])
 	samples = append(samples, prepareAll(t, s, []*edit.Edit{&other})...)
-	together, err := s.Score01(context.Background(), samples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	together := scoreTogether(t, s, samples)
 	if together[5] == together[0] {
 		t.Errorf("another last source: %v as before, want another score", together[5])
-	}
-	for i, one := range samples {
-		alone, err := s.Score01(context.Background(), []*batch.Sample{one})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if alone[0] != together[i] {
-			t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
-		}
 	}
 }
 

@@ -71,6 +71,25 @@ func prepareAll(t *testing.T, p preparer, edits []*edit.Edit) (samples []*batch.
 	return samples
 }
 
+// scoreTogether scores edits of a group together: each has the score that it has alone.
+func scoreTogether(t *testing.T, s *model.Scorer, samples []*batch.Sample) []float64 {
+	t.Helper()
+	together, err := s.Score01(context.Background(), samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, one := range samples {
+		alone, err := s.Score01(context.Background(), []*batch.Sample{one})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alone[0] != together[i] {
+			t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
+		}
+	}
+	return together
+}
+
 func (f Family) sharedScores(t *testing.T, open opener) {
 	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
 		edits := r.group(t)
@@ -79,20 +98,7 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 		edits = append(edits, edit.New(other, output, r.Instruction), edit.New(other, output.FlipVertical(), r.Instruction),
 			edit.New(source, edits[0].Output, "Remove all."))
 		samples := prepareAll(t, s, edits)
-		together, err := s.Score01(context.Background(), samples)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkScore(t, s, together[0], r)
-		for i, one := range samples {
-			alone, err := s.Score01(context.Background(), []*batch.Sample{one})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if alone[0] != together[i] {
-				t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
-			}
-		}
+		checkScore(t, s, scoreTogether(t, s, samples)[0], r)
 		rows, apart := s.Rows(samples)
 		pictures := s.Config().Passes[0].Pictures
 		if sequence := len(pictures) == 2; sequence != (rows < apart) {
@@ -174,7 +180,7 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 			t.Errorf("%d rows together, %d one by one", got.Tokens, want.Tokens)
 		}
 		for i := range edits {
-			if near(got.Loss[i], want.Loss[i]) > 1e-5 || near(got.Score[i], want.Score[i]) > 1e-5 {
+			if !(near(got.Loss[i], want.Loss[i]) <= 1e-5) || !(near(got.Score[i], want.Score[i]) <= 1e-5) {
 				t.Errorf("edit %d: loss %g and score %g, one by one %g and %g", i, got.Loss[i], got.Score[i], want.Loss[i],
 					want.Score[i])
 			}
@@ -277,19 +283,7 @@ func (f Family) instructionFirst(t *testing.T) {
 			if usually, same := usual.Rows(prepareAll(t, usual, edits)); rows >= usually || apart != same {
 				t.Errorf("%d of %d rows, with the instruction behind the pictures %d of %d", rows, apart, usually, same)
 			}
-			together, err := s.Score01(context.Background(), samples)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, one := range samples {
-				alone, err := s.Score01(context.Background(), []*batch.Sample{one})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if alone[0] != together[i] {
-					t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
-				}
-			}
+			scoreTogether(t, s, samples)
 		}
 	})
 }

@@ -52,7 +52,7 @@ func (f Family) spellings(t *testing.T) {
 		for _, half := range []onnx.DType{onnx.Float16, onnx.BFloat16} {
 			stored := openScorer(t, respell(t, r, spelling{"config.json", same, half, half}))
 			widened := openScorer(t, respell(t, r, spelling{"config.json", same, onnx.Float, half}))
-			if got, want := scoreOf(t, stored, r), scoreOf(t, widened, r); math.Abs(got-want) > 1e-6 {
+			if got, want := scoreOf(t, stored, r), scoreOf(t, widened, r); !(math.Abs(got-want) <= 1e-6) {
 				t.Errorf("%v: score %g, but %g if the same values are stored as float", half, got, want)
 			}
 		}

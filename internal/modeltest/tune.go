@@ -107,7 +107,7 @@ func (f Family) vision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if math.Abs(got.Loss[0]-want.Loss) > 1e-4 {
+		if !(math.Abs(got.Loss[0]-want.Loss) <= 1e-4) {
 			t.Errorf("loss %g, want %g", got.Loss[0], want.Loss)
 		}
 		seen := 0
@@ -172,14 +172,14 @@ func (f Family) trace(t *testing.T, o model.Options) {
 			for _, l := range r.Loss {
 				loss += l / float64(len(r.Loss))
 			}
-			if math.Abs(loss-step.Loss) > 1e-4 {
+			if !(math.Abs(loss-step.Loss) <= 1e-4) {
 				t.Errorf("step %d: loss %g, want %g", k, loss, step.Loss)
 			}
 			grads := make([][]float32, len(names))
 			for i, n := range names {
 				grads[i] = r.Grads[n].Data().([]float32)
 			}
-			if norm := clip(grads, tr.Clip); tr.Clip > 0 && math.Abs(norm-step.Norm) > 1e-4*step.Norm {
+			if norm := clip(grads, tr.Clip); tr.Clip > 0 && !(math.Abs(norm-step.Norm) <= 1e-4*step.Norm) {
 				t.Errorf("step %d: the gradient's norm is %g, want %g", k, norm, step.Norm)
 			}
 			lr := tr.LR

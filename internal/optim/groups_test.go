@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"assay/internal/oracle"
 	"assay/internal/testfile"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,7 +74,7 @@ func TestGroupsAreTorchs(t *testing.T) {
 			for i, s := range run.Steps {
 				g.Update(params, s.Grads, s.LRs)
 				for k, p := range params {
-					if d := far(p.Floats(), s.Params[k]); !(d <= 3e-7) {
+					if d := oracle.Far(p.Floats(), s.Params[k]); !(d <= 3e-7) {
 						t.Errorf("step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", i, k, d)
 					}
 				}
@@ -120,7 +121,7 @@ func TestAdamW8IsBitsandbytes(t *testing.T) {
 	all := readGroups(t)
 	for i, want := range all.Maps {
 		t.Run(fmt.Sprintf("map %d", i), func(t *testing.T) {
-			if got := dynamicMap(i == 0); far(got[:], want) != 0 {
+			if got := dynamicMap(i == 0); oracle.Far(got[:], want) != 0 {
 				t.Errorf("map %d: got other values than bitsandbytes (-want +got):\n%s", i, cmp.Diff(want, got[:]))
 				for k := range want {
 					if got[k] != want[k] {
@@ -167,7 +168,7 @@ func TestAdamW8IsBitsandbytes(t *testing.T) {
 					for _, i := range step[k].At {
 						got = append(got, p.Floats()[i])
 					}
-					if d := far(got, step[k].Param); !(d <= 1e-6) {
+					if d := oracle.Far(got, step[k].Param); !(d <= 1e-6) {
 						t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 1e-6 from bitsandbytes'", r, s, k, d)
 					}
 					for m, want := range step[k].Codes {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"assay/internal/oracle"
 	"assay/internal/testfile"
 
 	"gorgonia.org/tensor"
@@ -45,26 +46,13 @@ func TestAdamWIsTorchs(t *testing.T) {
 				Clip(s.Grads, n, run.Clip)
 				a.Update(params, s.Grads, s.LR)
 				for k, p := range params {
-					if d := far(p.Value.Float32s(), s.Params[k]); !(d <= 3e-7) {
+					if d := oracle.Far(p.Value.Float32s(), s.Params[k]); !(d <= 3e-7) {
 						t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", r, i, k, d)
 					}
 				}
 			}
 		})
 	}
-}
-
-// far is the largest distance of two lists, relative to the largest wanted value.
-func far(got, want []float32) float64 {
-	if len(got) != len(want) {
-		return math.Inf(1)
-	}
-	worst, scale := 0.0, 1e-12
-	for i := range got {
-		worst = max(worst, math.Abs(float64(got[i])-float64(want[i])))
-		scale = max(scale, math.Abs(float64(want[i])))
-	}
-	return worst / scale
 }
 
 func TestNormOfManyBlocks(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"assay/internal/oracle"
 	"assay/internal/testfile"
 
 	"gorgonia.org/tensor"
@@ -43,7 +44,7 @@ func TestOthersAreTheirReferences(t *testing.T) {
 			for i, s := range run.Steps {
 				o.Update(params, s.Grads, s.LR)
 				for k, p := range params {
-					if d := far(p.Floats(), s.Params[k]); !(d <= 1e-6) {
+					if d := oracle.Far(p.Floats(), s.Params[k]); !(d <= 1e-6) {
 						t.Errorf("%s, step %d, parameter %d: got values %g away, want at most 1e-6 from the reference's", run.Name, i, k,
 							d)
 					}
@@ -108,7 +109,7 @@ func TestStateIsAllOfIt(t *testing.T) {
 				}
 			}
 			for k := range p {
-				if far(p[k].Floats(), q[k].Floats()) != 0 {
+				if oracle.Far(p[k].Floats(), q[k].Floats()) != 0 {
 					t.Errorf("%s: %v, want %v", name, q[k].Floats(), p[k].Floats())
 				}
 			}
@@ -138,10 +139,10 @@ func TestLionSign(t *testing.T) {
 	value := tensor.New(tensor.WithShape(3), tensor.WithBacking([]float32{1, 1, 1}))
 	l := NewLion([]Param{{Name: "a", Value: value}}, [2]float64{0.5, 0.5}, 0.5)
 	l.Update([]Param{{Name: "a", Value: value}}, [][]float32{{0, 0.25, -0.25}}, 0.125)
-	if got, want := value.Data().([]float32), []float32{0.9375, 0.8125, 1.0625}; far(got, want) != 0 {
+	if got, want := value.Data().([]float32), []float32{0.9375, 0.8125, 1.0625}; oracle.Far(got, want) != 0 {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got, want := l.M[0], []float32{0, 0.125, -0.125}; far(got, want) != 0 {
+	if got, want := l.M[0], []float32{0, 0.125, -0.125}; oracle.Far(got, want) != 0 {
 		t.Errorf("momentum: got %v, want %v", got, want)
 	}
 }

@@ -112,6 +112,19 @@ func Floats(t testing.TB, m map[string]*tensor.Dense, name string) []float32 {
 	return d.Data().([]float32)
 }
 
+// Far is the largest distance of two lists, relative to the largest wanted value.
+func Far[A, B float32 | float64](got []A, want []B) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	worst, scale := 0.0, 1e-12
+	for i := range got {
+		worst = max(worst, math.Abs(float64(got[i])-float64(want[i])))
+		scale = max(scale, math.Abs(float64(want[i])))
+	}
+	return worst / scale
+}
+
 // Close fails unless every |got - want| <= atol + rtol * max |want|: relative to the tensor, since single entries may
 // be near 0.
 func Close(t testing.TB, what string, got, want []float32, atol, rtol float64) {

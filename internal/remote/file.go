@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -147,12 +148,7 @@ func (o *object) block(number int64) ([]byte, error) {
 
 // use notes that a block was used last, and drops what was not for longest.
 func (o *object) use(number int64) {
-	for i, k := range o.order {
-		if k == number {
-			o.order = append(o.order[:i], o.order[i+1:]...)
-			break
-		}
-	}
+	o.order = slices.DeleteFunc(o.order, func(k int64) bool { return k == number })
 	if o.order = append(o.order, number); len(o.order) > maxBlocks {
 		delete(o.blocks, o.order[0])
 		o.order = o.order[1:]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -88,12 +89,7 @@ func forget(name string) {
 	}
 	delete(recent.bytes, name)
 	recent.total -= len(raw)
-	for i, k := range recent.order {
-		if k == name {
-			recent.order = append(recent.order[:i], recent.order[i+1:]...)
-			break
-		}
-	}
+	recent.order = slices.DeleteFunc(recent.order, func(k string) bool { return k == name })
 }
 
 func readAll(ctx context.Context, name string, limit int64) ([]byte, error) {

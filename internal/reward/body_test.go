@@ -225,7 +225,7 @@ func TestRanksWaitForMemory(t *testing.T) {
 				return
 			}
 			for k, r := range got.Results {
-				if want := 10 * float64(6*(i%32)+k) / 255; math.Abs(r["a"]["score"]-want) > 1e-9 {
+				if want := 10 * float64(6*(i%32)+k) / 255; !(math.Abs(r["a"]["score"]-want) <= 1e-9) {
 					t.Errorf("rank %d, edit %d: %v, want %g", i, k, r, want)
 				}
 			}

@@ -85,7 +85,7 @@ func TestFlowFactory(t *testing.T) {
 				t.Fatalf("got %v, want %v", got, c.want)
 			}
 			for i := range got {
-				if math.Abs(got[i]-c.want[i]) > 1e-9 {
+				if !(math.Abs(got[i]-c.want[i]) <= 1e-9) {
 					t.Errorf("got %v, want %v", got, c.want)
 				}
 			}
@@ -174,7 +174,7 @@ func TestFlowFactorySources(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"last": &lastSource{}}, "last")
 	body := flowBody([]string{"x", "x"}, [][]byte{output, output}, [][][]byte{{a, b}, {b, a}})
 	_, got, problem := flowAnswerOf(t, h.URL+"/compute", body)
-	if len(got) != 2 || math.Abs(got[0]-4) > 1e-9 || math.Abs(got[1]-2) > 1e-9 {
+	if len(got) != 2 || !(math.Abs(got[0]-4) <= 1e-9) || !(math.Abs(got[1]-2) <= 1e-9) {
 		t.Errorf("got %v, %q; want 4, 2", got, problem)
 	}
 }

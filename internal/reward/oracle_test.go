@@ -82,7 +82,7 @@ func TestOracleScoresAloneAndTogether(t *testing.T) {
 			for _, e := range []string{c.Edited, c.Source} {
 				alone[key(c, e)] = ask(c, e)[0]
 			}
-			if d := math.Abs(alone[key(c, c.Edited)] - c.Score); d > 1e-4 {
+			if d := math.Abs(alone[key(c, c.Edited)] - c.Score); !(d <= 1e-4) {
 				t.Errorf("case %d: score %g, PyTorch's is %g", c.ID, alone[key(c, c.Edited)], c.Score)
 			}
 		}
@@ -91,7 +91,7 @@ func TestOracleScoresAloneAndTogether(t *testing.T) {
 			for _, c := range cases {
 				all.Go(func() {
 					for i, got := range ask(c, c.Edited, c.Source) {
-						if want := alone[key(c, []string{c.Edited, c.Source}[i])]; math.Abs(got-want) > 2e-6 {
+						if want := alone[key(c, []string{c.Edited, c.Source}[i])]; !(math.Abs(got-want) <= 2e-6) {
 							t.Errorf("case %d, edit %d: %.9g among others, %.9g alone", c.ID, i, got, want)
 						}
 					}

@@ -85,7 +85,7 @@ func TestPanelDecodesOnce(t *testing.T) {
 	}
 	for name, list := range scores {
 		for i, v := range list {
-			if want := 10 * float64(byte(20*i)) / 255; math.Abs(v-want) > 1e-9 {
+			if want := 10 * float64(byte(20*i)) / 255; !(math.Abs(v-want) <= 1e-9) {
 				t.Errorf("scorer %s, edit %d: got %g, want %g", name, i, v, want)
 			}
 		}

@@ -52,8 +52,8 @@ func Quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := min(max(int(at), 0), len(sorted)-1)
 	a, b, t := sorted[i], sorted[min(i+1, len(sorted)-1)], at-float64(i)
-	if t >= 0.5 { // NumPy counts from the nearer end
-		return b - (b-a)*(1-t)
+	if t >= 0.5 { // NumPy counts from the nearer end; the conversions keep products from being fused into sums on arm64
+		return b - float64((b-a)*(1-t))
 	}
-	return a + (b-a)*t
+	return a + float64((b-a)*t)
 }

@@ -8,13 +8,19 @@ import (
 	"slices"
 )
 
-// Ranks returns the ranks of x, from 1; equal values share the average of their ranks (scipy.stats.rankdata).
-func Ranks(x []float64) []float64 {
+// ascending returns the indices of x in the order of its values.
+func ascending(x []float64) []int {
 	order := make([]int, len(x))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
+	return order
+}
+
+// Ranks returns the ranks of x, from 1; equal values share the average of their ranks (scipy.stats.rankdata).
+func Ranks(x []float64) []float64 {
+	order := ascending(x)
 	ranks := make([]float64, len(x))
 	for i := 0; i < len(order); {
 		j := i + 1
@@ -32,11 +38,7 @@ func Ranks(x []float64) []float64 {
 // Settle gives values that differ by no more than an error of their computation one value, the least of them. It
 // changes x, and returns it. NaN stays.
 func Settle(x []float64, within float64) []float64 {
-	order := make([]int, len(x))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
+	order := ascending(x)
 	for k := 1; k < len(order); k++ {
 		if v, below := x[order[k]], x[order[k-1]]; v-below <= within {
 			x[order[k]] = below

@@ -209,3 +209,35 @@ func TestBootstrapCounts(t *testing.T) {
 		t.Errorf("intervals (-want +got):\n%s", d)
 	}
 }
+
+// TestQuantileIsNumPys, to the last bit, on both sides of the middle between two values and at it (NumPy 2.4.6).
+func TestQuantileIsNumPys(t *testing.T) {
+	for _, c := range []struct {
+		sorted  []float64
+		q, want float64
+	}{
+		{[]float64{-1.303157231604361, 0.33043707618338714}, 0.5, -0.48636007771048695},
+		{[]float64{0.07179854334532139, 0.6517590520890427, 0.9047775800869076}, 0.25, 0.3617787977171821},
+		{[]float64{0.4463745723640113, 0.9053558666731177}, 0.25, 0.5611198959412879},
+		{[]float64{-0.5369532353602852, 0.5811181041963531}, 0.3, -0.20153183349329368},
+		{[]float64{-2.110056045471277, 0.16350943834447573, 0.8160107040549351}, 0.3, -0.7459167551818254},
+		{[]float64{-0.6063316341717568, -0.48144413223591787, 1.1694233713875724}, 0.8, 0.5090763699381764},
+	} {
+		t.Run(fmt.Sprint(c.q, c.sorted), func(t *testing.T) {
+			if got := Quantile(c.sorted, c.q); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestPearsonOfManyEqualValues: the rounding of their mean is no spread.
+func TestPearsonOfManyEqualValues(t *testing.T) {
+	x, y := make([]float64, 1e6), make([]float64, 1e6)
+	for i := range x {
+		x[i], y[i] = 0.1, float64(i)
+	}
+	if got := []float64{Pearson(x, y), Pearson(y, x)}; !math.IsNaN(got[0]) || !math.IsNaN(got[1]) {
+		t.Errorf("got %v, want NaN", got)
+	}
+}

@@ -57,6 +57,14 @@ type Defaulter interface {
 	SetDefaults()
 }
 
+// Absolute is a path that a file names, relative to its folder; an empty one stays empty.
+func Absolute(folder, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}
+
 // position is where a key stands.
 type position struct {
 	line, column int

@@ -156,8 +156,8 @@ func TestGRPOIsTRL(t *testing.T) {
 			for i, s := range trainedSteps(t, path, len(want.Steps)) {
 				w := &want.Steps[i]
 				w.compare(t, &s, 1e-5, 2e-5)
-				if (s.Answers.KL != nil) != (w.KL != nil) || w.KL != nil && off(float64(*s.Answers.KL), *w.KL) > 1e-5 ||
-					off(float64(s.Answers.ClipRatio), w.ClipRatio) > 1e-6 {
+				if (s.Answers.KL != nil) != (w.KL != nil) || w.KL != nil && !(off(float64(*s.Answers.KL), *w.KL) <= 1e-5) ||
+					!(off(float64(s.Answers.ClipRatio), w.ClipRatio) <= 1e-6) {
 					t.Errorf("step %d: got KL %v, clipped %v; want %v, %v", i+1, s.Answers.KL, s.Answers.ClipRatio, w.KL, w.ClipRatio)
 				}
 			}
@@ -204,7 +204,7 @@ func TestGRPOEqualRewards(t *testing.T) {
 			kept := float32(1 - 0.01*decay)
 			for name, b := range before {
 				for i, x := range a.Tensors[name].Float32s() {
-					if want := b[i] * kept; math.Abs(float64(x-want)) > 1e-7 || decay == 0 && x != b[i] {
+					if want := b[i] * kept; !(math.Abs(float64(x-want)) <= 1e-7) || decay == 0 && x != b[i] {
 						t.Fatalf("%s[%d]: got %v, want %v", name, i, x, want)
 					}
 				}

@@ -122,7 +122,7 @@ func TestJudgeGradient(t *testing.T) {
 	_, up := loss()
 	move(-2 * eps)
 	_, down := loss()
-	if got := (up - down) / (2 * eps); math.Abs(got-slope) > 0.01*math.Abs(slope)+0.01 {
+	if got := (up - down) / (2 * eps); !(math.Abs(got-slope) <= 0.01*math.Abs(slope)+0.01) {
 		t.Errorf("the loss changes by %g along a direction, the gradient says %g", got, slope)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/trainer/models"
+	"assay/model/exec"
 )
 
 // planFor plans the pictures' run for a GPU of so many bytes; 0: for the CPU.
@@ -40,7 +41,7 @@ func TestMicroBatchFillsGPU(t *testing.T) {
 	if tokens := float64(cpu.MicroBatch) * cpu.Tokens.Mean; tokens > models.EnoughCPU {
 		t.Errorf("%.0f tokens on the CPU", tokens)
 	}
-	want := min(16, int(models.MaxCUDA/large.Tokens.Mean))
+	want := min(16, int(exec.MaxTokens/large.Tokens.Mean))
 	if large.MicroBatch != want || large.MicroBatch <= cpu.MicroBatch {
 		t.Errorf("%d samples on a large GPU, %d on the CPU, want %d", large.MicroBatch, cpu.MicroBatch, want)
 	}

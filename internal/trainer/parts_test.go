@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,7 +201,7 @@ schedule: {kind: linear}
 	}
 	want := records.Rates{"adapters": 2e-4 * 2 / 3, "adapters.B": 16 * 2e-4 * 2 / 3, "head": 5e-3}
 	for name, lr := range want {
-		if d := m.LRs[name] - lr; d > 1e-12 || d < -1e-12 {
+		if !(math.Abs(m.LRs[name]-lr) <= 1e-12) {
 			t.Errorf("%s: %g, want %g", name, m.LRs[name], lr)
 		}
 	}

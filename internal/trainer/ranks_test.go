@@ -345,7 +345,7 @@ func TestReduceFast(t *testing.T) {
 	path := withMicro(t, writeRun(t, 60, "epochs: 2\nreduce: fast\n"), 1)
 	results, errs, _ := together(t, 3, func(_ int, o *Options, _ *fake) { o.Config = load(t, path) })
 	r := firstOf(t, results, errs)
-	if d := math.Abs(float64(r.Loss - alone.Loss)); d > 1e-4 || r.Steps != alone.Steps {
+	if d := math.Abs(float64(r.Loss - alone.Loss)); !(d <= 1e-4) || r.Steps != alone.Steps {
 		t.Errorf("%+v, alone %+v", r, alone)
 	}
 }

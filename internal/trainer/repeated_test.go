@@ -128,7 +128,7 @@ func TestEqualButForRounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := v.measureAll([]float64{0.5, 0.5 + 1e-9, 0.9}, examples)
-	if m.PairRows != 3 || m.Pairs == nil || *m.Pairs != 0.5 || math.Abs(float64(m.Spearman)+0.5) > 1e-12 {
+	if m.PairRows != 3 || m.Pairs == nil || *m.Pairs != 0.5 || !(math.Abs(float64(m.Spearman)+0.5) <= 1e-12) {
 		t.Errorf("%+v", m)
 	}
 }

@@ -32,7 +32,7 @@ func TestPredictions(t *testing.T) {
 		}
 		sum += math.Abs(p.Score - *p.Label)
 	}
-	if got := sum / 6; math.Abs(got-float64(v.L1)) > 1e-12 {
+	if got := sum / 6; !(math.Abs(got-float64(v.L1)) <= 1e-12) {
 		t.Errorf("L1 of the predictions: got %v, want %v", got, v.L1)
 	}
 	page, err := os.ReadFile(filepath.Join(out, report.File))

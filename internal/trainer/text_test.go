@@ -141,8 +141,9 @@ func TestTextIsTransformers(t *testing.T) {
 				want.Steps[i].compare(t, &s, 2e-5, 1e-4)
 			}
 			v := metricLines[records.ValidationMetrics](t, path, "validation")
-			if len(v) != 1 || v[0].Tokens != want.Validation.Tokens || off(float64(*v[0].Loss), want.Validation.Loss) > 2e-5 ||
-				math.Abs(float64(*v[0].TokenAccuracy)*float64(v[0].Tokens)-float64(want.Validation.Right)) > 1e-6 {
+			if len(v) != 1 || v[0].Tokens != want.Validation.Tokens ||
+				!(off(float64(*v[0].Loss), want.Validation.Loss) <= 2e-5) ||
+				!(math.Abs(float64(*v[0].TokenAccuracy)*float64(v[0].Tokens)-float64(want.Validation.Right)) <= 1e-6) {
 				t.Errorf("validation %+v, want %+v", v, want.Validation)
 			}
 			compareTrained(t, r.Scorer, filepath.Join(packed.Unpack(t, sftRuns), family, "final.safetensors"), want.Full)
@@ -187,11 +188,11 @@ func compareTrained(t *testing.T, dir, file string, full bool) {
 		most, far := 0.0, 0
 		for i, x := range w.Float32s() {
 			d := math.Abs(float64(got[i]) - float64(x))
-			if most = max(most, d); d > 2e-5 {
+			if most = max(most, d); !(d <= 2e-5) {
 				far++
 			}
 		}
-		if most > 1e-3 || far > max(1, w.DataSize()/100) {
+		if !(most <= 1e-3) || far > max(1, w.DataSize()/100) {
 			t.Errorf("%s: %d of %d values are off by more than 2e-5, at most %g", name, far, w.DataSize(), most)
 		}
 	}

@@ -223,15 +223,15 @@ func (v *validator) measureText(
 	if rows == 0 {
 		return nil, errors.New("every validation row was set aside")
 	}
+	mean := func(x float64, n int) *records.Number { return new(records.Number(x / float64(n))) }
+	out := &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None,
+		Accuracy: records.None, Rows: rows, Tokens: sum.Tokens}
 	if sum.Answers > 0 {
-		n := float64(sum.Answers)
-		reward, read := records.Number(sum.Reward/n), records.Number(float64(sum.Read)/n)
-		return &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None,
-			Accuracy: records.None, Rows: rows, Reward: &reward, Read: &read, Tokens: sum.Tokens}, nil
+		out.Reward, out.Read = mean(sum.Reward, sum.Answers), mean(float64(sum.Read), sum.Answers)
+	} else {
+		out.Loss, out.TokenAccuracy = mean(sum.Loss, sum.Tokens), mean(float64(sum.Right), sum.Tokens)
 	}
-	loss, accuracy := records.Number(sum.Loss/float64(sum.Tokens)), records.Number(float64(sum.Right)/float64(sum.Tokens))
-	return &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None,
-		Accuracy: records.None, Rows: rows, Loss: &loss, TokenAccuracy: &accuracy, Tokens: sum.Tokens}, nil
+	return out, nil
 }
 
 // measureRows measures the first n validation rows, as many micro-batches at a time as there are processes.

@@ -185,14 +185,14 @@ func TestReport(t *testing.T) {
 		t.Errorf("%d outputs, %d tasks of %v", r.Outputs, r.Tasks, r.Photos)
 	}
 	own := r.Judges[0].Result
-	if own.Spearman < 0.999999 || own.Alive < 0.999999 || own.PairAccuracy != 1 {
+	if !(own.Spearman >= 0.999999) || !(own.Alive >= 0.999999) || own.PairAccuracy != 1 {
 		t.Errorf("the truth itself: Spearman %v, alive %v, pairs %v", own.Spearman, own.Alive, own.PairAccuracy)
 	}
 	if r.Met() != 7 || r.All() != 7 {
 		t.Errorf("the truth itself meets %d of %d goals: %+v", r.Met(), r.All(), r.Goals)
 	}
 	for _, k := range r.Kinds {
-		if math.Abs(k.Score-k.Truth) > 1e-9 {
+		if !(math.Abs(k.Score-k.Truth) <= 1e-9) {
 			t.Errorf("%s: mean score %v, mean truth %v", k.Kind, k.Score, k.Truth)
 		}
 	}
@@ -219,7 +219,7 @@ func TestReport(t *testing.T) {
 	}
 	q := r.Labels
 	if q.Rows != 4 || q.Known != 2 ||
-		math.Abs(float64(q.Distance)-(math.Abs(0.5-truth[0].Degree)+math.Abs(1-truth[1].Degree))/2) > 1e-12 ||
+		!(math.Abs(float64(q.Distance)-(math.Abs(0.5-truth[0].Degree)+math.Abs(1-truth[1].Degree))/2) <= 1e-12) ||
 		len(q.Rules) != 4 {
 		t.Errorf("labels: %+v", q)
 	}
@@ -306,7 +306,7 @@ func TestDistance(t *testing.T) {
 	}
 	a, b := write("a.png", 2, 0, 0, 0, 10, 20, 30), write("b.png", 2, 255, 0, 0, 10, 20, 81)
 	d, err := distance(a, b)
-	if want := (1 + 0.2*0.2) / 6; err != nil || math.Abs(d-want) > 1e-12 {
+	if want := (1 + 0.2*0.2) / 6; err != nil || !(math.Abs(d-want) <= 1e-12) {
 		t.Errorf("%v %v, want %v", d, err, want)
 	}
 	if _, err := distance(a, write("c.png", 3)); err == nil {
@@ -376,7 +376,7 @@ func TestCaptionQuality(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := quality(changed)
-	if q.Failed != 1 || math.Abs(float64(q.Source)-1./14) > 1e-12 || math.Abs(float64(q.Target)-13./14) > 1e-12 ||
+	if q.Failed != 1 || !(math.Abs(float64(q.Source)-1./14) <= 1e-12) || !(math.Abs(float64(q.Target)-13./14) <= 1e-12) ||
 		q.Words >= 1 || q.Written.Outputs >= q.Given.Outputs || q.Agree >= 1 {
 		t.Errorf("changed captions: %+v", q)
 	}

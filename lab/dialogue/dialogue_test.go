@@ -64,12 +64,12 @@ func TestDialogueTurnsAreIndependent(t *testing.T) {
 				step(prepare(b, a, turns[1])),
 			}
 			for i := range 3 {
-				if d := math.Abs(together.First[0][i] - alone[i].First[0][0]); d > 1e-5 {
+				if d := math.Abs(together.First[0][i] - alone[i].First[0][0]); !(d <= 1e-5) {
 					t.Errorf("turn %d: %g beside others, %g alone", i, together.First[0][i], alone[i].First[0][0])
 				}
 			}
 			sum := alone[0].Loss[0] + alone[1].Loss[0] + alone[2].Loss[0]
-			if math.Abs(together.Loss[0]-sum) > 1e-4 || math.Abs(together.Loss[1]-alone[3].Loss[0]) > 1e-4 {
+			if !(math.Abs(together.Loss[0]-sum) <= 1e-4) || !(math.Abs(together.Loss[1]-alone[3].Loss[0]) <= 1e-4) {
 				t.Errorf("losses %v, want %g and %g", together.Loss, sum, alone[3].Loss[0])
 			}
 			names, _ := tuner.Params()
@@ -83,7 +83,7 @@ func TestDialogueTurnsAreIndependent(t *testing.T) {
 					}
 					worst, largest = max(worst, math.Abs(float64(v)-want)), max(largest, math.Abs(want))
 				}
-				if worst > 1e-4*largest+1e-6 {
+				if !(worst <= 1e-4*largest+1e-6) {
 					t.Errorf("gradient of %s differs by %g of %g", name, worst, largest)
 				}
 			}

@@ -100,7 +100,7 @@ func checkLabels(t *testing.T, dir string) {
 		}
 		if exact := strings.HasPrefix(row.Why, "chain_") &&
 			row.Why != "chain_over_edited"; exact &&
-			math.Abs(degree-*row.Label) > 1e-12 {
+			!(math.Abs(degree-*row.Label) <= 1e-12) {
 			t.Errorf("%s: %s is labelled %v, the truth is %v", row.ID, row.Why, *row.Label, degree)
 		}
 	}
@@ -129,7 +129,7 @@ func TestExam(t *testing.T) {
 	scores := testfile.Write(t, "scores.jsonl", rows.String())
 	code, out, errs := run(t, "evaluate", "--truth", truth, "--scores", scores, "--json")
 	var r miniature.Result
-	if err := json.Unmarshal([]byte(out), &r); code != exit.Done || err != nil || r.Spearman < 0.999999 ||
+	if err := json.Unmarshal([]byte(out), &r); code != exit.Done || err != nil || !(r.Spearman >= 0.999999) ||
 		r.PairAccuracy != 1 || r.Outputs != len(all) {
 		t.Errorf("the truth as scores: exit code %d: %v %s%s", code, err, out, errs)
 	}
@@ -153,7 +153,7 @@ func TestMeasure(t *testing.T) {
 	code, printed, errs := run(t, "evaluate", "--truth", filepath.Join(dir, "truth.jsonl"), "--scores", out, "--column",
 		"truth", "--json")
 	var r miniature.Result
-	if err := json.Unmarshal([]byte(printed), &r); code != exit.Done || err != nil || r.Spearman < 0.95 {
+	if err := json.Unmarshal([]byte(printed), &r); code != exit.Done || err != nil || !(r.Spearman >= 0.95) {
 		t.Errorf("exit code %d: %v %s%s; want a Spearman of 0.95", code, err, printed, errs)
 	}
 	written, err := os.ReadFile(out)

@@ -101,7 +101,7 @@ func TestShippedBackbone(t *testing.T) {
 			mean[kind] += s / float64(len(scores))
 		}
 	}
-	if mean[miniature.Perfect] < 0.6 || mean[miniature.Noop] > 0.1 || mean[miniature.WrongAttribute] > 0.35 {
+	if !(mean[miniature.Perfect] >= 0.6) || mean[miniature.Noop] > 0.1 || mean[miniature.WrongAttribute] > 0.35 {
 		t.Errorf("probabilities of yes: %v", mean)
 	}
 }

@@ -30,7 +30,7 @@ func (n *Network) InChunks(targets int, many bool) bool {
 	}
 	rows := nn.ChunkRows(n.Backbone.Decoder().Vocab)
 	if n.OneGraph() {
-		return many && rows < maxTargets
+		return many && rows < MaxTokens
 	}
 	return targets > rows
 }
@@ -73,5 +73,5 @@ func (n *Network) inPieces(p *batch.Inputs) (groups []bool) {
 	return groups
 }
 
-// maxTargets is about the most that a batch has: `micro_batch: auto` takes no more tokens.
-const maxTargets = 32 << 10
+// MaxTokens is the most tokens of a batch that `micro_batch: auto` makes: larger products gain nothing on a GPU either.
+const MaxTokens = 32 << 10

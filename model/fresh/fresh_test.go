@@ -324,7 +324,7 @@ func TestInit(t *testing.T) {
 		tensors := fresh(t, s)
 		for name, want := range want {
 			// Cut at three deviations, the distribution's own is 0.9867.
-			if got := deviation(tensors[name]); math.Abs(got-0.9867*want) > 0.02*want {
+			if got := deviation(tensors[name]); !(math.Abs(got-0.9867*want) <= 0.02*want) {
 				t.Errorf("%s: deviation %v, want %v", name, got, want)
 			}
 		}
@@ -341,7 +341,7 @@ func TestInit(t *testing.T) {
 		math.Sin(1), math.Sin(0.1), math.Cos(1), math.Cos(0.1),
 		math.Sin(2), math.Sin(0.2), math.Cos(2), math.Cos(0.2),
 	} {
-		if math.Abs(float64(row[i])-v) > 1e-6 {
+		if !(math.Abs(float64(row[i])-v) <= 1e-6) {
 			t.Errorf("position (2, 1), column %d: %v, want %v", i, row[i], v)
 		}
 	}

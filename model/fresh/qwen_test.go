@@ -72,7 +72,7 @@ func testStates(t *testing.T, family string) {
 			t.Fatal(err)
 		}
 		for i, v := range want[pair].State {
-			if got := float64(states[0][i]); math.Abs(got-v) > 1e-4 {
+			if got := float64(states[0][i]); !(math.Abs(got-v) <= 1e-4) {
 				t.Errorf("%s: state %d is %g, want %g", pair, i, got, v)
 			}
 		}

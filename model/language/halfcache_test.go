@@ -44,7 +44,7 @@ func TestHalfCache(t *testing.T) {
 			for k, w := range want {
 				most, far = max(most, math.Abs(float64(w))), max(far, math.Abs(float64(w-all[1][i][k])))
 			}
-			if far == 0 || far > 2e-3*most {
+			if far == 0 || !(far <= 2e-3*most) {
 				t.Errorf("%s, logits %d: %g off, the largest is %g", family, i, far, most)
 			}
 			t.Logf("%s, logits %d: %g off, the largest is %g", family, i, far, most)

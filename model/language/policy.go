@@ -30,13 +30,9 @@ func (t *Tuner) Model() *Model {
 // Question turns messages up to an answer into a sequence, as [Model.Prompt] does, with pictures as Prepare takes them.
 func (t *Tuner) Question(c Conversation) (*batch.Sample, error) {
 	s := &batch.Sample{}
-	counts := make([]int, len(c.Pictures))
-	for i, shown := range c.Pictures {
-		q, err := t.shown(shown)
-		if err != nil {
-			return nil, fmt.Errorf("picture %d: %w", i+1, err)
-		}
-		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
+	counts, err := t.addPictures(s, c)
+	if err != nil {
+		return nil, err
 	}
 	prompt, err := t.processor.Text.Chat(c.Messages)
 	if err != nil {

@@ -133,13 +133,9 @@ func (t *Tuner) SaveInto(dir string) error {
 // than the model's positions, is refused: nothing is cut off. It is safe for concurrent use.
 func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 	s := &TextSample{}
-	counts := make([]int, len(c.Pictures))
-	for i, shown := range c.Pictures {
-		q, err := t.shown(shown)
-		if err != nil {
-			return nil, fmt.Errorf("picture %d: %w", i+1, err)
-		}
-		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
+	counts, err := t.addPictures(&s.Sample, c)
+	if err != nil {
+		return nil, err
 	}
 	tokens, err := t.tokenise(c.Messages, counts)
 	if err != nil {
@@ -151,6 +147,19 @@ func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 		last = max(last, slices.Max(axis))
 	}
 	return s, t.net.Backbone.Decoder().Longest(last)
+}
+
+// addPictures prepares the pictures of a conversation, and counts the tokens of each.
+func (t *Tuner) addPictures(s *batch.Sample, c Conversation) (tokens []int, err error) {
+	tokens = make([]int, len(c.Pictures))
+	for i, shown := range c.Pictures {
+		q, err := t.shown(shown)
+		if err != nil {
+			return nil, fmt.Errorf("picture %d: %w", i+1, err)
+		}
+		s.Pictures, tokens[i] = append(s.Pictures, q), q.Tokens
+	}
+	return tokens, nil
 }
 
 // shown prepares a picture unless it is in the cache.

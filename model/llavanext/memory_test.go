@@ -129,7 +129,7 @@ func TestRecomputeLowersMemory(t *testing.T) {
 	for i := 0; i+1 < len(a); i += 2 {
 		x, err1 := strconv.ParseFloat(a[i+1], 64)
 		y, err2 := strconv.ParseFloat(b[i+1], 64)
-		if err1 != nil || err2 != nil || a[i] != b[i] || math.Abs(x-y) > 1e-3*(1+math.Abs(x)) {
+		if err1 != nil || err2 != nil || a[i] != b[i] || !(math.Abs(x-y) <= 1e-3*(1+math.Abs(x))) {
 			t.Errorf("sum of the gradient of %s: %s, recomputed %s", a[i], a[i+1], b[i+1])
 		}
 	}

@@ -42,13 +42,13 @@ func TestRopeAsTransformers(t *testing.T) {
 			continue
 		}
 		got := c.InvFreq()
-		if len(got) != len(want.InvFreq) || math.Abs(c.Rope.Attention-want.Attention) > 1e-9 {
+		if len(got) != len(want.InvFreq) || !(math.Abs(c.Rope.Attention-want.Attention) <= 1e-9) {
 			t.Errorf("%s: %d frequencies times %g, want %d times %g", want.Config, len(got), c.Rope.Attention,
 				len(want.InvFreq), want.Attention)
 			continue
 		}
 		for i, v := range got {
-			if math.Abs(float64(v)-want.InvFreq[i]) > 4e-7*want.InvFreq[i] {
+			if !(math.Abs(float64(v)-want.InvFreq[i]) <= 4e-7*want.InvFreq[i]) {
 				t.Errorf("%s: frequency %d is %g, want %g", want.Config, i, v, want.InvFreq[i])
 			}
 		}

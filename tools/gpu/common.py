@@ -66,6 +66,11 @@ def losses(name):
     return [r for r in rows if "loss" in r]
 
 
+def furthest(differences):
+    """The largest; NaN if one of them is, which max() may pass over."""
+    return max(map(abs, differences), key=lambda d: (d != d, d))
+
+
 def pace(rows):
     """Seconds of the fastest step."""
     return min(b["seconds"] - a["seconds"] for a, b in zip(rows, rows[1:]))

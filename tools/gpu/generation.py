@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.request
 
-from common import BIN, FIXTURES, GPU, LOG, WORK, backbone, released, run, say
+from common import BIN, FIXTURES, GPU, LOG, WORK, backbone, furthest, released, run, say
 
 PEER = r"""
 import json, sys, time
@@ -129,7 +129,7 @@ def generation():
             cpu = answered(folder, rows, f"{family}-cpu", "--device", "cpu")
             gpu = answered(folder, rows, f"{family}-f32", "--device", GPU, "--dtype", "float32", "--cache", str(1 << 30))
             half = answered(folder, rows, f"{family}-bf16", "--device", GPU, "--dtype", "bfloat16", "--cache", str(1 << 30))
-            far = max(abs(a - b) for n in want for a, b in zip(cpu[n]["token_logprobs"], gpu[n]["token_logprobs"]))
+            far = furthest(a - b for n in want for a, b in zip(cpu[n]["token_logprobs"], gpu[n]["token_logprobs"]))
             say(f"| {family} | {agreement(cpu, want)} | {agreement(gpu, want)} | {far:.1e} | {agreement(half, want)} |")
         except Exception as e:
             say(f"| {family} | FAILED: {str(e)[-300:]} |")

@@ -332,19 +332,19 @@ def check_server(url, source, edit, instruction):
         rewards = ["a", {"name": "b", "weight": 0.5}]
         got = ask("evaluate", pairs3, rewards)
         want = [x + 0.5 * y for x, y in ((one[0], two[0]), (one[2], two[2]))]
-        if got.rewards[1] is not None or max(abs(got.rewards[0] - want[0]), abs(got.rewards[2] - want[1])) > 1e-5:
+        if got.rewards[1] is not None or not all(abs(got.rewards[2 * i] - v) <= 1e-5 for i, v in enumerate(want)):
             sys.exit(f"{kind.__name__}.evaluate: {got.rewards}, want {want} around None")
         if [j["name"] for j in got.judges] != ["a", "b"] or not got.version or not got.judges[0]["fingerprint"] or "error" not in got.results[1]["rewards"][1]:
             sys.exit(f"{kind.__name__}.evaluate: {got}")
         if not math.isnan(ask("evaluate", pairs3, rewards, on_error="nan").rewards[1]):
             sys.exit("evaluate: no NaN")
         mean = ask("evaluate", pairs3, rewards, on_error="mean")
-        if abs(mean.rewards[1] - sum(want) / 2) > 1e-5 or not mean.results[1]["imputed"]:
+        if not abs(mean.rewards[1] - sum(want) / 2) <= 1e-5 or not mean.results[1]["imputed"]:
             sys.exit(f"evaluate: mean {mean.rewards}")
         fails(ServerError, "edit 1, a: ", lambda: ask("evaluate", pairs3, rewards, on_error="fail"))
         z = ask("evaluate", [pairs3[0], pairs3[2]], ["a"], combine="zscore").rewards
         half = (one[0] - one[2]) / 2
-        if max(abs(z[0] - half / (abs(half) * 2**0.5 + 1e-4)), abs(z[0] + z[1])) > 1e-4:
+        if not (abs(z[0] - half / (abs(half) * 2**0.5 + 1e-4)) <= 1e-4 and abs(z[0] + z[1]) <= 1e-4):
             sys.exit(f"evaluate: z-scores {z} of {one}")
         alone = ask("evaluate", [pairs3[0], pairs3[2]], ["a"], combine="rank", groups=[1, 2]).rewards
         if alone != [0.5, 0.5]:

@@ -124,7 +124,7 @@ def explored(b, score, source, edit, instruction, name, work):
     b.value("[...o.querySelectorAll('button')].find(x => x.textContent === 'Send').click()")
     b.until("!!o.querySelector('pre')")
     got = json.loads(b.value("o.querySelector('pre').textContent"))
-    if abs(got["results"][0]["score"] - score) > 0.0051:
+    if not abs(got["results"][0]["score"] - score) <= 0.0051:
         raise RuntimeError(f"the explorer gets {got}, the page {score}")
     shoot(b, work / f"{name}-api.png")
     b.value("document.getElementById('api').open = false")

@@ -111,7 +111,7 @@ def scores(client, source, pictures):
 
 def apart(got, want, name):
     limit = LIBJPEG if name.endswith((".jpg", ".jpeg")) else SAME
-    return not (got is None and want is None) and (got is None or want is None or abs(got - want) > limit)
+    return not (got is None and want is None) and (got is None or want is None or not abs(got - want) <= limit)
 
 
 def opened(client, source, paths):

@@ -173,7 +173,7 @@ def check_prompts(b, client, source, edit, text):
     for prompt, means in ((json.dumps({"instruction": text}), text), (numpy.array([text], dtype=object)[0], text), ("{x} is not JSON", "{x} is not JSON"), ('{"a": 1}', '{"a": 1}')):
         want = client.score(source, means, [edit], score01=True)[0]
         status, got = b.post("/", {**whole, "prompts": (prompt,)})
-        if status != 200 or abs(got["scores"][0] - want) > 1e-6:
+        if status != 200 or not abs(got["scores"][0] - want) <= 1e-6:
             sys.exit(f"prompt {prompt!r}: {status} {got}, want {want}")
 
 
@@ -339,7 +339,7 @@ def check_inprocess(url, source, edit, text):
     for g, w in zip(HPSv3RewardInferencer(device="cpu").reward([str(edit), str(source)], [told] * 2).tolist(), want, strict=True):
         close("hpsv3's stand-in", g, w, 2e-6)
     scores, good = UnifiedRewardModel(api_url=url)([Image.open(edit), Image.open(source)], [told] * 2)
-    if good != [True, True] or max(abs(g - w) for g, w in zip(scores, want)) > 2e-6:
+    if good != [True, True] or not all(abs(g - w) <= 2e-6 for g, w in zip(scores, want)):
         sys.exit(f"MixGRPO's stand-in: {scores}, {good}, want {want}")
     bad = [str(edit), b"no picture"]
     fails(SystemExit, "could not be judged", lambda: UnifiedRewardModel(url)(bad, [told] * 2))

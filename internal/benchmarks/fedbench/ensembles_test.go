@@ -33,7 +33,7 @@ func TestEnsembles(t *testing.T) {
 	}{"fine": {found.Fine.Sizes, f.Fine}, "coarse": {found.Coarse.Sizes, f.Coarse}} {
 		for _, got := range by.got {
 			want := by.want[string(rune('0'+got.Size))]
-			if got.Sets != want.Sets || got.Best != want.Best || math.Abs(got.Average-want.Average) > 1e-12 ||
+			if got.Sets != want.Sets || got.Best != want.Best || !(math.Abs(got.Average-want.Average) <= 1e-12) ||
 				!slices.Equal(got.Members, want.Members) || got.Equal != want.Equal {
 				t.Errorf("%s: %+v, want %+v", name, got, want)
 			}

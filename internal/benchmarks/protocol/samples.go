@@ -198,9 +198,7 @@ func (p Sample) Picture(column string, at int, folder string) Picture {
 			return m.Bytes, nil
 		case m.Path == "":
 			return nil, fmt.Errorf("%v: %s: there is no picture", p, column)
-		case filepath.IsAbs(m.Path):
-			return os.ReadFile(m.Path)
 		}
-		return os.ReadFile(filepath.Join(folder, m.Path))
+		return os.ReadFile(m.File(folder))
 	}}
 }

@@ -371,7 +371,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	// the standard error of 492 right answers of 919
-	if se := math.Sqrt(0.5354 * 0.4646 / 919); math.Abs(float64(*f.High-*f.Low)-3.92*se) > 0.015 {
+	if se := math.Sqrt(0.5354 * 0.4646 / 919); !(math.Abs(float64(*f.High-*f.Low)-3.92*se) <= 0.015) {
 		t.Errorf("the interval is %v wide, want about %v", *f.High-*f.Low, 3.92*se)
 	}
 	benchtest.Near(t, "chance", float64(*f.Chance), 0.25, 0.01)

@@ -49,7 +49,8 @@ func TestEqualStrengths(t *testing.T) {
 	const spearman, kendall = 0.2867696673382022, 0.2519763153394848
 	for range 2 {
 		r := rank()
-		if math.Abs(float64(r.Human.Spearman)-spearman) > 1e-12 || math.Abs(float64(r.Human.Kendall)-kendall) > 1e-12 {
+		if !(math.Abs(float64(r.Human.Spearman)-spearman) <= 1e-12) ||
+			!(math.Abs(float64(r.Human.Kendall)-kendall) <= 1e-12) {
 			t.Errorf("%+v, want %v and %v", r.Human, spearman, kendall)
 		}
 		if notes := strings.Join(r.Notes, "; "); !strings.Contains(notes, "1 of 6 editors of the given ranking") {

@@ -39,6 +39,17 @@ func NewJudge(j edit.Judge, fingerprint string) *Judge {
 	return &Judge{Name: info.Name, Fingerprint: fingerprint, info: info, judge: j, close: j.Close}
 }
 
+// newJudge returns an opened judge; it is closed if its fingerprint cannot be taken.
+func newJudge(j edit.Judge, name, settings string) (*Judge, error) {
+	fingerprint, err := j.Fingerprint()
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	out := NewJudge(j, fingerprint)
+	out.Name, out.Settings = name, settings
+	return out, nil
+}
+
 // OpenScorer opens a scorer directory, or a reward of package t2i.
 func OpenScorer(dir string, o model.Options) (*Judge, error) {
 	if t2i.Is(dir) {
@@ -48,13 +59,8 @@ func OpenScorer(dir string, o model.Options) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	fingerprint, err := m.Fingerprint()
-	if err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	j, cfg := NewJudge(m, fingerprint), m.Config()
-	j.Name, j.Settings = filepath.Clean(dir), settings(&cfg, o.Dimension)
-	return j, nil
+	cfg := m.Config()
+	return newJudge(m, filepath.Clean(dir), settings(&cfg, o.Dimension))
 }
 
 func openReward(dir string, o model.Options) (*Judge, error) {
@@ -65,13 +71,7 @@ func openReward(dir string, o model.Options) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	fingerprint, err := r.Fingerprint()
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	j := NewJudge(r, fingerprint)
-	j.Name, j.Settings = filepath.Clean(dir), r.Info().Name+" of the edit and its text; without bounds"
-	return j, nil
+	return newJudge(r, filepath.Clean(dir), r.Info().Name+" of the edit and its text; without bounds")
 }
 
 // OpenSimilarity opens an encoder for a similarity. The judge's name says encoder and definition.
@@ -80,13 +80,7 @@ func OpenSimilarity(kind encoders.SimilarityKind, encoder string, o encoders.Opt
 	if err != nil {
 		return nil, err
 	}
-	fingerprint, err := s.Fingerprint()
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	j := NewJudge(s, fingerprint)
-	j.Settings = "10 times the cosine of embeddings"
-	return j, nil
+	return newJudge(s, s.Info().Name, "10 times the cosine of embeddings")
 }
 
 // OpenJudge runs a judge that answers in words, about so many edits at a time. Items whose answers cannot be read fail

@@ -58,7 +58,7 @@ func TestSimilaritiesShards(t *testing.T) {
 			if name == "clip_d" || name == "clip_t" {
 				x, errX := data.Number(a)
 				y, errY := data.Number(b)
-				if errX != nil || errY != nil || (x == nil) != (y == nil) || x != nil && math.Abs(*x-*y) > 1e-6 {
+				if errX != nil || errY != nil || (x == nil) != (y == nil) || x != nil && !(math.Abs(*x-*y) <= 1e-6) {
 					t.Errorf("row %d: %s is %v, want %v", i, name, b, a)
 				}
 			} else if fmt.Sprint(a) != fmt.Sprint(b) {

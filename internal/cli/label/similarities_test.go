@@ -110,7 +110,7 @@ func TestSimilarities(t *testing.T) {
 			got := records(t, out)
 			for k, w := range want {
 				for column, x := range w {
-					if v := number(t, got[k], column); v == nil || math.Abs(*v-x) > 1e-5 {
+					if v := number(t, got[k], column); v == nil || !(math.Abs(*v-x) <= 1e-5) {
 						t.Errorf("%s row %d: %s is %v, want %g", name, k, column, v, x)
 					}
 				}

@@ -99,7 +99,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 	r, err := scoring.Table(c.Context(), s, o)
 	bar.Close()
 	if err != nil {
-		return capped(err, answersKept)
+		return capped(err, "")
 	}
 	err = cli.Print(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows scored, written to %s\n", r.Scored, r.Rows, r.Out)

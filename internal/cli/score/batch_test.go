@@ -143,7 +143,7 @@ func checkBatch(t *testing.T, path, in string, want map[string]float64) {
 		}
 		message := text(rec, "error")
 		if w, good := want[id]; good {
-			if got == nil || math.Abs(*got-w) > 1e-4 || message != "" {
+			if got == nil || !(math.Abs(*got-w) <= 1e-4) || message != "" {
 				t.Errorf("%s: score %v, error %q, want %g", id, score, message, w)
 			}
 		} else if got != nil || message == "" {
@@ -265,7 +265,7 @@ func TestPair(t *testing.T) {
 			[]byte(stdout),
 			&got,
 		); err != nil || code != exit.Done || got.Score == nil ||
-			math.Abs(*got.Score-c.Score) > 1e-4 {
+			!(math.Abs(*got.Score-c.Score) <= 1e-4) {
 			t.Errorf("case %d: %d %q %q, want %g", c.ID, code, stdout, stderr, c.Score)
 		}
 	}

@@ -92,9 +92,7 @@ func readBenchmarks(path string) (benchmarkFlags, error) {
 			}
 			list := strings.Split(value, ",") // of editors
 			for i, one := range list {
-				if !filepath.IsAbs(one) && !remote.Is(one) {
-					list[i] = filepath.Join(folder, one)
-				}
+				list[i] = remote.Join(folder, one)
 			}
 			given[flag] = strings.Join(list, ",")
 		}

@@ -113,7 +113,7 @@ func baseline(t *testing.T, args []string, clip, out string, want float64) {
 		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	for _, row := range lines(t, filepath.Join(out, "predictions.jsonl")) {
-		if v := row["score"].(float64) / 10; math.Abs(v-want) > 1e-6 {
+		if v := row["score"].(float64) / 10; !(math.Abs(v-want) <= 1e-6) {
 			t.Errorf("clip_t %v, the baseline has %v", want, v)
 		}
 	}

@@ -79,7 +79,7 @@ func numbersOf(v map[string]any) map[string]float64 {
 func expectNumbers(t *testing.T, got, want map[string]float64, tolerance float64) {
 	t.Helper()
 	for name, v := range want {
-		if g, ok := got[name]; !ok || math.Abs(g-v) > tolerance {
+		if g, ok := got[name]; !ok || !(math.Abs(g-v) <= tolerance) {
 			t.Errorf("%s: %v, want %v (of %v)", name, g, v, got)
 		}
 	}
@@ -126,7 +126,7 @@ func TestGEdit(t *testing.T) {
 		"--url", url,
 		"--model", "m", "--store", filepath.Join(dir, "answers"), "--out", filepath.Join(dir, "run"), "--resamples", "20")
 	for name, x := range numbersOf(v) {
-		if math.Abs(x-6) > 1e-12 {
+		if !(math.Abs(x-6) <= 1e-12) {
 			t.Errorf("%s is %v, want 6", name, x)
 		}
 	}

@@ -87,7 +87,7 @@ func TestEncoderBaselines(t *testing.T) {
 		}
 		for i, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
 			var got struct{ Score float64 }
-			if err := json.Unmarshal([]byte(line), &got); err != nil || math.Abs(got.Score-10*pairs[i].ClipD) > 1e-4 {
+			if err := json.Unmarshal([]byte(line), &got); err != nil || !(math.Abs(got.Score-10*pairs[i].ClipD) <= 1e-4) {
 				t.Errorf("pair %d: %s, want %g (%v)", i, line, 10*pairs[i].ClipD, err)
 			}
 		}
@@ -211,7 +211,7 @@ func TestImagenHubSimilarities(t *testing.T) {
 			}
 		}
 		unedited := [2]string{key[0], "Unedited"}
-		if clipI[unedited] > 9.9999 || dinoI[unedited] > 9.9999 || !(math.Abs(source[unedited]-10) < 1e-5) {
+		if !(clipI[unedited] <= 9.9999) || !(dinoI[unedited] <= 9.9999) || !(math.Abs(source[unedited]-10) < 1e-5) {
 			t.Errorf("%v: clip_i %v, dino_i %v, clip_i_source %v", unedited, clipI[unedited], dinoI[unedited], source[unedited])
 		}
 	}

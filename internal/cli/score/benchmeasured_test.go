@@ -277,7 +277,7 @@ score_range: [0, 10]
 	d := 0.12/0.1 - 1
 	want := (0.6 + (1 - 51./255) + pq/10) / 3 * (8. + 6) / 20 * math.Exp(-d*d/(2*0.5*0.5))
 	for _, n := range decoded(t, stdout).Numbers {
-		if n.Rule == "fed_score" && (math.Abs(*n.Value-want) > 1e-9 || !strings.Contains(n.Judge, "tiny-scorer (")) {
+		if n.Rule == "fed_score" && (!(math.Abs(*n.Value-want) <= 1e-9) || !strings.Contains(n.Judge, "tiny-scorer (")) {
 			t.Errorf("got fed_score %v by %q, want %v", *n.Value, n.Judge, want)
 		}
 		if n.Rule == "reg" && n.Judge != "vgg" {

@@ -387,7 +387,7 @@ func TestRPMModify(t *testing.T) {
 		return line.Value
 	}
 	whole, part := measure("[0, 0, 99999, 99999]"), measure("[0, 0, 60, 60]")
-	if math.Abs(whole-f.LongCLIP.Direction.Raw) > 1e-5 || math.Abs(part-whole) < 1e-4 {
+	if !(math.Abs(whole-f.LongCLIP.Direction.Raw) <= 1e-5) || !(math.Abs(part-whole) >= 1e-4) {
 		t.Errorf("%v, want %v; of a part %v", whole, f.LongCLIP.Direction.Raw, part)
 	}
 }

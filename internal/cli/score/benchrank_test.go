@@ -44,7 +44,7 @@ func TestBenchRank(t *testing.T) {
 	v = benchJSON(t, "rank", "--votes", in("votes.jsonl"))
 	editors := v["editors"].([]any)
 	gap := editors[0].(map[string]any)["strength"].(float64) - editors[1].(map[string]any)["strength"].(float64)
-	if math.Abs(gap-math.Log(3)) > 1e-9 { // 9 to 3
+	if !(math.Abs(gap-math.Log(3)) <= 1e-9) { // 9 to 3
 		t.Errorf("%v", v)
 	}
 	put(t, dir, "one.jsonl", []byte(`{"left": "A", "right": "B", "winner": "A"}`))

@@ -313,7 +313,7 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
 		report, err := run.Shard(c.Context(), s, ref)
 		bar.Close()
-		err = capped(err, answersKept)
+		err = capped(err, "")
 		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
 	}
 	bar.Set(0, len(run.Items))
@@ -323,5 +323,5 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 		return "", fmt.Errorf("%d of %d edits are scored in %s; rerun the same command to resume: %w", bar.Done(),
 			len(run.Items), path, exit.ErrInterrupted)
 	}
-	return path, capped(err, answersKept)
+	return path, capped(err, "")
 }

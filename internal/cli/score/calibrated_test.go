@@ -121,7 +121,7 @@ func TestCalibratedAnswers(t *testing.T) {
 			interval, _ := got["interval"].(map[string]any)
 			for name, want := range map[string]float64{"low": 10 * max(0, score01-half), "high": 10 * min(1, score01+half),
 				"coverage": 0.5} {
-				if v, ok := interval[name].(float64); !ok || math.Abs(v-want) > 1e-12 {
+				if v, ok := interval[name].(float64); !ok || !(math.Abs(v-want) <= 1e-12) {
 					t.Errorf("%s, %s, row %d: interval: %s: got %v, want %g", method, what, i, name, interval[name], want)
 				}
 			}

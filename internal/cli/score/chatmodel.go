@@ -81,19 +81,20 @@ func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
 	return remote, exit.Usage(err)
 }
 
-// answersKept is what happens to answers when a cap is reached.
-const answersKept = "what was answered is kept; rerun the same command to resume"
-
-// capped makes an interruption of the error that a cap is reached. kept is said unless the error of a table says it.
-func capped(err error, kept string) error {
-	var early *table.InterruptedError
-	if errors.Is(err, chat.ErrCap) {
-		if kept == answersKept && errors.As(err, &early) {
-			return fmt.Errorf("%w: %w", err, exit.ErrInterrupted)
-		}
-		return fmt.Errorf("%w: %s: %w", err, kept, exit.ErrInterrupted)
+// capped makes an interruption of the error that a cap is reached. note follows it; without one it says how to resume,
+// unless the error of a table does.
+func capped(err error, note string) error {
+	if !errors.Is(err, chat.ErrCap) {
+		return err
 	}
-	return err
+	var early *table.InterruptedError
+	switch {
+	case note == "" && errors.As(err, &early):
+		return fmt.Errorf("%w: %w", err, exit.ErrInterrupted)
+	case note == "":
+		note = "what was answered is kept; rerun the same command to resume"
+	}
+	return fmt.Errorf("%w: %s: %w", err, note, exit.ErrInterrupted)
 }
 
 // apply puts the flags that were given above the file's settings.

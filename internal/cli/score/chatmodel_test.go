@@ -19,7 +19,7 @@ func TestCapped(t *testing.T) {
 		"of a question": reached,
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := capped(err, answersKept)
+			got := capped(err, "")
 			if n := strings.Count(got.Error(), "rerun the same command"); n != 1 || !errors.Is(got, exit.ErrInterrupted) {
 				t.Errorf("got %q, want an interruption that says once how to resume", got)
 			}

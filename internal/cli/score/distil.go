@@ -160,12 +160,11 @@ func runDistil(c *cobra.Command, f *distilFlags) error {
 	report, plan, err := distil.Run(c.Context(), teacher, o)
 	bar.Close()
 	var early *table.InterruptedError
-	switch {
-	case errors.As(err, &early) && teacher.Asked() != nil:
+	if errors.As(err, &early) && teacher.Asked() != nil {
 		err = fmt.Errorf("%w (%v)", err, teacher.Asked())
 	}
 	if err != nil {
-		return capped(err, answersKept)
+		return capped(err, "")
 	}
 	if plan != nil {
 		return cli.Print(c, plan, func(w io.Writer) {

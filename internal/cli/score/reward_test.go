@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,8 +115,8 @@ func TestConditionBestAndPairs(t *testing.T) {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	first, second := list[0].(map[string]any), list[1].(map[string]any)
-	if lead := first["score"].(float64) - second["score"].(float64); lead < 0 || first["margin"].(float64)-lead > 1e-9 ||
-		second["margin"] != nil {
+	if lead := first["score"].(float64) - second["score"].(float64); lead < 0 || second["margin"] != nil ||
+		!(math.Abs(first["margin"].(float64)-lead) <= 1e-9) {
 		t.Errorf("%v", list)
 	}
 	if code, v = command(t, "drift", "--before", scores, "--after",

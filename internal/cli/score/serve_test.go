@@ -154,12 +154,12 @@ func TestServeMetrics(t *testing.T) {
 		if err := errors.Join(err, errs[0], j.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if one := got.Results[0].Rewards[i]; one.Error != nil || math.Abs(one.Score-scores[0].Value) > 1e-6 {
+		if one := got.Results[0].Rewards[i]; one.Error != nil || !(math.Abs(one.Score-scores[0].Value) <= 1e-6) {
 			t.Errorf("%s: got %v (%v), want %v", ready.Scorers[i], one.Score, one.Error, scores[0].Value)
 		}
 		sum += scores[0].Value
 	}
-	if math.Abs(got.Results[0].Reward-sum) > 1e-5 {
+	if !(math.Abs(got.Results[0].Reward-sum) <= 1e-5) {
 		t.Errorf("got the sum %v, want %v", got.Results[0].Reward, sum)
 	}
 }

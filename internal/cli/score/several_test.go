@@ -40,7 +40,7 @@ func TestPairOfSeveral(t *testing.T) {
 		code, stdout, stderr := run(t, args...)
 		var got struct{ Score *float64 }
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exit.Done || got.Score == nil ||
-			math.Abs(*got.Score-c.Score) > 1e-4 {
+			!(math.Abs(*got.Score-c.Score) <= 1e-4) {
 			t.Errorf("case %d: got %d %q %q, want %g", c.ID, code, stdout, stderr, c.Score)
 		}
 	}
@@ -88,7 +88,7 @@ func TestTableOfSeveral(t *testing.T) {
 		}
 		v, _ := rec.Get("score")
 		row, err := table.Row(rec)
-		if score, ok := v.(float64); err != nil || !ok || math.Abs(score-c.Score) > 1e-4 ||
+		if score, ok := v.(float64); err != nil || !ok || !(math.Abs(score-c.Score) <= 1e-4) ||
 			len(row.Sources()) != len(c.Sources) {
 			t.Errorf("row %d: got score %v of %d sources (%v), want %g of %d", 2*i, v, len(row.Sources()), err, c.Score,
 				len(c.Sources))

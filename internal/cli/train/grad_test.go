@@ -72,7 +72,7 @@ func sameTensors(t *testing.T, got, want string, subset bool) {
 		}
 		x, y := flat(g), flat(w)
 		for i := range x {
-			if d := math.Abs(float64(x[i] - y[i])); d > 1e-4*(1+math.Abs(float64(y[i]))) {
+			if d := math.Abs(float64(x[i] - y[i])); !(d <= 1e-4*(1+math.Abs(float64(y[i])))) {
 				t.Errorf("%s[%d] is %g, want %g", name, i, x[i], y[i])
 				break
 			}

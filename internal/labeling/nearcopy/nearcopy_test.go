@@ -81,7 +81,7 @@ func TestTurns(t *testing.T) {
 		got := way.spectrum(&s)
 		for v := range want {
 			for u := range want[v] {
-				if d := got[v][u] - want[v][u]; d > 1e-9 || d < -1e-9 {
+				if !(math.Abs(got[v][u]-want[v][u]) <= 1e-9) {
 					t.Errorf("turn %d, (%d, %d): %v, want %v", way, v, u, got[v][u], want[v][u])
 				}
 			}
@@ -111,11 +111,11 @@ func TestAxisFit(t *testing.T) {
 			var window plane
 			resample(&window, &f.pixels, x, y)
 			want := correlation(window[:], f.whole[:])
-			if got := f.alongX.correlation(x, b); math.Abs(got-want) > 1e-9 {
+			if got := f.alongX.correlation(x, b); !(math.Abs(got-want) <= 1e-9) {
 				t.Fatalf("x %v, y %v, along x: %v, want %v", x, y, got, want)
 			}
 			f.alongY.hold(&f.pixels, &f.whole, x)
-			if got := f.alongY.correlation(y, b); math.Abs(got-want) > 1e-9 {
+			if got := f.alongY.correlation(y, b); !(math.Abs(got-want) <= 1e-9) {
 				t.Fatalf("x %v, y %v, along y: %v, want %v", x, y, got, want)
 			}
 			x = random()
@@ -124,7 +124,7 @@ func TestAxisFit(t *testing.T) {
 	x, y := windowSpans(40)
 	var window plane
 	resample(&window, &f.pixels, x, y)
-	if got, want := f.start(40, b, 0), correlation(window[:], f.whole[:]); math.Abs(got-want) > 1e-9 {
+	if got, want := f.start(40, b, 0), correlation(window[:], f.whole[:]); !(math.Abs(got-want) <= 1e-9) {
 		t.Errorf("start: %v, want %v", got, want)
 	}
 }

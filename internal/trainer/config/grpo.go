@@ -1,6 +1,7 @@
 package config
 
 import (
+	"assay/internal/strictyaml"
 	"cmp"
 	"path/filepath"
 	"slices"
@@ -103,7 +104,7 @@ func (c *Config) settleGRPO(folder string) {
 		r := &g.Rewards[i]
 		r.Weight = cmp.Or(r.Weight, 1)
 		if strings.ContainsAny(r.Judge, `./\`) { // a path; others are names of judges that ship
-			r.Judge = Absolute(folder, filepath.FromSlash(r.Judge))
+			r.Judge = strictyaml.Absolute(folder, filepath.FromSlash(r.Judge))
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 
 // readJudge looks whether the run is about a scorer of format 2: scorer is the file of a fresh one, init a directory.
 func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
-	file, key := Absolute(folder, c.Scorer), "scorer"
+	file, key := strictyaml.Absolute(folder, c.Scorer), "scorer"
 	if c.Scorer == "" {
 		if c.Init == "" {
 			return nil
 		}
-		file, key = filepath.Join(Absolute(folder, c.Init), model.ConfigFile), "init"
+		file, key = filepath.Join(strictyaml.Absolute(folder, c.Init), model.ConfigFile), "init"
 	}
 	if _, err := os.Stat(file); err != nil && key == "init" { // told later
 		return nil
@@ -61,7 +61,7 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 	// Nothing of format 1 is asked, and config.yaml says so.
 	c.Question, c.Answer, c.Dtype = Strings{""}, Strings{""}, judge.DType
 	if c.Init != "" {
-		if a, err := lora.LoadConfig(Absolute(folder, c.Init)); err == nil && !d.Has("lora") {
+		if a, err := lora.LoadConfig(strictyaml.Absolute(folder, c.Init)); err == nil && !d.Has("lora") {
 			c.takeAdapter(a)
 		}
 	}

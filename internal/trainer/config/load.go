@@ -38,10 +38,10 @@ func Load(path string) (*Config, error) {
 		}
 	}
 	if c.Mode == ModeText && c.Init != "" && !d.Bad("init") {
-		c, d = withAdapter(path, text, Absolute(folder, c.Init), c, d)
+		c, d = withAdapter(path, text, strictyaml.Absolute(folder, c.Init), c, d)
 	} else if c.Init != "" && !d.Bad("init") && c.Judge == nil {
 		base := Default()
-		if err := base.fromScorer(Absolute(folder, c.Init)); err != nil {
+		if err := base.fromScorer(strictyaml.Absolute(folder, c.Init)); err != nil {
 			d.Problem("init", "%v", err)
 		} else {
 			d = strictyaml.Decode(path, text, base)
@@ -67,21 +67,21 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 	}
 	c.refuseStorage(d)
 	if d.Has("backbone") && c.Backbone != "" {
-		c.Backbone = Absolute(folder, c.Backbone)
+		c.Backbone = strictyaml.Absolute(folder, c.Backbone)
 	}
 	c.Optimizer.Groups.settle(c)
 	c.inheritSchedules(d)
 	for _, p := range []*string{&c.Init, &c.Scorer, &c.Out, &c.Cache.Folder} {
-		*p = Absolute(folder, *p)
+		*p = strictyaml.Absolute(folder, *p)
 	}
 	for _, tables := range []Strings{c.Data.Train, c.Data.Validation.Tables} {
 		for i := range tables {
-			tables[i] = Absolute(folder, tables[i])
+			tables[i] = strictyaml.Absolute(folder, tables[i])
 		}
 	}
 	if b := c.Validate.Benchmark; b != nil {
 		for _, p := range []*string{&b.Ratings, &b.Images, &b.Votes, &b.Targets} {
-			*p = Absolute(folder, *p)
+			*p = strictyaml.Absolute(folder, *p)
 		}
 	}
 	c.settleText()
@@ -111,14 +111,6 @@ func (c *Config) refuseStorage(d *strictyaml.Document) {
 			}
 		}
 	}
-}
-
-// Absolute is a path relative to a folder; an empty one stays empty.
-func Absolute(folder, path string) string {
-	if path == "" || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(folder, path)
 }
 
 // fromScorer takes the settings of a scorer directory as the defaults of a run that starts from it.
@@ -172,7 +164,7 @@ func BareAdapter(init string) bool {
 // the backbone to compare: see checkSameAdapter.)
 func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	was := Default()
-	dir := Absolute(filepath.Dir(d.File), init)
+	dir := strictyaml.Absolute(filepath.Dir(d.File), init)
 	if err := was.fromScorer(dir); err != nil || BareAdapter(dir) {
 		return // told already, or there is nothing to keep
 	}

@@ -25,7 +25,7 @@ func TestScheduleOfTheOracle(t *testing.T) {
 		0.0001339745962155613,
 	}
 	for i, w := range want {
-		if got := s.LR(int64(i)); math.Abs(got-w) > 1e-18 {
+		if got := s.LR(int64(i)); !(math.Abs(got-w) <= 1e-18) {
 			t.Errorf("step %d: %v, want %v", i, got, w)
 		}
 	}
@@ -40,7 +40,7 @@ func TestSchedules(t *testing.T) {
 		t.Error("a tenth of 50 steps is", s.Warmup)
 	}
 	for step, want := range map[int64]float64{0: 0.2, 4: 1, 5: 1, 14: 0.84, 50: 0.2} {
-		if got := s.LR(step); math.Abs(got-want) > 1e-12 {
+		if got := s.LR(step); !(math.Abs(got-want) <= 1e-12) {
 			t.Errorf("step %d: %g, want %g", step, got, want)
 		}
 	}

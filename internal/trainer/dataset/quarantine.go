@@ -14,7 +14,6 @@ import (
 	"assay/internal/jsonfile"
 	"assay/internal/remote"
 	"assay/internal/store"
-	"assay/internal/trainer/config"
 	"assay/internal/workers"
 )
 
@@ -113,7 +112,7 @@ func (s *PictureInspector) Picture(f data.File) error {
 	if len(f.Bytes) > 0 {
 		return decode()
 	}
-	path := config.Absolute(f.Folder, f.Path)
+	path := f.File(f.Folder)
 	s.mu.Lock()
 	if s.known == nil {
 		s.known = map[string]func() error{}

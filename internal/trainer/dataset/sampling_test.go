@@ -49,7 +49,7 @@ func TestWeightedOrder(t *testing.T) {
 		}
 	}
 	for row, n := range total {
-		if share := float64(len(weights)) * weights[row] / sum; math.Abs(n/epochs-share) > 0.1 {
+		if share := float64(len(weights)) * weights[row] / sum; !(math.Abs(n/epochs-share) <= 0.1) {
 			t.Errorf("row %d came %g times an epoch, its share is %g", row, n/epochs, share)
 		}
 	}
@@ -82,7 +82,7 @@ func TestBalance(t *testing.T) {
 			count[s.Rows[row].Label]++
 		}
 		for _, label := range []float64{0, 0.5, 1} {
-			if share := float64(count[label]) / float64(n); math.Abs(share-1.0/3) > 0.05 {
+			if share := float64(count[label]) / float64(n); !(math.Abs(share-1.0/3) <= 0.05) {
 				t.Errorf("%s: label %g has a share of %g", sampling, label, share)
 			}
 		}
@@ -125,7 +125,7 @@ func TestBalanceOfTables(t *testing.T) {
 				unit, _ := o.Unit(at)
 				count[s.Rows[o.Units[unit][0]].number]++
 			}
-			if share := float64(count[0]) / float64(n); math.Abs(share-0.5) > 0.02 {
+			if share := float64(count[0]) / float64(n); !(math.Abs(share-0.5) <= 0.02) {
 				t.Errorf("got a share of %g of the small table, want half", share)
 			}
 		})

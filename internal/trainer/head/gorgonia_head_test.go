@@ -2,28 +2,15 @@ package head
 
 import (
 	"fmt"
-	"math"
 	"testing"
 
 	"gorgonia.org/tensor"
 
 	"assay/internal/optim"
+	"assay/internal/oracle"
 	"assay/internal/testfile"
 	"assay/model"
 )
-
-// far is the largest distance of two lists, relative to the largest wanted value.
-func far[A, B float32 | float64](got []A, want []B) float64 {
-	if len(got) != len(want) {
-		return math.Inf(1)
-	}
-	worst, scale := 0.0, 1e-12
-	for i := range got {
-		worst = max(worst, math.Abs(float64(got[i])-float64(want[i])))
-		scale = max(scale, math.Abs(float64(want[i])))
-	}
-	return worst / scale
-}
 
 // TestHeadIsTorchs compares scores, losses and gradients with tools/oracle/trainer.py's, twice, so that a graph which
 // is used again or which wrote into its inputs is noticed.
@@ -69,17 +56,17 @@ func TestHeadIsTorchs(t *testing.T) {
 			if err != nil {
 				t.Fatalf("case %d: %v", i, err)
 			}
-			if d := far(r.Score, c.Score); d > 1e-5 {
+			if d := oracle.Far(r.Score, c.Score); !(d <= 1e-5) {
 				t.Errorf("case %d, round %d: scores differ by %g", i, round, d)
 			}
-			if d := far(r.Loss, c.ScoreLoss); d > 1e-5 {
+			if d := oracle.Far(r.Loss, c.ScoreLoss); !(d <= 1e-5) {
 				t.Errorf("case %d, round %d: losses differ by %g: %v %v", i, round, d, r.Loss, c.ScoreLoss)
 			}
 			for k, p := range params {
-				if d := far(r.Grads[k].Float32s(), c.Params[p.Name].Grad); d > 1e-5 {
+				if d := oracle.Far(r.Grads[k].Float32s(), c.Params[p.Name].Grad); !(d <= 1e-5) {
 					t.Errorf("case %d, round %d: gradient of %s differs by %g", i, round, p.Name, d)
 				}
-				if far(p.Value.Float32s(), c.Params[p.Name].Value) != 0 {
+				if oracle.Far(p.Value.Float32s(), c.Params[p.Name].Value) != 0 {
 					t.Errorf("case %d: %s was changed", i, p.Name)
 				}
 			}

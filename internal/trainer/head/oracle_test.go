@@ -84,11 +84,11 @@ func TestGorgoniaHeadOfTheOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := math.Abs(r.Score[0]*10 - o.Score); d > 2e-5 {
+		if d := math.Abs(r.Score[0]*10 - o.Score); !(d <= 2e-5) {
 			t.Errorf("%s, case %d: score %g, want %g", o.Scorer, o.ID, r.Score[0]*10, o.Score)
 		}
 		for i, p := range h.Params {
-			if d := far(r.Grads[i].Float32s(), want["grad."+p.Name].Float32s()); d > 1e-5 {
+			if d := oracle.Far(r.Grads[i].Float32s(), want["grad."+p.Name].Float32s()); !(d <= 1e-5) {
 				t.Errorf("%s, case %d: gradient of %s is %g off", o.Scorer, o.ID, p.Name, d)
 			}
 		}

@@ -121,7 +121,7 @@ func TestPairGradients(t *testing.T) {
 			}
 			off, size = max(off, math.Abs(float64(x)-want)), max(size, all)
 		}
-		if off > 1e-5*size {
+		if !(off <= 1e-5*size) {
 			t.Errorf("gradient of %s is %g off of %g", p.Name, off, size)
 		}
 	}

@@ -56,14 +56,9 @@ func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 		return nil, err
 	}
 	p.onDevice(m.config, m.tuner, m.given)
-	u, err := m.fit(p, in.MicroBatch, in.Group, func(n int) (exec.Usage, error) {
+	return m.fit(p, in.MicroBatch, in.Group, func(n int) (exec.Usage, error) {
 		return m.tuner.Usage(longest, n, pictures(m.config, &in), in.Validation > 0)
 	}, m.tuner.Layers)
-	if err != nil {
-		return nil, err
-	}
-	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
-	return p, nil
 }
 
 // planned is what runs the graphs of a plan.
@@ -141,47 +136,49 @@ func (m *ScorerModel) shared(sample []dataset.Example) (*SharedTokens, error) {
 	return s, nil
 }
 
-// Tokens of a run of the graph. On the CPU larger matrix products are no faster than those of enoughCPU; a GPU takes
-// what fits into its memory, up to maxCUDA, beyond which products gain nothing either.
-const (
-	EnoughCPU = 2048
-	MaxCUDA   = 32 << 10
-)
+// EnoughCPU is the tokens of a run of the graph beyond which the CPU's matrix products get no faster. A GPU takes what
+// fits into its memory, up to [exec.MaxTokens].
+const EnoughCPU = 2048
 
 // fit chooses the micro-batch (given: it is known) and, with recompute: auto, the fewest layers to compute again with
 // which it fits: the first ones, whose values would be kept longest. All of them cost the same. The choice changes no
-// result; where the memory is not known it is all layers.
+// result; where the memory is not known it is all layers. It returns p with the usage.
 func (m *graphModel[T]) fit(
 	p *Plan, given, least int, usage func(n int) (exec.Usage, error), layers int,
-) (u exec.Usage, err error) {
+) (*Plan, error) {
 	auto := m.config.Recompute == config.RecomputeAuto
 	if auto {
 		m.tuner.RecomputeFirst(0)
 	}
+	var u exec.Usage
+	var err error
 	if p.MicroBatch = given; given > 0 {
 		u, err = usage(given)
 	} else {
 		u, err = fitMicroBatch(m.config, p, least, usage)
 	}
-	if !auto || err != nil {
-		return u, err
-	}
-	fits := func(n int) bool {
-		if err == nil && n > 0 {
-			m.tuner.RecomputeFirst(n)
-			u, err = usage(p.MicroBatch)
+	if auto && err == nil {
+		fits := func(n int) bool {
+			if err == nil && n > 0 {
+				m.tuner.RecomputeFirst(n)
+				u, err = usage(p.MicroBatch)
+			}
+			return err != nil || n == layers || p.Memory > 0 && Total(u.Bytes) <= p.Memory/10*9
 		}
-		return err != nil || n == layers || p.Memory > 0 && Total(u.Bytes) <= p.Memory/10*9
-	}
-	n := 0
-	if !fits(0) {
-		if n = 1 + sort.Search(layers-1, func(i int) bool { return fits(i + 1) }); err == nil {
-			fits(n)
+		n := 0
+		if !fits(0) {
+			if n = 1 + sort.Search(layers-1, func(i int) bool { return fits(i + 1) }); err == nil {
+				fits(n)
+			}
 		}
+		m.recompute = &RecomputedLayers{First: n, Of: layers}
+		p.Recompute = m.recompute
 	}
-	m.recompute = &RecomputedLayers{First: n, Of: layers}
-	p.Recompute = m.recompute
-	return u, err
+	if err != nil {
+		return nil, err
+	}
+	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
+	return p, nil
 }
 
 // fitMicroBatch chooses the number of samples of a run of the graph, at least so many, unless the configuration says
@@ -191,7 +188,7 @@ func fitMicroBatch(
 ) (u exec.Usage, err error) {
 	enough := EnoughCPU
 	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {
-		enough = MaxCUDA
+		enough = exec.MaxTokens
 	}
 	most := min(max(1, int(float64(enough)/p.Tokens.Mean)), c.BatchSize)
 	if c.MicroBatch != config.Auto {

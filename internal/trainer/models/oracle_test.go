@@ -104,7 +104,7 @@ func TestGorgoniaHeadIsTheStepGraphs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := max(far(r.Score, step.Score), far(r.Loss, step.ScoreLoss)); d > 1e-5 {
+		if d := max(oracle.Far(r.Score, step.Score), oracle.Far(r.Loss, step.ScoreLoss)); !(d <= 1e-5) {
 			t.Errorf("%s: scores %v and %v, losses %v and %v", scorer, r.Score, step.Score, r.Loss, step.ScoreLoss)
 		}
 		for i, p := range h.Params {
@@ -112,7 +112,7 @@ func TestGorgoniaHeadIsTheStepGraphs(t *testing.T) {
 				if p.Name != q.Name {
 					continue
 				}
-				if d := far(r.Grads[i].Float32s(), step.Grads[j].Float32s()); d > 1e-5 {
+				if d := oracle.Far(r.Grads[i].Float32s(), step.Grads[j].Float32s()); !(d <= 1e-5) {
 					t.Errorf("%s: gradient of %s is %g off", scorer, p.Name, d)
 				}
 			}

@@ -380,14 +380,9 @@ func (m *policyModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	p.onDevice(m.config, m.tuner, m.given)
 	o := language.AnswersUsage{Policy: nn.Policy{Temperature: g.Temperature, Beta: g.Beta, OnPolicy: g.NumIterations == 1},
 		Longest: g.MaxCompletionLength, Together: g.GenerationBatchSize, Pictures: shown * (in.Rows + in.Validation)}
-	u, err := m.fit(p, in.MicroBatch, 1, func(n int) (exec.Usage, error) {
+	return m.fit(p, in.MicroBatch, 1, func(n int) (exec.Usage, error) {
 		return m.tuner.AnswersUsage(longest, min(n, g.NumGenerations), o)
 	}, m.tuner.Layers)
-	if err != nil {
-		return nil, err
-	}
-	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
-	return p, nil
 }
 
 var _ Policy = (*policyModel)(nil)

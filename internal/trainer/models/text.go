@@ -191,12 +191,7 @@ func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 		shown = max(shown, len(s.Pictures))
 	}
 	p.onDevice(m.config, m.tuner, m.given)
-	u, err := m.fit(p, in.MicroBatch, 1, func(n int) (exec.Usage, error) {
+	return m.fit(p, in.MicroBatch, 1, func(n int) (exec.Usage, error) {
 		return m.tuner.Usage(longest, n, shown*(in.Rows+in.Validation), in.Validation > 0)
 	}, m.tuner.Layers)
-	if err != nil {
-		return nil, err
-	}
-	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
-	return p, nil
 }

@@ -43,7 +43,7 @@ func TestSteps(t *testing.T) {
 		o.Add(grads)
 	}
 	norm, err := o.Sum(t.Context())
-	if err != nil || math.Abs(norm-5) > 1e-6 {
+	if err != nil || !(math.Abs(norm-5) <= 1e-6) {
 		t.Fatalf("got a norm of %g, %v, want 5", norm, err)
 	}
 	m := &records.StepMetrics{}

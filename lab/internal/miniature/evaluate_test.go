@@ -39,14 +39,14 @@ func TestEvaluateByHand(t *testing.T) {
 		{"b", Flip, Damaged, 2, 0.6, 0.2}, // no better and no worse than the one before
 		{"b", Flip, Foreign, 2, 0, 0.5},   // better than two it should lose against
 	})
-	if r.Pairs != 8 || math.Abs(float64(r.PairAccuracy)-5./8) > 1e-12 {
+	if r.Pairs != 8 || !(math.Abs(float64(r.PairAccuracy)-5./8) <= 1e-12) {
 		t.Errorf("pair accuracy %v of %d, want 5 of 8", r.PairAccuracy, r.Pairs)
 	}
 	if d := cmp.Diff(map[Kind]float64{Half: 0, Noop: 1, Over: 1, Damaged: 1, Foreign: 1}, r.PerfectOver); d != "" {
 		t.Error(d)
 	}
 	// Ranks of a: truth 3 2 1, scores 2.5 2.5 1: 1.5 / sqrt(2 * 1.5).
-	if want := math.Sqrt(0.75); math.Abs(float64(r.Families[Grey])-want) > 1e-12 {
+	if want := math.Sqrt(0.75); !(math.Abs(float64(r.Families[Grey])-want) <= 1e-12) {
 		t.Errorf("grey: %v, want %v", r.Families[Grey], want)
 	}
 	if !math.IsNaN(float64(r.AliveFamilies[Grey])) { // two equal scores
@@ -79,7 +79,7 @@ func TestMetricsSeeThroughBlindScorers(t *testing.T) {
 		}
 	}
 	r := Evaluate(rows)
-	if r.Spearman < 0.5 || r.PairAccuracy > 0.65 || !math.IsNaN(float64(r.Alive)) {
+	if !(r.Spearman >= 0.5) || !(r.PairAccuracy <= 0.65) || !math.IsNaN(float64(r.Alive)) {
 		t.Errorf("a blind scorer: %+v", r)
 	}
 }

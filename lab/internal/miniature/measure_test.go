@@ -40,17 +40,17 @@ func TestMeasure(t *testing.T) {
 		for _, o := range task.examined(rng) {
 			v := measure(t, scale, o.Picture)
 			rows = append(rows, Scored{fmt.Sprint(i), task.Family, o.Kind, len(task.Asked), o.Degree, v})
-			if o.Kind == Noop && v != 0 || (o.Kind == Corrupt || o.Kind == Foreign) && v > 0.25 {
+			if o.Kind == Noop && v != 0 || (o.Kind == Corrupt || o.Kind == Foreign) && !(v <= 0.25) {
 				t.Errorf("%d, %s: %s is measured %.3f, want about 0", i, task.Instruction, o.Kind, v)
 			}
 		}
 	}
 	r := Evaluate(rows)
-	if r.Spearman < 0.97 || r.PairAccuracy < 0.98 {
+	if !(r.Spearman >= 0.97) || !(r.PairAccuracy >= 0.98) {
 		t.Errorf("Spearman %.3f, pair accuracy %.3f, want at least 0.97 and 0.98", r.Spearman, r.PairAccuracy)
 	}
 	for _, f := range Families {
-		if r.Families[f] < 0.9 {
+		if !(r.Families[f] >= 0.9) {
 			t.Errorf("%s: Spearman %.3f, want at least 0.9", f, r.Families[f])
 		}
 	}
@@ -86,7 +86,7 @@ func TestMeasureBetween(t *testing.T) {
 				}
 				last = v
 			}
-			if last < 0.95 {
+			if !(last >= 0.95) {
 				t.Errorf("%s: the target is measured %.3f, want 1", task.Instruction, last)
 			}
 			noise := data.NewPicture(w.Size, w.Size)
@@ -99,11 +99,11 @@ func TestMeasureBetween(t *testing.T) {
 			}
 			for name, p := range map[string]*data.Picture{"noise": noise, "the source of another task": other.Source,
 				"the target of another task": other.Target(rng).Picture} {
-				if v := measure(t, scale, p); v > 0.1 {
+				if v := measure(t, scale, p); !(v <= 0.1) {
 					t.Errorf("%s: %s is measured %.3f, want 0", task.Instruction, name, v)
 				}
 			}
-			if v := measure(t, scale, blend(target, noise, 0.5)); v > 0.3 {
+			if v := measure(t, scale, blend(target, noise, 0.5)); !(v <= 0.3) {
 				t.Errorf("%s: the target in noise is measured %.3f, want next to 0", task.Instruction, v)
 			}
 		})
@@ -140,7 +140,7 @@ func TestScales(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := Evaluate(rows); len(rows) == 0 || r.Spearman < 0.95 {
+	if r := Evaluate(rows); len(rows) == 0 || !(r.Spearman >= 0.95) {
 		t.Errorf("%d rows, Spearman %.3f, want 0.95", len(rows), r.Spearman)
 	}
 	other, err := w.Scales(Set{Seed: 4, Instructions: 4})
@@ -204,7 +204,7 @@ func TestMeasureAdversarial(t *testing.T) {
 				}
 				before, after := measure(t, scale, o.Picture), measure(t, scale, climbed)
 				t.Logf("%s: %.3f before, %.3f after", task.Instruction, before, after)
-				if after > before+0.01 {
+				if !(after <= before+0.01) {
 					t.Errorf("%s: measured %.3f after the climb, want no more than %.3f", task.Instruction, after, before)
 				}
 				if d := far(o.Picture, climbed); d < 1 || d > 80 {

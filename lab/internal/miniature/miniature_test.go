@@ -64,7 +64,7 @@ func TestFamilies(t *testing.T) {
 			}
 			for k, want := range map[Kind]float64{Perfect: 1, Over: 0.6, Damaged: 0.6, WrongFamily: 0, Noop: 0, Corrupt: 0,
 				Foreign: 0} {
-				if have, ok := degrees[k]; ok && math.Abs(have-want) > 1e-12 {
+				if have, ok := degrees[k]; ok && !(math.Abs(have-want) <= 1e-12) {
 					t.Errorf("%s: %s has degree %v, want %v", task.Instruction, k, have, want)
 				}
 			}
@@ -124,7 +124,7 @@ func TestDegree(t *testing.T) {
 		{[]Edit{{Family: Border, Colour: "red"}}, done(Edit{Family: Border, Colour: "blue"}), false, 0.3},
 		{[]Edit{grey, warm}, []Step{{grey, 1}, {add, 1}}, false, 0.3},
 	} {
-		if got := Degree(c.asked, c.done, c.damaged); math.Abs(got-c.want) > 1e-12 {
+		if got := Degree(c.asked, c.done, c.damaged); !(math.Abs(got-c.want) <= 1e-12) {
 			t.Errorf("case %d: %v, want %v", i, got, c.want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestChains(t *testing.T) {
 					if k <= to {
 						want = max(0, float64(k-j)/float64(to-j))
 					}
-					if got := c.Degree(j, to, k); math.Abs(got-want) > 1e-12 {
+					if got := c.Degree(j, to, k); !(math.Abs(got-want) <= 1e-12) {
 						t.Errorf("degree of %d for %d to %d: %v, want %v", k, j, to, got, want)
 					}
 				}
@@ -230,7 +230,7 @@ func TestEffects(t *testing.T) {
 	} {
 		out := apply(c, e.step)
 		for i, v := range out.at(13, 20) {
-			if math.Abs(float64(v)-e.want[i]) > 1e-4 {
+			if !(math.Abs(float64(v)-e.want[i]) <= 1e-4) {
 				t.Errorf("%v: %v, want %v", e.step, out.at(13, 20), e.want)
 				break
 			}

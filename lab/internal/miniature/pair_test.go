@@ -32,7 +32,7 @@ func TestPairs(t *testing.T) {
 	if len(kinds) != len(Kinds) {
 		t.Errorf("kinds %v", kinds)
 	}
-	if share := float64(answers[true]) / 1800; share < 0.15 || share > 0.5 {
+	if share := float64(answers[true]) / 1800; !(share >= 0.15) || share > 0.5 {
 		t.Errorf("%.2f of all answers are yes", share)
 	}
 	seen := map[string]bool{}
@@ -63,7 +63,7 @@ func TestEditors(t *testing.T) {
 		}
 	}
 	for _, e := range Editors {
-		if e.Weak && mean[e.Name] > 0.3 || e.Strong && mean[e.Name] < 0.55 {
+		if e.Weak && mean[e.Name] > 0.3 || e.Strong && !(mean[e.Name] >= 0.55) {
 			t.Errorf("%s is right by %.2f", e.Name, mean[e.Name])
 		}
 	}

@@ -1,0 +1,73 @@
+package pystring
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"assay/internal/testfile"
+)
+
+// literals are what CPython makes of sources and templates (tools/oracle/literals.py); nil: an error, or no string.
+type literals struct{ Sources, Templates [][2]*string }
+
+// TestFindIsPythons: the text of A is Python's, and what is no text there is an error here.
+func TestFindIsPythons(t *testing.T) {
+	var rows literals
+	testfile.ReadJSON(t, "testdata/literals.json", &rows)
+	for _, row := range rows.Sources {
+		t.Run(*row[0], func(t *testing.T) { check(t, row, func(s string) (string, error) { return Find(s, "A") }) })
+	}
+}
+
+// TestCutIsPythons: pieces with the marks' values in their places are what str.format makes of a template.
+func TestCutIsPythons(t *testing.T) {
+	var rows literals
+	testfile.ReadJSON(t, "testdata/literals.json", &rows)
+	for _, row := range rows.Templates {
+		t.Run(*row[0], func(t *testing.T) {
+			check(t, row, func(template string) (string, error) {
+				marks := map[string]string{}
+				for _, name := range []string{"x", "y", "xy"} {
+					if mark := "{" + name + "}"; strings.Contains(template, mark) {
+						marks[mark] = "<" + name + ">"
+					}
+				}
+				pieces, err := Cut(template, marks, true)
+				var b strings.Builder
+				for _, p := range pieces {
+					b.WriteString(p.Text + marks[p.Mark])
+				}
+				return b.String(), err
+			})
+		})
+	}
+}
+
+func check(t *testing.T, row [2]*string, f func(string) (string, error)) {
+	t.Helper()
+	switch got, err := f(*row[0]); {
+	case row[1] == nil && err == nil:
+		t.Errorf("got %q, want an error", got)
+	case row[1] != nil && (err != nil || got != *row[1]):
+		t.Errorf("got %q, %v, want %q", got, err, *row[1])
+	}
+}
+
+// TestCutPlain: without format braces are text, and the longest of two marks that begin alike counts.
+func TestCutPlain(t *testing.T) {
+	pieces, err := Cut("{{ [A] [AB]}", map[string]string{"[A]": "a", "[AB]": "b", "[A": "c"}, false)
+	if got, want := fmt.Sprint(pieces), "[{{{  } { [A]} {  } { [AB]} {} }]"; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	if pieces, err = Cut("as it is {", nil, false); err != nil || len(pieces) != 1 || pieces[0].Text != "as it is {" {
+		t.Errorf("without marks: got %v, %v, want the prompt", pieces, err)
+	}
+	_, err = Cut("a", map[string]string{"[A]": "answer"}, false)
+	if err == nil || !strings.Contains(err.Error(), "answer") {
+		t.Errorf("got error %v, want one that names what the absent mark stands for", err)
+	}
+	if _, err = Cut("ab}", nil, true); err == nil || !strings.Contains(err.Error(), "single } at byte 2") {
+		t.Errorf("got error %v, want one with the place of the brace", err)
+	}
+}
