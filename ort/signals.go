@@ -4,8 +4,8 @@ package ort
 #include <signal.h>
 #include <string.h>
 
-// How a signal is handled, in the few words that Go needs. To Go it has no pointers: those that the kernel writes into it
-// (sa_restorer is not always set) are not Go's.
+// How a signal is handled, in the few words that Go needs. To Go it has no pointers: those that the kernel writes
+// into it (sa_restorer is not always set) are not Go's.
 typedef struct { unsigned long words[sizeof(struct sigaction) / sizeof(unsigned long)]; } assay_action;
 
 static struct sigaction assay_of(const assay_action *a) {
