@@ -261,7 +261,7 @@ func TestScorerFiles(t *testing.T) {
 	want := map[string]string{
 		"scorer.yaml":         fmt.Sprintf(config, "hf://org/base@v1", sha256.Sum256([]byte(renamed))),
 		"adapter_config.json": renamed, "member-1/adapter_config.json": renamed,
-		"README.md": "base_model: org/base\n`org/base`\n",
+		"README.md":        "base_model: org/base\n`org/base`\n",
 		"head.safetensors": "", "calibration/report.html": ""}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("files and what is sent in their place (-want +got):\n%s", d)
