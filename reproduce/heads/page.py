@@ -41,6 +41,9 @@ def main():
                 continue
             difference = [x - y for x, y in zip(one, other)]
             text.append(f"| {head} | {name} | {shown(one)} | {shown(other)} | {shown(difference, '+')} |")
+    table = [line for line in (a.work / "report/results.md").read_text().splitlines() if line.startswith("| ")]
+    text += ["", "`score bench all` on the same edits in the benchmarks' layouts, by scorers of all heads and of the head overall alone,",
+             "with the seed:", "", table[0], "|---" * len(a.seeds + a.seeds) + "|---|", *table[1:]]
     (a.out / "small.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
 

@@ -9,8 +9,8 @@
 #   DEMO_BIN, DEMO_LAB, HEADS_PYTHON   folders of the commands and of lab's programs, and a Python with NumPy and Pillow, if not make's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-bin=${DEMO_BIN:-bin}       # train
-lab=${DEMO_LAB:-build/lab} # miniature
+bin=${DEMO_BIN:-bin}       # train, score
+lab=${DEMO_LAB:-build/lab} # miniature, reproduce
 python=${HEADS_PYTHON:-build/venv/bin/python}
 out=${HEADS_OUT:-build/heads}
 results=${HEADS_RESULTS:-reproduce/heads}
@@ -59,4 +59,18 @@ for seed in $seeds; do
 	for head in following quality identity; do heads "$seed/$head" "$seed" $quarter 22 "$(table ratings)" $head; done
 	for head in valence arousal dominance; do heads "$seed/$head" "$seed" $quarter 32 "$(table affect)" $head; done
 done
+
+# The benchmarks, in the layouts of their data sets: a column for each scorer that judges overall.
+made "$out/data" "stand-ins of the benchmarks" "$out/train" "$out/exam" -- \
+	"$lab/reproduce" stand-ins --train "$out/train" --edits "$out/train" --exam "$out/exam" --out "$out/data"
+cp reproduce/heads/benchmarks.yaml "$out/"
+mkdir -p "$out/columns"
+scorers=()
+for heads in all overall; do
+	for seed in $seeds; do
+		ln -sfn "../$seed/$heads/run/scorer" "$out/columns/$heads-$seed"
+		scorers+=(--scorer "$out/columns/$heads-$seed")
+	done
+done
+"$bin/score" bench all --config "$out/benchmarks.yaml" "${scorers[@]}" --device cpu --out "$out/bench" --report "$out/report"
 "$python" reproduce/heads/page.py --work "$out" --out "$results" --seeds $seeds
