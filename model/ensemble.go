@@ -29,38 +29,9 @@ import (
 // backbone is where that is now; "": where their scorer.yaml says. A calibration of a member is left out, as it is of
 // other scores.
 func WriteEnsemble(dirs []string, backbone, out string) error {
-	if len(dirs) < 2 {
-		return exit.Usagef("an ensemble wants two scorers at least")
-	}
-	var first *ScorerState
-	known := map[string]string{} // folders by digests
-	for _, dir := range dirs {
-		p, err := LoadScorerState(dir)
-		if err != nil {
-			return exit.Named(err)
-		}
-		p = p.At(backbone)
-		if _, err := p.CheckBackbone(); err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
-		}
-		if first == nil {
-			first = p
-		}
-		switch a, b := first.Config.Digests, p.Config.Digests; {
-		case len(p.Config.Members) > 0:
-			return exit.Usagef("%s is an ensemble itself: name its members", dir)
-		case p.Adapter == nil:
-			return exit.Usagef("%s has no adapter: members of an ensemble differ in that alone, over one backbone", dir)
-		case p.Config.identity() != first.Config.identity():
-			return exit.Usagef("%s and %s ask or read in different ways: members of an ensemble have one configuration", dir,
-				dirs[0])
-		case a == nil || b == nil || fmt.Sprint(a.Weights, a.Backbone) != fmt.Sprint(b.Weights, b.Backbone):
-			return exit.Usagef("%s and %s have different backbones, or no digests of them", dir, dirs[0])
-		case known[p.Digest()] != "":
-			return exit.Usagef("%s and %s are the same scorer, and would seem to agree: train each with a seed of its own",
-				known[p.Digest()], dir)
-		}
-		known[p.Digest()] = dir
+	first, err := alikeMembers(dirs, backbone)
+	if err != nil {
+		return err
 	}
 	return atomicfile.WriteDir(out, func(to string) error {
 		c := *first.Config
@@ -90,6 +61,43 @@ func WriteEnsemble(dirs []string, backbone, out string) error {
 		}
 		return s.Close()
 	})
+}
+
+// alikeMembers returns the first of several scorers, which differ in what training changes alone.
+func alikeMembers(dirs []string, backbone string) (first *ScorerState, err error) {
+	if len(dirs) < 2 {
+		return nil, exit.Usagef("an ensemble wants two scorers at least")
+	}
+	known := map[string]string{} // folders by digests
+	for _, dir := range dirs {
+		p, err := LoadScorerState(dir)
+		if err != nil {
+			return nil, exit.Named(err)
+		}
+		p = p.At(backbone)
+		if _, err := p.CheckBackbone(); err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		if first == nil {
+			first = p
+		}
+		switch a, b := first.Config.Digests, p.Config.Digests; {
+		case len(p.Config.Members) > 0:
+			return nil, exit.Usagef("%s is an ensemble itself: name its members", dir)
+		case p.Adapter == nil:
+			return nil, exit.Usagef("%s has no adapter: members of an ensemble differ in that alone, over one backbone", dir)
+		case p.Config.identity() != first.Config.identity():
+			return nil, exit.Usagef("%s and %s ask or read in different ways: members of an ensemble have one configuration", dir,
+				dirs[0])
+		case a == nil || b == nil || fmt.Sprint(a.Weights, a.Backbone) != fmt.Sprint(b.Weights, b.Backbone):
+			return nil, exit.Usagef("%s and %s have different backbones, or no digests of them", dir, dirs[0])
+		case known[p.Digest()] != "":
+			return nil, exit.Usagef("%s and %s are the same scorer, and would seem to agree: train each with a seed of its own",
+				known[p.Digest()], dir)
+		}
+		known[p.Digest()] = dir
+	}
+	return first, nil
 }
 
 // memberFiles are the files of a scorer directory that training changes.
