@@ -17,6 +17,7 @@ func TestOthersAreTheirReferences(t *testing.T) {
 		Runs []struct {
 			Name        string
 			WeightDecay float64 `json:"weight_decay"`
+			D           float64
 			Shapes      [][]int
 			Start       [][]float32
 			Steps       []struct {
@@ -39,7 +40,11 @@ func TestOthersAreTheirReferences(t *testing.T) {
 			}
 			var o Optimizer = NewLion(params, [2]float64{0.9, 0.99}, run.WeightDecay)
 			if run.Name == "adafactor" {
-				o = NewAdafactor(params, run.WeightDecay)
+				a := NewAdafactor(params, run.WeightDecay)
+				if run.D > 0 {
+					a.D = run.D
+				}
+				o = a
 			}
 			for i, s := range run.Steps {
 				o.Update(params, s.Grads, s.LR)

@@ -2,8 +2,11 @@ package workers
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestEach(t *testing.T) {
@@ -12,8 +15,11 @@ func TestEach(t *testing.T) {
 			var called [40]atomic.Int64
 			var now, peak atomic.Int64
 			err := Each(len(called), most, func(i int) error {
-				peak.Store(max(peak.Load(), now.Add(1)))
+				n := now.Add(1)
 				defer now.Add(-1)
+				for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
+				}
+				time.Sleep(100 * time.Microsecond) // while others begin
 				called[i].Add(1)
 				if i%10 == 7 {
 					return fmt.Errorf("index %d", i)
@@ -40,5 +46,33 @@ func TestEach(t *testing.T) {
 	Do(100, func(i int) { sum.Add(int64(i)) })
 	if sum.Load() != 4950 {
 		t.Errorf("sum of the indices: got %d, want 4950", sum.Load())
+	}
+}
+
+// Three at once are three: each waits for the others. And all have ended when Each returns.
+func TestEachRunsAsManyAsAllowed(t *testing.T) {
+	var all sync.WaitGroup
+	var ended atomic.Int64
+	all.Add(3)
+	if err := Each(3, 3, func(int) error {
+		all.Done()
+		all.Wait()
+		time.Sleep(time.Millisecond)
+		ended.Add(1)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := ended.Load(); n != 3 {
+		t.Errorf("got %d that had ended, want 3", n)
+	}
+}
+
+func TestLeft(t *testing.T) {
+	if got := Left(6, func(i int) bool { return i%3 == 0 }); !slices.Equal(got, []int{1, 2, 4, 5}) {
+		t.Errorf("got %v, want those that are not done: [1 2 4 5]", got)
+	}
+	if got := Left(2, func(int) bool { return true }); len(got) > 0 {
+		t.Errorf("got %v, want none", got)
 	}
 }
