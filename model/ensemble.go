@@ -87,8 +87,8 @@ func alikeMembers(dirs []string, backbone string) (first *ScorerState, err error
 		case p.Adapter == nil:
 			return nil, exit.Usagef("%s has no adapter: members of an ensemble differ in that alone, over one backbone", dir)
 		case p.Config.identity() != first.Config.identity():
-			return nil, exit.Usagef("%s and %s ask or read in different ways: members of an ensemble have one configuration", dir,
-				dirs[0])
+			return nil, exit.Usagef("%s and %s ask or read in different ways: members of an ensemble have one configuration",
+				dir, dirs[0])
 		case a == nil || b == nil || fmt.Sprint(a.Weights, a.Backbone) != fmt.Sprint(b.Weights, b.Backbone):
 			return nil, exit.Usagef("%s and %s have different backbones, or no digests of them", dir, dirs[0])
 		case known[p.Digest()] != "":
