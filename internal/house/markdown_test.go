@@ -126,6 +126,20 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestPathsOfOneMachine: results that scripts write have no paths of the machine they ran on.
+func TestPathsOfOneMachine(t *testing.T) {
+	for _, page := range pages(t) {
+		if filepath.Base(page) != "small.md" {
+			continue
+		}
+		if at := ownPath.FindString(string(read(t, page))); at != "" {
+			t.Errorf("%s: got the path %q of one machine, want none", page, at)
+		}
+	}
+}
+
+var ownPath = regexp.MustCompile(`(?m)(?:^|[\s=])/(?:tmp|work|home|root)/\S*`)
+
 // TestNamedPages looks for the pages that messages, help texts and comments of Go files name.
 func TestNamedPages(t *testing.T) {
 	named := regexp.MustCompile(`\bdocs/[\w/-]+\.md\b`)

@@ -108,7 +108,7 @@ covered() { # NAME: sigma's coverage on the half that measures
 	END
 	for name in judge scorers writer ensemble; do
 		printf '## %s\n\n' "$name"
-		grep -v '^scorer: ' "$out/$name.txt"
+		grep -vE '^(scorer:|written to) ' "$out/$name.txt" # paths of this machine
 	done
 } >"$results/small.md.new"
 mv "$results/small.md.new" "$results/small.md"
