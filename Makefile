@@ -69,8 +69,8 @@ ops: setup ## make build/lib/libassay_ops.so, the fused operators (a part of mak
 	@echo "built: build/lib/libassay_ops.so"
 
 cuda-ops: setup ## compile the CUDA kernels of the fused operators into build/ops, without a GPU (Triton goes into build/: 1 GB)
-	@tools/setup/triton.sh
-	@PYTHONPATH=build/triton TRITON_CACHE_DIR=build/triton/cache python3 -B ops/triton/compile.py build/ops
+	@tools/setup/kernels.sh
+	@cat build/ops/compiled
 	@tools/setup/ops.sh
 
 test-kernels: cuda-ops ## run the CUDA kernels, and what launches them, on Triton's interpreter (Triton and PyTorch go into build/)

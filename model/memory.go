@@ -49,10 +49,11 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	vision, err := t.net.VisionFeeds(p)
+	vision, done, err := t.run.Sessions.VisionFeeds(p)
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	graph := t.stepGraph(p.Groups).With(t.net.Variant(p, t.net.VisionTrained()))
 	b, err := t.run.Sessions.Graph(graph)
 	if err != nil {

@@ -194,10 +194,11 @@ func (t *Tuner) step(
 	if s, err = t.run.Sessions.Session(graph); err != nil {
 		return nil, nil, nil, err
 	}
-	vision, err := t.net.VisionFeeds(p)
+	vision, done, err := t.run.Sessions.VisionFeeds(p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	defer done()
 	targets, err := feeds(p)
 	if err != nil {
 		return nil, nil, nil, err

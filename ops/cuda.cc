@@ -19,7 +19,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 std::string sized(const char* name, int64_t size) { return std::string(name) + "_" + std::to_string(size); }
 
 // Memory of a stream that nodes use while they run.
-enum Work { kOwn, kUnwanted, kZeros };
+enum Work { kOwn, kUnwanted, kZeros, kPartsOfK, kPartsOfV };
 
 // Outputs gives kernels somewhere to write what nobody asked for: room for the largest of a node's outputs.
 class Outputs {
@@ -91,9 +91,41 @@ class CUDAFlashAttentionGrad : public CUDAFlashAttention {
     if (dk || dv) {
       const Compiled& kernel = stream.find(sized("attention_dkv", size));
       const Tiles t = stream.tiles(segments, keys, kernel.keys, true);
-      Outputs outputs(stream, keys * kv_heads_ * size * sizeof(bfloat16));
-      stream.launch(kernel, t.count, kv_heads_, tail(Arguments(head).add(outputs(dk)).add(outputs(dv)), t, n, size));
+      const int64_t group = heads_ / kv_heads_, cut = parts(t, group);
+      const auto launch = [&](const Compiled& of, void* to_k, void* to_v) {
+        stream.launch(of, t.count, kv_heads_ * cut,
+                      tail(Arguments(head).add(to_k).add(to_v), t, n, size).add(small(keys)).add(small(group / cut)));
+      };
+      const int64_t numbers = keys * kv_heads_ * size;
+      if (cut == 1) {
+        Outputs outputs(stream, numbers * sizeof(bfloat16));
+        launch(kernel, outputs(dk), outputs(dv));
+        return;
+      }
+      void* of_k = stream.work(kPartsOfK, cut * numbers * sizeof(float));
+      void* of_v = stream.work(kPartsOfV, cut * numbers * sizeof(float));
+      launch(stream.find(sized("attention_dkv_part", size)), of_k, of_v);
+      const Compiled& sum = stream.find("attention_sum");
+      for (const auto& [from, to] : {std::pair{of_k, dk.data}, std::pair{of_v, dv.data}}) {
+        if (to == nullptr) continue;
+        stream.launch(sum, ceil_div(numbers, sum.columns), 1,
+                      Arguments().add(from).add(to).add(small(cut)).add(small(numbers)));
+      }
     }
+  }
+
+ private:
+  // parts is into how many the heads of queries that share a head of keys are cut, where too few tiles, or a tile of keys
+  // that most of the queries attend to, would leave most of a GPU idle. It depends on sizes alone: sums have one order.
+  int64_t parts(const Tiles& t, int64_t group) const {
+    constexpr int64_t kBlocks = 264;  // at a time, two for each of an H100's multiprocessors
+    for (int64_t cut = 1; cut < group; cut++) {
+      if (group % cut == 0 && t.count * kv_heads_ * cut >= kBlocks &&
+          t.longest * (group / cut) * kBlocks <= 2 * t.walked * heads_) {
+        return cut;
+      }
+    }
+    return group;
   }
 };
 
@@ -121,7 +153,8 @@ class CUDARopeSplit : public CUDAHeads {
     const auto q = c.output<bfloat16>(0, {n, heads_ * size});
     const auto k = c.output<bfloat16>(1, {n, kv_heads_ * size}), v = c.output<bfloat16>(2, {n, kv_heads_ * size});
     Stream stream = Stream::of(c);
-    stream.launch(stream.find(sized("rope_split", size)), n, all,
+    const Compiled& kernel = stream.find(sized("rope_split", size));
+    stream.launch(kernel, n, ceil_div(all, kernel.columns),
                   arguments(rope, Arguments().add(qkv.data), {q.data, k.data, v.data}));
   }
 };
@@ -152,7 +185,8 @@ class CUDARopeSplitGrad : public CUDAHeads {
       }
       a.add(parts[p] ? static_cast<const void*>(parts[p].data) : zeros);
     }
-    stream.launch(stream.find(sized("rope_split_grad", size)), n, heads_ + 2 * kv_heads_,
+    const Compiled& kernel = stream.find(sized("rope_split_grad", size));
+    stream.launch(kernel, n, ceil_div(heads_ + 2 * kv_heads_, kernel.columns),
                   arguments(rope, a, {out.data}));
   }
 };

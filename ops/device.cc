@@ -123,6 +123,7 @@ const void* address(Pointer p) { return reinterpret_cast<const void*>(static_cas
 // segments. It cuts rows where a segment begins or ends, so that the rows of a tile are in the same ones.
 struct HostTiles {
   std::vector<int32_t> tiles, list;
+  int64_t walked = 0, longest = 0;  // see Tiles
 
   HostTiles(const std::vector<Segment>& segments, int64_t rows, int64_t size, bool of_keys) {
     const auto first = [of_keys](const Segment& s) { return of_keys ? s.k0 : s.q0; };
@@ -152,6 +153,13 @@ struct HostTiles {
       for (int64_t row = from; row < to; row += size) {
         tiles.insert(tiles.end(), {static_cast<int32_t>(row), static_cast<int32_t>(std::min(size, to - row)), begin,
                                    static_cast<int32_t>(list.size())});
+        int64_t queries = 0;
+        for (size_t i : here) {
+          const Segment& s = segments[i];
+          queries += std::max<int64_t>(0, s.qn - std::max<int64_t>(0, row - s.k0 - s.offset));
+        }
+        walked += queries;
+        longest = std::max(longest, queries);
       }
     }
   }
@@ -226,7 +234,7 @@ class Stream::State {
     driver_.check(driver_.memcpy_to(at, all.data(), all.size() * sizeof(int32_t), stream_), "copy a table to the GPU");
     const Pointer table = at + host.tiles.size() * sizeof(int32_t);
     t.tiles = {address(table), address(table + (key.size() - 3) * sizeof(int32_t)), address(at),
-               static_cast<int64_t>(host.tiles.size() / 4)};
+               static_cast<int64_t>(host.tiles.size() / 4), host.walked, host.longest};
     t.key = std::move(key);
     return t.tiles;
   }

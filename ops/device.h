@@ -14,7 +14,7 @@ struct Compiled {
   const char* function;  // in the cubin
   size_t at;             // of its cubin in kernels.bin
   unsigned threads, shared;
-  int64_t queries, keys, columns;  // tile sizes; 0: it has none
+  int64_t queries, keys, columns;  // tile sizes (columns: heads of rope_split); 0: it has none
 };
 
 // Arguments are those of a kernel, in its order. Pointers and numbers take 8 bytes each, of which the driver reads what
@@ -45,6 +45,7 @@ class Arguments {
 struct Tiles {
   const void *segments, *list, *tiles;
   int64_t count;
+  int64_t walked, longest;  // of keys: queries that all tiles walk, and the tile with most of them
 };
 
 // Stream is a stream of a GPU with what stays on the device from node to node: tables, and memory for what a node needs

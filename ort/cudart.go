@@ -12,6 +12,8 @@ static struct {
 	int (*set_device)(int);
 	int (*malloc)(void **, size_t);
 	int (*free)(void *);
+	int (*host_alloc)(void **, size_t, unsigned);
+	int (*free_host)(void *);
 	int (*memset)(void *, int, size_t);
 	int (*memcpy_2d)(void *, size_t, const void *, size_t, size_t, size_t, int);
 	int (*synchronize)(void);
@@ -31,6 +33,7 @@ static const char *cudart_open(void) {
 	if (!library) return "libcudart.so was not found in the library path";
 	struct { const char *name; void *to; } wanted[] = {
 		{"cudaSetDevice", &cudart.set_device}, {"cudaMalloc", &cudart.malloc}, {"cudaFree", &cudart.free},
+		{"cudaHostAlloc", &cudart.host_alloc}, {"cudaFreeHost", &cudart.free_host},
 		{"cudaMemset", &cudart.memset}, {"cudaMemcpy2D", &cudart.memcpy_2d},
 		{"cudaDeviceSynchronize", &cudart.synchronize}, {"cudaMemGetInfo", &cudart.mem_get_info},
 		{"cudaDeviceGetAttribute", &cudart.attribute},
@@ -63,6 +66,18 @@ static const char *cudart_give(int device, uintptr_t at) {
 	int e = cudart.set_device(device);
 	if (!e) e = cudart.free((void *)at);
 	return cudart_failed(e);
+}
+
+static const char *cudart_take_host(int device, size_t bytes, uintptr_t *at) {
+	void *p = NULL;
+	int e = cudart.set_device(device);
+	if (!e) e = cudart.host_alloc(&p, bytes, 1); // for all devices
+	*at = (uintptr_t)p;
+	return cudart_failed(e);
+}
+
+static const char *cudart_give_host(uintptr_t at) {
+	return cudart_failed(cudart.free_host((void *)at));
 }
 
 // A copy within a device does not wait for itself, and the runtime's streams do not wait for it.
@@ -121,6 +136,17 @@ func cudaTake(d device, bytes int64) (uintptr, error) {
 	var at C.uintptr_t
 	err := onCUDA(func() *C.char { return C.cudart_take(C.int(d), C.size_t(bytes), &at) })
 	return uintptr(at), err
+}
+
+func cudaTakeHost(d device, bytes int64) (uintptr, error) {
+	defer keepSignals()() // as above
+	var at C.uintptr_t
+	err := onCUDA(func() *C.char { return C.cudart_take_host(C.int(d), C.size_t(bytes), &at) })
+	return uintptr(at), err
+}
+
+func cudaGiveHost(at uintptr) error {
+	return onCUDA(func() *C.char { return C.cudart_give_host(C.uintptr_t(at)) })
 }
 
 func cudaCapability(d device) (major, minor int, err error) {

@@ -54,9 +54,8 @@ func devices(name string) ([]device, error) {
 		}
 		return []device{cpu}, nil
 	}
-	number, ok := strings.CutPrefix(name, "cuda:")
-	n, err := strconv.Atoi(number)
-	if !ok || err != nil || n < 0 {
+	on, ok := cudaDevice(name)
+	if !ok {
 		return nil, fmt.Errorf("device %q is unknown: want cpu, auto, or cuda:N with the number of a device", name)
 	}
 	library, err := load()
@@ -74,7 +73,14 @@ func devices(name string) ([]device, error) {
 			libraryName,
 		)
 	}
-	return []device{device(n)}, nil
+	return []device{on}, nil
+}
+
+// cudaDevice is the device that cuda:N names.
+func cudaDevice(name string) (device, bool) {
+	number, ok := strings.CutPrefix(name, "cuda:")
+	n, err := strconv.Atoi(number)
+	return device(n), ok && err == nil && n >= 0
 }
 
 func hasCUDA(library string) bool {

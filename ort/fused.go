@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -63,12 +62,11 @@ func FusedKernels(name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	number, ok := strings.CutPrefix(name, "cuda:")
-	n, err := strconv.Atoi(number)
-	if !ok || err != nil {
+	on, ok := cudaDevice(name)
+	if !ok {
 		return 0, fmt.Errorf("%q is not cuda:N", name)
 	}
-	major, minor, err := cudaCapability(device(n))
+	major, minor, err := cudaCapability(on)
 	if err != nil {
 		return 0, fmt.Errorf("compute capability of %s: %w", name, err)
 	}

@@ -88,7 +88,7 @@ func findLibrary() (string, error) {
 }
 
 // libraryFolders has two wheels: assay-reward-runtime, which an old Python is given, and onnxruntime.
-func libraryFolders() []string { return library.Folders("assay_reward_runtime", "onnxruntime/capi") }
+func libraryFolders() []string { return library.Folders("assay_reward", "assay_reward_runtime", "onnxruntime/capi") }
 
 // libraryIn returns the library in a folder: libonnxruntime.so, or the highest libonnxruntime.so.VERSION.
 func libraryIn(folder string) (string, bool) {

@@ -164,6 +164,12 @@ static int device = -1, last;
 int cudaSetDevice(int d) { if (d > 1) return last = 101; device = d; return 0; }
 int cudaMalloc(void **p, size_t n) { if (n > 1000) return last = 2; *p = malloc(n); memset(*p, 7, n); return 0; }
 int cudaFree(void *p) { free(p); return 0; }
+int cudaHostAlloc(void **p, size_t n, unsigned flags) {
+	if (n > 1000 || flags != 1) return last = 2;
+	*p = malloc(n);
+	return 0;
+}
+int cudaFreeHost(void *p) { memset(p, 9, 4); free(p); return 0; }
 int cudaMemset(void *p, int v, size_t n) { memset(p, v, n); return 0; }
 int cudaMemcpy2D(void *to, size_t ts, const void *from, size_t fs, size_t w, size_t h, int kind) {
 	if (kind != 3) return last = 21;
@@ -224,6 +230,18 @@ func TestCUDAMemoryChild(t *testing.T) {
 	}
 	if _, err := cudaTake(5, 1); err == nil || err.Error() != "invalid" {
 		t.Errorf("taking of no device: got error %v, want %q", err, "invalid")
+	}
+	for n, locked := range map[int]bool{250: true, 251: false} { // what cannot be locked is ordinary memory
+		b := NewHostBuffer("cuda:1", n)
+		if len(b.Values()) != n || (b.locked != 0) != locked {
+			t.Errorf("a buffer of %d numbers: got %d, page-locked %t, want %t", n, len(b.Values()), b.locked != 0, locked)
+		}
+		b.Values()[n-1] = 3
+		for range 2 {
+			if err := b.Close(); err != nil || b.Values() != nil {
+				t.Errorf("closing: got error %v and %d numbers, want none", err, len(b.Values()))
+			}
+		}
 	}
 	if free, total, err := cudaMemory(1); err != nil || free != 701 || total != 1000 {
 		t.Errorf("got %d of %d bytes free, %v, want 701 of 1000", free, total, err)

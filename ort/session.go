@@ -36,7 +36,8 @@ type Options struct {
 	// for all sessions of a process.
 	NoSpin bool
 
-	CUDA CUDAOptions // of a CUDA device
+	CUDA   CUDAOptions // of a CUDA device
+	Shrink bool        // memory of a CUDA device that a run took beyond the weights is given back behind the run
 
 	// Bound are inputs and outputs, by name, that are always views, of the model's own types: see [Session.RunWith].
 	Bound map[string]bool
@@ -70,6 +71,7 @@ type Session struct {
 	inputs  []port
 	outputs []port
 	id      string // digest of graph and options; see KeepEnv
+	shrink  string // arena that is made smaller behind each run; "": none
 
 	mu      sync.RWMutex // held for reading by Run, for writing by Close
 	s       *onnxruntime.DynamicAdvancedSession
@@ -113,7 +115,9 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	for _, d := range candidates {
 		err = s.start(&a.Model, d, o)
 		if err == nil {
-			s.device = d.String()
+			if s.device = d.String(); o.Shrink && d != cpu {
+				s.shrink = fmt.Sprintf("gpu:%d", int(d))
+			}
 			return s, nil
 		}
 	}
@@ -299,6 +303,11 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 		return err
 	}
 	defer ro.Destroy()
+	if s.shrink != "" {
+		if err := ro.AddRunConfigEntry("memory.enable_memory_arena_shrinkage", s.shrink); err != nil {
+			return err
+		}
+	}
 	terminated := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		ro.Terminate()

@@ -47,13 +47,13 @@ func (d *doctor) ways() []trial.Way {
 		ways := []trial.Way{
 			{Device: d.Device, DType: "float32"},
 			{Device: d.Device, DType: "float32", Recompute: true},
-			{Device: d.Device, DType: "bfloat16"},
+			{Device: d.Device, DType: "bfloat16"}, // by the kernels that training takes
 		}
 		if n, err := ort.FusedKernels(d.Device); err != nil || n == 0 {
 			d.Notes = append(d.Notes, "no trace of fused kernels: `make cuda-ops` compiles them")
 			return ways
 		}
-		return append(ways, trial.Way{Device: d.Device, DType: "bfloat16", Kernels: exec.KernelsFused})
+		return append(ways, trial.Way{Device: d.Device, DType: "bfloat16", Kernels: exec.KernelsPlain})
 	}
 	ways := []trial.Way{
 		{Device: "cpu", DType: "float32", Recompute: true},

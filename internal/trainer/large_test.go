@@ -287,12 +287,12 @@ func TestLargeDryRunsOfOtherModes(t *testing.T) {
 func TestLargeFits(t *testing.T) {
 	long.Test(t)
 	for _, run := range []struct {
-		recompute, validation string
-		first                 int // layers that are recomputed, of 28
-		most                  int64
+		recompute, validation, kernels string
+		first                          int // layers that are recomputed, of 28
+		most                           int64
 	}{
-		{"none", "", 0, 70e9},
-		{config.RecomputeAuto, "validation", 10, 72e9},
+		{"none", "", "fused (as configured)", 0, 70e9},
+		{config.RecomputeAuto, "validation", "fused (faster on a GPU)", 10, 72e9},
 	} {
 		t.Run(run.recompute, func(t *testing.T) {
 			c, _ := larges[1].run(t)
@@ -300,7 +300,10 @@ func TestLargeFits(t *testing.T) {
 			c.Question = []string{`How well was "[INSTRUCTION]" carried out, from 0 to 10?`}
 			c.Answer = []string{"It is [SCORE]."}
 			c.BatchSize, c.MicroBatch, c.Recompute, c.Data.ValidationSplit = 8, 8, run.recompute, run.validation
-			c.Device, c.Dtype, c.DeviceOptions.Kernels, c.Lora.Dropout = "cuda:0", "bfloat16", "fused", 0
+			c.Device, c.Dtype, c.Lora.Dropout = "cuda:0", "bfloat16", 0
+			if c.DeviceOptions.Kernels = "auto"; strings.Contains(run.kernels, "configured") {
+				c.DeviceOptions.Kernels = "fused"
+			}
 			p, err := DryRun(t.Context(), c, models.OpenPlanFor(80e9))
 			if err != nil {
 				t.Fatal(err)
@@ -310,6 +313,9 @@ func TestLargeFits(t *testing.T) {
 			if p.Need > run.most || p.Need < 50e9 || p.MicroBatch != 8 || p.Tokens.Mean < 1400 {
 				t.Errorf("%d bytes for %d pairs of %.0f tokens, want at most %d for 8", p.Need, p.MicroBatch, p.Tokens.Mean,
 					run.most)
+			}
+			if p.Kernels != run.kernels {
+				t.Errorf("got kernels %q, want %q", p.Kernels, run.kernels)
 			}
 			if p.Recompute != nil && p.Recompute.First != run.first {
 				t.Errorf("recomputes %v, want %d", p.Recompute, run.first)

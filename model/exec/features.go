@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"gorgonia.org/tensor"
-
 	"assay/internal/store"
 	"assay/internal/workers"
 	"assay/model/backbone"
@@ -123,29 +121,4 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*backbone.Pictu
 		}
 	}
 	return nil
-}
-
-// VisionFeeds is what a packed batch feeds the graph about its pictures: pixels where the tower is in the graph, else
-// features.
-func (n *Network) VisionFeeds(p *batch.Inputs) (map[string]*tensor.Dense, error) {
-	if n.VisionTrained() {
-		return n.Backbone.Feeds(p.Pictures)
-	}
-	var all []float32
-	for _, q := range p.Pictures {
-		all = append(all, q.Features...)
-	}
-	width := n.Backbone.Decoder().FeatureWidth()
-	features := tensor.New(tensor.WithShape(len(all)/width, width), tensor.WithBacking(all))
-	return map[string]*tensor.Dense{nn.InFeatures: features}, nil
-}
-
-// ShownFeeds is visionFeeds of a batch that may be without pictures: it has a row of zeros then.
-func (n *Network) ShownFeeds(p *batch.Inputs) (map[string]*tensor.Dense, error) {
-	if len(p.Pictures) > 0 {
-		return n.VisionFeeds(p)
-	}
-	width := n.Backbone.Decoder().FeatureWidth()
-	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
-	return map[string]*tensor.Dense{nn.InFeatures: none}, nil
 }

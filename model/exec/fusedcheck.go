@@ -54,6 +54,7 @@ type runFused func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[s
 
 // compareFused runs all fused operators and their gradients, for heads of each size that kernels are compiled for.
 func compareFused(run runFused) error {
+	var wrong []string
 	for _, size := range nn.FusedHeads {
 		wide, in := fusedTrial(size, onnx.Float)
 		narrow, _ := fusedTrial(size, onnx.BFloat16)
@@ -68,10 +69,13 @@ func compareFused(run runFused) error {
 		for _, o := range wide.Outputs {
 			if d := distance(got[o.Name].Float32s(), want[o.Name].Float32s()); !(d <= fusedLimit) {
 				op, value, _ := strings.Cut(o.Name, ".")
-				return fmt.Errorf("%s of heads of %d: %s is %.2g of its norm away from the CPU's, want at most %g: "+
-					"set kernels: plain", op, size, value, d, fusedLimit)
+				wrong = append(wrong, fmt.Sprintf("%s of heads of %d: %s is %.2g of its norm away from the CPU's",
+					op, size, value, d))
 			}
 		}
+	}
+	if wrong != nil {
+		return fmt.Errorf("%s; want at most %g: set kernels: plain", strings.Join(wrong, "; "), fusedLimit)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,42 +22,45 @@ const (
 func (n *Network) chooseKernels(want string, planned bool) error {
 	switch want {
 	case "", KernelsAuto:
-		if n.Plan.KernelsWhy = "results on the CPU keep their bits"; n.OnCUDA() {
-			n.Plan.KernelsWhy = "fused ones were not measured on a GPU yet: set kernels: fused to try them"
+		if !n.OnCUDA() {
+			n.Plan.KernelsWhy = "results on the CPU keep their bits"
+		} else if err := n.fusable(planned, false); err != nil {
+			n.Plan.KernelsWhy = err.Error()
+		} else {
+			n.Plan.Kernels, n.Plan.KernelsWhy = nn.Fused, "faster on a GPU"
 		}
-		return nil
 	case KernelsPlain:
 		n.Plan.KernelsWhy = "as configured"
-		return nil
 	case KernelsFused:
+		if err := n.fusable(planned, planned); err != nil {
+			return fmt.Errorf("kernels: fused: %w", err)
+		}
+		n.Plan.Kernels, n.Plan.KernelsWhy = nn.Fused, "as configured"
 	default:
 		return fmt.Errorf("kernels %q: want %s, %s or %s", want, KernelsAuto, KernelsPlain, KernelsFused)
 	}
-	computes := onnx.Float
+	return nil
+}
+
+// fusable is why layers cannot be built of the fused operators. Planned are graphs for a device that is not here; with
+// anySize heads may be of sizes that no kernel is compiled for.
+func (n *Network) fusable(planned, anySize bool) error {
+	computes, size := onnx.Float, n.Backbone.Decoder().HeadDim
 	if n.OnCUDA() {
 		computes = onnx.BFloat16
 	}
 	switch {
 	case n.Plan.WithLMHead:
-		return fmt.Errorf("kernels: fused: the fused operators do not attend over a cache, which generation needs")
+		return errors.New("the fused operators do not attend over a cache, which generation needs")
 	case n.Computes() != computes:
-		return fmt.Errorf("kernels: fused: the fused operators compute in %s on %s, not in %s", computes, n.Plan.Device,
-			n.DType)
-	case planned:
-	case n.OnCUDA() && !slices.Contains(nn.FusedHeads, n.Backbone.Decoder().HeadDim):
-		return fmt.Errorf("kernels: fused: heads have %d numbers, and the kernels for GPUs are for %v",
-			n.Backbone.Decoder().HeadDim, nn.FusedHeads)
-	case n.OnCUDA():
-		if err := checkFused(n.Plan.Device); err != nil {
-			return fmt.Errorf("kernels: fused: %w", err)
-		}
-	default:
-		if _, err := ort.FusedLibrary(); err != nil {
-			return fmt.Errorf("kernels: fused: %w", err)
-		}
+		return fmt.Errorf("the fused operators compute in %s on %s, not in %s", computes, n.Plan.Device, n.DType)
+	case n.OnCUDA() && !anySize && !slices.Contains(nn.FusedHeads, size):
+		return fmt.Errorf("heads have %d numbers, and the kernels for GPUs are for %v", size, nn.FusedHeads)
+	case n.OnCUDA() && !planned:
+		return checkFused(n.Plan.Device)
 	}
-	n.Plan.Kernels, n.Plan.KernelsWhy = nn.Fused, "as configured"
-	return nil
+	_, err := ort.FusedLibrary()
+	return err
 }
 
 // Kernels says what layers are built of, and why.

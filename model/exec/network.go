@@ -293,7 +293,8 @@ func (n *Network) ofDecoder(path string) bool {
 
 // VisionRecipe is the graph of the vision tower for some pictures.
 func (n *Network) VisionRecipe(pictures []*backbone.Picture) Recipe {
-	return Recipe{"vision", n.visionGraph}.With(nn.Variant{Pictures: n.longPictures(pictures)})
+	r := Recipe{Name: "vision", Build: n.visionGraph, Rare: n.Plan.Training != TrainNothing} // features are kept
+	return r.With(nn.Variant{Pictures: n.longPictures(pictures)})
 }
 
 // visionGraph is the vision tower alone.

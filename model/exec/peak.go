@@ -287,10 +287,11 @@ func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Samp
 	if err != nil {
 		return 0, err
 	}
-	vision, err := r.net.VisionFeeds(p)
+	vision, done, err := r.Sessions.VisionFeeds(p)
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	feeds := maps.Clone(p.Feeds)
 	maps.Copy(feeds, vision)
 	bytes, _, err := Peak(b.Model, Shapes(feeds))

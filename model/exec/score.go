@@ -57,10 +57,11 @@ func (r *Runner) runBatch(
 	if err != nil {
 		return nil, nil, err
 	}
-	vision, err := r.net.VisionFeeds(batch)
+	vision, done, err := r.Sessions.VisionFeeds(batch)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer done()
 	s, err := r.Sessions.Session(graph.With(r.net.Variant(batch, r.net.VisionTrained())))
 	if err != nil {
 		return nil, nil, err

@@ -18,15 +18,17 @@ import (
 type Recipe struct {
 	Name  string
 	Build func(g *nn.Graph) (*nn.Program, error)
+	Rare  bool // it runs seldom: its memory of a GPU is given back behind each run
 }
 
 // With is the recipe of a variant.
 func (r Recipe) With(v nn.Variant) Recipe {
 	build := r.Build
-	return Recipe{v.Name(r.Name), func(g *nn.Graph) (*nn.Program, error) {
+	r.Name, r.Build = v.Name(r.Name), func(g *nn.Graph) (*nn.Program, error) {
 		g.Variant = v
 		return build(g)
-	}}
+	}
+	return r
 }
 
 // Sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is
@@ -41,6 +43,8 @@ type Sessions struct {
 	Trained map[string]*tensor.Dense
 
 	recompute *int // see Parameters.RecomputeFirst
+
+	staging *staging
 
 	Resident *Residence // nil: parameters are fed to every run, and gradients come from every run
 }
@@ -59,6 +63,7 @@ func newSessions(n *Network, o *Options) *Sessions {
 		graphs:  map[string]*nn.Program{},
 		Open:    map[string]*Session{},
 		Trained: map[string]*tensor.Dense{},
+		staging: &staging{net: n},
 	}
 }
 
@@ -118,6 +123,7 @@ func (s *Sessions) Session(r Recipe) (*Session, error) {
 		Bound:     b.Bound,
 		Threads:   s.net.Plan.Limits.Threads,
 		Folder:    s.net.Backbone.Weights.Folder(),
+		Shrink:    r.Rare,
 		LowMemory: !s.net.Plan.Small || s.net.Plan.Training != TrainNothing,
 		Prepack:   b.Packed || nn.PacksWeights(b.Model),
 	})
@@ -203,7 +209,7 @@ func (s *Sessions) Param(name string) *tensor.Dense {
 func (s *Sessions) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	errs := []error{s.Resident.close()}
+	errs := []error{s.Resident.close(), s.staging.close()}
 	for _, o := range s.Open {
 		errs = append(errs, o.Session.Close())
 	}

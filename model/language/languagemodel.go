@@ -238,10 +238,11 @@ func (l *Model) Forward(ctx context.Context, c *Cache, first int, stretches ...S
 		}
 	}
 	p := l.packStretches(stretches)
-	vision, err := l.net.ShownFeeds(p)
+	vision, done, err := l.run.Sessions.ShownFeeds(p)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	if l.plainCache() {
 		maps.Copy(p.Feeds, plainFeeds(stretches, l.net.Backbone.Decoder().KVHeads))
 	}

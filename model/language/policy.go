@@ -138,10 +138,11 @@ func (t *Tuner) runAnswers(
 	if err != nil {
 		return nil, err
 	}
-	vision, err := t.net.ShownFeeds(p)
+	vision, done, err := t.run.Sessions.ShownFeeds(p)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
 	if s.Backward {
 		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, session, p.Rows, seed))
@@ -293,10 +294,11 @@ func (t *Tuner) answersPeak(answer *batch.Sample, micro int, s policyPass) (int6
 	if s.Backward {
 		fillPolicy(p, answers, s.Policy)
 	}
-	vision, err := t.net.ShownFeeds(p)
+	vision, done, err := t.run.Sessions.ShownFeeds(p)
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
 	b, err := t.run.Sessions.Graph(t.policyGraph(s, p))
 	if err != nil {

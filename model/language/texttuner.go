@@ -260,10 +260,11 @@ func (t *Tuner) pass(
 	if err != nil {
 		return nil, err
 	}
-	vision, err := t.net.ShownFeeds(p)
+	vision, done, err := t.run.Sessions.ShownFeeds(p)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
 	if backward {
 		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))

@@ -2,10 +2,13 @@
 
 A program takes a tile of rows (queries, or keys in attention_dkv) of one head, and walks the segments of its tile: no
 atomics, so that results have the same bytes each time. D is the size of a head, DB the power of two that holds it.
+Exponentials are of two, and where all of a tile attends to all of another there is no mask.
 """
 
 import triton
 import triton.language as tl
+
+LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -16,9 +19,10 @@ def segment(SEGMENTS, LIST, at):
 
 
 @triton.jit
-def tile(TILES):
-    """First row, rows, and where the list of segments begins and ends."""
-    t = TILES + tl.program_id(0) * 4
+def tile(TILES, LAST: tl.constexpr):
+    """First row, rows, and where the list of segments begins and ends. LAST: the last tile comes first, since the last
+    queries have most keys (and the first keys most queries)."""
+    t = TILES + (tl.num_programs(0) - 1 - tl.program_id(0) if LAST else tl.program_id(0)) * 4
     return tl.load(t), tl.load(t + 1), tl.load(t + 2), tl.load(t + 3)
 
 
@@ -31,11 +35,49 @@ def seen(i, j, keys, offset, window):
 
 @triton.jit
 def keys_of(i, rows, keys, offset, window, BN: tl.constexpr):
-    """Keys that the queries i to i + rows - 1 of a segment attend to: first one, at a multiple of BN, and end."""
-    begin = 0
+    """Keys that the queries i to i + rows - 1 of a segment attend to: first one, at a multiple of BN, where a mask is
+    wanted from, and end."""
+    begin, whole = 0, tl.maximum(0, tl.minimum(keys, offset + i + 1)) // BN * BN
     if window > 0:
         begin = tl.maximum(0, offset + i - window + 1) // BN * BN
-    return begin, tl.minimum(keys, offset + i + rows)
+        whole = begin
+    return begin, whole, tl.minimum(keys, offset + i + rows)
+
+
+@triton.jit
+def load(X, first, rows, stride, N: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, MASK: tl.constexpr):
+    """Rows first to first + N - 1 of a head, [N, DB]; zeros from `rows` on, if they are masked."""
+    n, d = tl.arange(0, N), tl.arange(0, DB)
+    at = X + first.to(tl.int64) * stride + n[:, None] * stride + d[None]
+    if MASK:
+        return tl.load(at, mask=(n < rows)[:, None] & (d < D)[None], other=0.0)
+    if D < DB:
+        return tl.load(at, mask=(d < D)[None], other=0.0)
+    return tl.load(at)
+
+
+@triton.jit
+def store(X, x, first, rows, stride, N: tl.constexpr, D: tl.constexpr, DB: tl.constexpr):
+    n, d = tl.arange(0, N), tl.arange(0, DB)
+    at = X + first.to(tl.int64) * stride + n[:, None] * stride + d[None]
+    tl.store(at, x.to(X.dtype.element_ty), mask=(n < rows)[:, None] & (d < D)[None])
+
+
+@triton.jit
+def attend(
+    acc, most, total, q, K, V, n0, i, k0, kn, offset, window, scale, stride,
+    BN: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    k, v = load(K, k0 + n0, kn - n0, stride, BN, D, DB, MASK), load(V, k0 + n0, kn - n0, stride, BN, D, DB, MASK)
+    x = tl.dot(q, tl.trans(k)) * scale
+    if MASK:
+        x = tl.where(seen(i[:, None], n0 + tl.arange(0, BN)[None], kn, offset, window), x, float("-inf"))
+    new = tl.maximum(most, tl.max(x, 1))
+    p = tl.exp2(x - new[:, None])
+    old = tl.exp2(most - new)
+    total = total * old + tl.sum(p, 1)
+    acc = acc * old[:, None]
+    return tl.dot(p.to(v.dtype), v, acc), new, total
 
 
 @triton.jit
@@ -43,44 +85,48 @@ def attention(
     Q, K, V, O, LSE, SEGMENTS, LIST, TILES, queries, heads, group, window, scale,
     D: tl.constexpr, DB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    first, rows, begin, end = tile(TILES)
-    h, d = tl.program_id(1), tl.arange(0, DB)
-    m = first + tl.arange(0, BM)
-    here = m < first + rows
-    at = (m * heads + h).to(tl.int64)[:, None] * D + d[None]
-    q = tl.load(Q + at, mask=here[:, None] & (d < D)[None], other=0.0)
+    first, rows, begin, end = tile(TILES, True)
+    h, stride = tl.program_id(1), heads // group * D
+    q = load(Q + h * D, first, rows, heads * D, BM, D, DB, True)
+    m = tl.arange(0, BM)
     acc = tl.zeros([BM, DB], tl.float32)
     most, total = tl.full([BM], -1e30, tl.float32), tl.zeros([BM], tl.float32)
+    K += h // group * D
+    V += h // group * D
+    scale *= LOG2E
     for s in range(begin, end):
         q0, qn, k0, kn, offset = segment(SEGMENTS, LIST, s)
-        low, high = keys_of(first - q0, rows, kn, offset, window, BN)
-        for n0 in range(low, high, BN):
-            n = n0 + tl.arange(0, BN)
-            row = ((k0 + n) * (heads // group) + h // group).to(tl.int64)[:, None] * D + d[None]
-            there = (n < kn)[:, None] & (d < D)[None]
-            k, v = tl.load(K + row, mask=there, other=0.0), tl.load(V + row, mask=there, other=0.0)
-            ok = here[:, None] & seen(m[:, None] - q0, n[None], kn, offset, window)
-            x = tl.where(ok, tl.dot(q, tl.trans(k)) * scale, -1e30)
-            new = tl.maximum(most, tl.max(x, 1))
-            p = tl.where(ok, tl.exp(x - new[:, None]), 0.0)
-            old = tl.exp(most - new)
-            total = total * old + tl.sum(p, 1)
-            acc = acc * old[:, None] + tl.dot(p.to(v.dtype), v)
-            most = new
-    lse = tl.where(total > 0, most + tl.log(total), float("-inf"))  # nothing is attended to: 0
-    y = acc / tl.where(total > 0, total, 1.0)[:, None]
-    tl.store(O + at, y.to(O.dtype.element_ty), mask=here[:, None] & (d < D)[None])
-    tl.store(LSE + h * queries + m, lse, mask=here)
+        i = first - q0 + m
+        low, whole, high = keys_of(first - q0, rows, kn, offset, window, BN)
+        for n0 in range(low, whole, BN):
+            acc, most, total = attend(acc, most, total, q, K, V, n0, i, k0, kn, offset, window, scale, stride, BN, D, DB, False)
+        for n0 in range(whole, high, BN):
+            acc, most, total = attend(acc, most, total, q, K, V, n0, i, k0, kn, offset, window, scale, stride, BN, D, DB, True)
+    lse = tl.where(total > 0, (most + tl.log2(total)) / LOG2E, float("-inf"))  # nothing is attended to: 0
+    store(O + h * D, acc / tl.where(total > 0, total, 1.0)[:, None], first, rows, heads * D, BM, D, DB)
+    tl.store(LSE + h * queries + first + m, lse, mask=m < rows)
 
 
 @triton.jit
 def attention_own(G, O, OWN, queries, heads, D: tl.constexpr, DB: tl.constexpr, BM: tl.constexpr):
     """g o' of each query and head, [heads, queries]."""
-    m, h, d = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1), tl.arange(0, DB)
-    at = (m * heads + h).to(tl.int64)[:, None] * D + d[None]
-    ok = (m < queries)[:, None] & (d < D)[None]
-    g, o = tl.load(G + at, mask=ok, other=0.0).to(tl.float32), tl.load(O + at, mask=ok, other=0.0).to(tl.float32)
-    tl.store(OWN + h * queries + m, tl.sum(g * o, 1), mask=m < queries)
+    first, h, m = tl.program_id(0) * BM, tl.program_id(1), tl.arange(0, BM)
+    g = load(G + h * D, first, queries - first, heads * D, BM, D, DB, True).to(tl.float32)
+    o = load(O + h * D, first, queries - first, heads * D, BM, D, DB, True).to(tl.float32)
+    tl.store(OWN + h * queries + first + m, tl.sum(g * o, 1), mask=first + m < queries)
+
+
+@triton.jit
+def to_q(
+    acc, q, g, lse, own, K, V, n0, i, k0, kn, offset, window, scale, stride,
+    BN: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    k, v = load(K, k0 + n0, kn - n0, stride, BN, D, DB, MASK), load(V, k0 + n0, kn - n0, stride, BN, D, DB, MASK)
+    p = tl.exp2(tl.dot(q, tl.trans(k)) * scale - lse[:, None])
+    if MASK:
+        p = tl.where(seen(i[:, None], n0 + tl.arange(0, BN)[None], kn, offset, window), p, 0.0)
+    ds = p * (tl.dot(g, tl.trans(v)) - own[:, None])
+    return tl.dot(ds.to(k.dtype), k, acc)
 
 
 @triton.jit
@@ -88,64 +134,84 @@ def attention_dq(
     G, Q, K, V, LSE, OWN, DQ, SEGMENTS, LIST, TILES, queries, heads, group, window, scale,
     D: tl.constexpr, DB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    first, rows, begin, end = tile(TILES)
-    h, d = tl.program_id(1), tl.arange(0, DB)
-    m = first + tl.arange(0, BM)
-    here = m < first + rows
-    at = (m * heads + h).to(tl.int64)[:, None] * D + d[None]
-    inside = here[:, None] & (d < D)[None]
-    q, g = tl.load(Q + at, mask=inside, other=0.0), tl.load(G + at, mask=inside, other=0.0)
-    lse = tl.load(LSE + h * queries + m, mask=here, other=0.0)
-    own = tl.load(OWN + h * queries + m, mask=here, other=0.0)
+    first, rows, begin, end = tile(TILES, True)
+    h, stride, m = tl.program_id(1), heads // group * D, tl.arange(0, BM)
+    q = load(Q + h * D, first, rows, heads * D, BM, D, DB, True)
+    g = load(G + h * D, first, rows, heads * D, BM, D, DB, True)
+    lse = tl.load(LSE + h * queries + first + m, mask=m < rows, other=0.0) * LOG2E
+    own = tl.load(OWN + h * queries + first + m, mask=m < rows, other=0.0)
     acc = tl.zeros([BM, DB], tl.float32)
+    K += h // group * D
+    V += h // group * D
     for s in range(begin, end):
         q0, qn, k0, kn, offset = segment(SEGMENTS, LIST, s)
-        low, high = keys_of(first - q0, rows, kn, offset, window, BN)
-        for n0 in range(low, high, BN):
-            n = n0 + tl.arange(0, BN)
-            row = ((k0 + n) * (heads // group) + h // group).to(tl.int64)[:, None] * D + d[None]
-            there = (n < kn)[:, None] & (d < D)[None]
-            k, v = tl.load(K + row, mask=there, other=0.0), tl.load(V + row, mask=there, other=0.0)
-            ok = here[:, None] & seen(m[:, None] - q0, n[None], kn, offset, window)
-            p = tl.where(ok, tl.exp(tl.dot(q, tl.trans(k)) * scale - lse[:, None]), 0.0)
-            ds = p * (tl.dot(g, tl.trans(v)) - own[:, None]) * scale
-            acc += tl.dot(ds.to(k.dtype), k)
-    tl.store(DQ + at, acc.to(DQ.dtype.element_ty), mask=inside)
+        i = first - q0 + m
+        low, whole, high = keys_of(first - q0, rows, kn, offset, window, BN)
+        for n0 in range(low, whole, BN):
+            acc = to_q(acc, q, g, lse, own, K, V, n0, i, k0, kn, offset, window, scale * LOG2E, stride, BN, D, DB, False)
+        for n0 in range(whole, high, BN):
+            acc = to_q(acc, q, g, lse, own, K, V, n0, i, k0, kn, offset, window, scale * LOG2E, stride, BN, D, DB, True)
+    store(DQ + h * D, acc * scale, first, rows, heads * D, BM, D, DB)
+
+
+@triton.jit
+def to_kv(
+    dk, dv, k, v, G, Q, LSE, OWN, m0, q0, qn, j, kn, offset, window, scale, stride,
+    BM: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    m = tl.arange(0, BM)
+    q, g = load(Q, q0 + m0, qn - m0, stride, BM, D, DB, True), load(G, q0 + m0, qn - m0, stride, BM, D, DB, True)
+    lse = tl.load(LSE + q0 + m0 + m, mask=m < qn - m0, other=0.0) * LOG2E
+    own = tl.load(OWN + q0 + m0 + m, mask=m < qn - m0, other=0.0)
+    p = tl.exp2(tl.dot(k, tl.trans(q)) * scale - lse[None])
+    if MASK:
+        p = tl.where(seen(m0 + m[None], j[:, None], kn, offset, window), p, 0.0)
+    dv = tl.dot(p.to(g.dtype), g, dv)
+    ds = p * (tl.dot(v, tl.trans(g)) - own[None])
+    return tl.dot(ds.to(q.dtype), q, dk), dv
 
 
 @triton.jit
 def attention_dkv(
-    G, Q, K, V, LSE, OWN, DK, DV, SEGMENTS, LIST, TILES, queries, heads, group, window, scale,
+    G, Q, K, V, LSE, OWN, DK, DV, SEGMENTS, LIST, TILES, queries, heads, group, window, scale, keys, each,
     D: tl.constexpr, DB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """TILES and LIST are of keys, program 1 is a head of keys: it adds up the heads of queries that share it."""
-    first, rows, begin, end = tile(TILES)
-    kv, d = tl.program_id(1), tl.arange(0, DB)
-    n = first + tl.arange(0, BN)
-    here = n < first + rows
-    row = (n * (heads // group) + kv).to(tl.int64)[:, None] * D + d[None]
-    inside = here[:, None] & (d < D)[None]
-    k, v = tl.load(K + row, mask=inside, other=0.0), tl.load(V + row, mask=inside, other=0.0)
+    """TILES and LIST are of keys. Program 1 adds up `each` heads of queries of those that share a head of keys: all, or
+    a part, whose sums lie one behind the other, [group / each, keys, heads of keys, D] (attention_sum adds them up).
+    Queries behind the last of a segment are read as zeros, whose gradients are zeros."""
+    first, rows, begin, end = tile(TILES, False)
+    begin_h, stride, n = tl.program_id(1) * each, heads // group * D, tl.arange(0, BN)
+    kv = begin_h // group
+    part = (begin_h % group // each).to(tl.int64) * keys * stride
+    k = load(K + kv * D, first, rows, stride, BN, D, DB, True)
+    v = load(V + kv * D, first, rows, stride, BN, D, DB, True)
     dk, dv = tl.zeros([BN, DB], tl.float32), tl.zeros([BN, DB], tl.float32)
-    for h in range(kv * group, kv * group + group):
+    two = scale * LOG2E
+    for h in range(begin_h, begin_h + each):
+        L, W = LSE + h * queries, OWN + h * queries
         for s in range(begin, end):
             q0, qn, k0, kn, offset = segment(SEGMENTS, LIST, s)
+            j = first - k0 + n
             low = tl.maximum(0, first - k0 - offset) // BM * BM
             high = qn
+            whole = tl.cdiv(tl.maximum(0, first - k0 + rows - 1 - offset), BM) * BM
             if window > 0:
                 high = tl.minimum(qn, first + rows - 1 - k0 - offset + window)
-            for m0 in range(low, high, BM):
-                m = m0 + tl.arange(0, BM)
-                at = ((q0 + m) * heads + h).to(tl.int64)[:, None] * D + d[None]
-                there = m < qn
-                whole = there[:, None] & (d < D)[None]
-                q, g = tl.load(Q + at, mask=whole, other=0.0), tl.load(G + at, mask=whole, other=0.0)
-                lse = tl.load(LSE + h * queries + q0 + m, mask=there, other=0.0)
-                own = tl.load(OWN + h * queries + q0 + m, mask=there, other=0.0)
-                ok = (here[:, None] & there[None]) & seen(m[None], n[:, None] - k0, kn, offset, window)
-                p = tl.where(ok, tl.exp(tl.dot(k, tl.trans(q)) * scale - lse[None]), 0.0)
-                dv += tl.dot(p.to(g.dtype), g)
-                ds = p * (tl.dot(v, tl.trans(g)) - own[None]) * scale
-                dk += tl.dot(ds.to(q.dtype), q)
-    tl.store(DK + row, dk.to(DK.dtype.element_ty), mask=inside)
-    tl.store(DV + row, dv.to(DV.dtype.element_ty), mask=inside)
+                whole = high
+            for m0 in range(low, tl.minimum(whole, high), BM):
+                dk, dv = to_kv(dk, dv, k, v, G + h * D, Q + h * D, L, W, m0, q0, qn, j, kn, offset, window, two, heads * D, BM, D, DB, True)
+            for m0 in range(whole, high, BM):
+                dk, dv = to_kv(dk, dv, k, v, G + h * D, Q + h * D, L, W, m0, q0, qn, j, kn, offset, window, two, heads * D, BM, D, DB, False)
+    store(DK + part + kv * D, dk * scale, first, rows, stride, BN, D, DB)
+    store(DV + part + kv * D, dv, first, rows, stride, BN, D, DB)
+
+
+@triton.jit
+def attention_sum(X, Y, parts, n, B: tl.constexpr):
+    """Sums of parts, [parts, n] to [n]."""
+    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    y, x = tl.zeros([B], tl.float32), X + i
+    for _ in range(parts):
+        y += tl.load(x, mask=i < n, other=0.0)
+        x += n
+    tl.store(Y + i, y.to(Y.dtype.element_ty), mask=i < n)

@@ -92,9 +92,19 @@ def on_tables(q, k, v, g, segments, heads, kv, window, bm=16, bn=16):
     fa.attention_dq[(len(of_queries), heads)](
         g, q, k, v, lse, own, dq, table, query_list, of_queries, *tail, **sizes
     )
+    group, n = heads // kv, len(k)
     fa.attention_dkv[(len(of_keys), kv)](
-        g, q, k, v, lse, own, dk, dv, table, key_list, of_keys, *tail, **sizes
+        g, q, k, v, lse, own, dk, dv, table, key_list, of_keys, *tail, n, group, **sizes
     )
+    if group > 1:  # the same in parts
+        parts = torch.empty(2, group, *k.shape)
+        fa.attention_dkv[(len(of_keys), heads)](
+            g, q, k, v, lse, own, *parts, table, key_list, of_keys, *tail, n, 1, **sizes
+        )
+        for what, part, whole in zip("kv", parts, (dk, dv)):
+            total = torch.empty_like(k)
+            fa.attention_sum[(-(-k.numel() // 64),)](part, total, group, k.numel(), B=64)
+            compare(f"gradient of {what} in {group} parts", total, whole)
     return o, lse, dq, dk, dv
 
 
@@ -171,7 +181,7 @@ def check_rows(cpu):
     qkv, angle = torch.randn(n, (heads + 2 * kv) * size), torch.randn(n, half)
     cos, sin = angle.cos(), angle.sin()
     q, k, v = torch.empty(n, heads * size), torch.empty(n, kv * size), torch.empty(n, kv * size)
-    grid, sizes = (n, heads + 2 * kv), dict(D=size, DB=32)
+    grid, sizes = (n, 4), dict(D=size, DB=32, B=2)
     rows.rope_split[grid](qkv, cos, sin, q, k, v, heads, kv, half, **sizes)
 
     def rope(x):

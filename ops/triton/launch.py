@@ -22,9 +22,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-import attention as fa  # noqa: E402
 import compile as compiled  # noqa: E402
-import rows  # noqa: E402
 from check import CASES, compare, failed, plain  # noqa: E402
 
 ARCH = "sm_90"
@@ -133,8 +131,13 @@ def emulate(table, sizes, fake):
             begin = {n: values[list(signature).index(n)] for n in ("SEGMENTS", "LIST", "TILES")}
             end = begin["TILES"] + fake.fake_size(begin["TILES"])
             local |= {n: (end - p) // 4 for n, p in begin.items()}
+        if kernel == "attention_dkv_part":
+            given = dict(zip(signature, values))
+            local |= {n: sizes[n] * given["group"] // given["each"] for n in ("DK", "DV")}
+        if kernel == "attention_sum":
+            local |= dict(X=values[2] * values[3], Y=values[3])
         args, back = tensors(signature, values, local)
-        function = getattr(fa, kernel, None) or getattr(rows, kernel)
+        function = compiled.source_of(kernel)
         function[(x, y)](*args, **constants)
         for kept, got in back:
             kept.copy_(got)
@@ -213,6 +216,24 @@ def check_attention(run, sizes):
         backward = [("b", g), *qkv, ("b", o.detach()), ("f", lse.detach())]
         for label, d, want in zip(("q", "k", "v"), run("FlashAttentionGrad", backward, "bbb", **at), gradients):
             compare(f"FlashAttentionGrad: {name}: {label}", d, want, LIMIT)
+    for size in compiled.HEADS:
+        for kv in (1, 2):  # gradients of k and v in parts, and as a whole
+            torch.manual_seed(1)
+            q, k, v = (rounded(40, h * size).requires_grad_() for h in (2, kv, kv))
+            segments = [[0, 15, 0, 15, 0], [15, 25, 0, 15, 15], [15, 25, 15, 25, 0]]
+            o, lse = plain(q, k, v, segments, 2, kv, 0)
+            g = rounded(40, 2 * size)
+            gradients = torch.autograd.grad(o, (q, k, v), g)
+            q, k, v = (x.detach() for x in (q, k, v))
+            sizes |= dict(Q=q.numel(), K=k.numel(), V=v.numel(), O=q.numel(), G=q.numel(), DQ=q.numel())
+            sizes |= dict(DK=k.numel(), DV=v.numel(), LSE=lse.numel(), OWN=lse.numel())
+            at = dict(heads=2, kv_heads=kv, window=0)
+            qkv = [("b", q), ("b", k), ("b", v), ("i", torch.tensor(segments, dtype=torch.int32))]
+            (got,) = run("FlashAttention", qkv, "b", **at)
+            compare(f"FlashAttention, heads of {size}, {kv} of keys", got, o.detach(), LIMIT)
+            backward = [("b", g), *qkv, ("b", o.detach()), ("f", lse.detach())]
+            for label, d, want in zip(("q", "k", "v"), run("FlashAttentionGrad", backward, "bbb", **at), gradients):
+                compare(f"FlashAttentionGrad, heads of {size}, {kv} of keys: {label}", d, want, LIMIT)
     (only,) = run("FlashAttention", qkv, "b", **at)
     compare("FlashAttention without lse", only, o.detach(), LIMIT)
     _, only, _ = run("FlashAttentionGrad", backward, [None, "b", None], **at)

@@ -1,6 +1,6 @@
 """RopeSplit, AddRMSNorm, SwiGLU and their gradients for a GPU: ops/rows.cc says what they compute.
 
-A program takes a row, or a head of a row. Statistics are float32 whatever the type of the rows.
+A program takes a row, or some heads of a row. Statistics are float32 whatever the type of the rows.
 """
 
 import triton
@@ -8,18 +8,26 @@ import triton.language as tl
 
 
 @triton.jit
-def rope_split(QKV, COS, SIN, OUT_Q, OUT_K, OUT_V, heads, kv, half, D: tl.constexpr, DB: tl.constexpr):
-    i, d = tl.program_id(0).to(tl.int64), tl.arange(0, DB)
-    h, own = tl.program_id(1) + tl.zeros([DB], tl.int32), d < D
-    x = QKV + (i * (heads + 2 * kv) + h) * D
-    turned = own & (d < 2 * half) & (h < heads + kv)
-    other = tl.where(d < half, d + half, d - half)
+def turn(half, own, i, d, COS, SIN):
+    """Where the other number of each pair of a head is, cosines and sines, [1, DB]."""
     at = i * half + tl.where(d < half, d, d - half)
-    c = tl.load(COS + at, mask=turned, other=1.0)
-    s = tl.load(SIN + at, mask=turned, other=0.0)
+    c = tl.load(COS + at, mask=own & (d < 2 * half), other=1.0)
+    s = tl.load(SIN + at, mask=own & (d < 2 * half), other=0.0)
+    return tl.where(d < half, d + half, d - half), c, s
+
+
+@triton.jit
+def rope_split(QKV, COS, SIN, OUT_Q, OUT_K, OUT_V, heads, kv, half, D: tl.constexpr, DB: tl.constexpr, B: tl.constexpr):
+    """A program takes B heads of a row."""
+    i, d = tl.program_id(0).to(tl.int64), tl.arange(0, DB)[None]
+    h = tl.program_id(1) * B + tl.arange(0, B)[:, None]
+    own = (d < D) & (h < heads + 2 * kv)
+    turned = own & (d < 2 * half) & (h < heads + kv)
+    other, c, s = turn(half, d < D, i, d, COS, SIN)
+    x = QKV + (i * (heads + 2 * kv) + h) * D
     a = tl.load(x + d, mask=own, other=0.0).to(tl.float32)
     b = tl.load(x + other, mask=turned, other=0.0).to(tl.float32)
-    y = a * c + tl.where(d < half, -b, b) * s
+    y = tl.where(turned, a * c + tl.where(d < half, -b, b) * s, a)
     q, k, v = h < heads, (h >= heads) & (h < heads + kv), h >= heads + kv
     tl.store(OUT_Q + (i * heads + h) * D + d, y.to(OUT_Q.dtype.element_ty), mask=own & q)
     tl.store(OUT_K + (i * kv + h - heads) * D + d, y.to(OUT_K.dtype.element_ty), mask=own & k)
@@ -27,15 +35,13 @@ def rope_split(QKV, COS, SIN, OUT_Q, OUT_K, OUT_V, heads, kv, half, D: tl.conste
 
 
 @triton.jit
-def rope_split_grad(DQ, DK, DV, COS, SIN, OUT, heads, kv, half, D: tl.constexpr, DB: tl.constexpr):
+def rope_split_grad(DQ, DK, DV, COS, SIN, OUT, heads, kv, half, D: tl.constexpr, DB: tl.constexpr, B: tl.constexpr):
     """The three gradients are there: the launcher gives zeros for one that is missing."""
-    i, d = tl.program_id(0).to(tl.int64), tl.arange(0, DB)
-    h, own = tl.program_id(1) + tl.zeros([DB], tl.int32), d < D
+    i, d = tl.program_id(0).to(tl.int64), tl.arange(0, DB)[None]
+    h = tl.program_id(1) * B + tl.arange(0, B)[:, None]
+    own = (d < D) & (h < heads + 2 * kv)
     turned = own & (d < 2 * half) & (h < heads + kv)
-    other = tl.where(d < half, d + half, d - half)
-    at = i * half + tl.where(d < half, d, d - half)
-    c = tl.load(COS + at, mask=turned, other=1.0)
-    s = tl.load(SIN + at, mask=turned, other=0.0)
+    other, c, s = turn(half, d < D, i, d, COS, SIN)
     q, k, v = h < heads, (h >= heads) & (h < heads + kv), h >= heads + kv
     in_q, in_k, in_v = DQ + (i * heads + h) * D, DK + (i * kv + h - heads) * D, DV + (i * kv + h - heads - kv) * D
     a = tl.load(in_q + d, mask=own & q, other=0.0).to(tl.float32)
@@ -43,7 +49,7 @@ def rope_split_grad(DQ, DK, DV, COS, SIN, OUT, heads, kv, half, D: tl.constexpr,
     a += tl.load(in_v + d, mask=own & v, other=0.0).to(tl.float32)
     b = tl.load(in_q + other, mask=turned & q, other=0.0).to(tl.float32)
     b += tl.load(in_k + other, mask=turned & k, other=0.0).to(tl.float32)
-    y = a * c + tl.where(d < half, b, -b) * s
+    y = tl.where(turned, a * c + tl.where(d < half, b, -b) * s, a)
     tl.store(OUT + (i * (heads + 2 * kv) + h) * D + d, y.to(OUT.dtype.element_ty), mask=own)
 
 

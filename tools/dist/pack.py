@@ -26,6 +26,7 @@ RUNTIME = "1.31.1"  # ONNX Runtime, as tools/setup/onnxruntime.txt has it
 PILLOW = "13.0.0"  # whose libjpeg-turbo and libwebp the archive has, as tools/setup/pictures.txt has it
 NEWER = "3.11"  # the oldest Python that its own wheel is made for
 MACHINE = os.uname().machine  # that the program is for
+FUSED = "libassay_ops.so"  # the fused operators
 LIMIT = 40_000_000  # bytes of a wheel
 DEMO = {f"assay/demo/{p}": ROOT / "backbones" / p for p in ("tiny", "tiny-scorer")}
 PICTURES = ("coffee.png", "coffee_blur.png", "rocket.png", "rocket_grey.png")
@@ -66,7 +67,8 @@ def parts(program):
         found.append(("cargo", crate["name"], crate["version"], str(next((p for p in places if p.is_dir()), ""))))
     found.append(("golang", "std", run("go", "env", "GOVERSION").strip().removeprefix("go"), run("go", "env", "GOROOT").strip()))
     zig = run("build/zig/ziglang/zig", "version").strip()
-    found.append(("generic", "libunwind", f"zig-{zig}", str(ROOT / "build/zig/ziglang/lib/libunwind")))
+    for library in "libunwind", "libcxx", "libcxxabi":  # the latter two in the fused operators
+        found.append(("generic", library, f"zig-{zig}", str(ROOT / "build/zig/ziglang/lib" / library)))
     found.append(("pypi", "onnxruntime", RUNTIME, str(ROOT / "build/notices")))
     found.append(("pypi", "pillow", PILLOW, str(ROOT / "build/notices-pillow")))  # libjpeg-turbo and libwebp in the archive
     found.append(("generic", "libjpeg-turbo", "2.1.5", str(ROOT / "internal/codecs")))  # headers
@@ -146,6 +148,7 @@ def wheel(out, program, share, project, sbom, texts):
     name, data = project["name"].replace("-", "_"), f"{project['name'].replace('-', '_')}-{project['version']}.data"
     client = ROOT / "clients/python"
     files = {str(p.relative_to(client)): (p.read_bytes(), False) for p in sorted((client / name).rglob("*.py"))}
+    files[f"{name}/{FUSED}"] = (libraries() / FUSED).read_bytes(), False  # beside the client, where ort looks
     files[f"{data}/scripts/assay"] = program.read_bytes(), True
     files |= {f"{data}/scripts/{command}": (script(command), True) for command in NAMES}
     files |= {f"{data}/data/share/{path}": (content, False) for path, content in share.items()}
@@ -208,6 +211,7 @@ def archive(out, program, share, project, sbom, texts):
     top = f"assay-{project['version']}-linux-{MACHINE}"
     files = {f"share/{path}": (content, 0o644) for path, content in share.items()}
     files |= {"bin/assay": (program.read_bytes(), 0o755), "lib/libonnxruntime.so": (runtime().read_bytes(), 0o644),
+              f"lib/{FUSED}": ((libraries() / FUSED).read_bytes(), 0o644),
               "LICENSE": ((ROOT / "LICENSE").read_bytes(), 0o644), "THIRD_PARTY.txt": (texts.encode(), 0o644), "assay.cdx.json": (sbom.encode(), 0o644)}
     for name in ("jpeg", "webp", "sharpyuv"):
         library, = libraries().glob(f"lib{name}-*.so.*")
@@ -220,7 +224,8 @@ def archive(out, program, share, project, sbom, texts):
 def package(out, program, share, project, sbom, texts):
     """The package for Debian and its like: an ar archive of three parts (deb(5))."""
     places = {"zsh/site-functions": "zsh/vendor-completions"}  # where Debian's zsh looks
-    files = {"usr/lib/assay/assay": (program.read_bytes(), 0o755), "usr/lib/assay/libonnxruntime.so": (runtime().read_bytes(), 0o644)}
+    files = {"usr/lib/assay/assay": (program.read_bytes(), 0o755), "usr/lib/assay/libonnxruntime.so": (runtime().read_bytes(), 0o644),
+             f"usr/lib/assay/{FUSED}": ((libraries() / FUSED).read_bytes(), 0o644)}
     for path, content in share.items():
         folder = os.path.dirname(path)
         path = f"usr/share/{places.get(folder, folder)}/{os.path.basename(path)}"

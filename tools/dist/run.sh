@@ -5,9 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-dist}
 # Libraries of its own, in build/MACHINE/lib: those of make setup are compiled by this system's gcc for its own glibc.
-set_up() { tools/setup/onnxruntime.sh "$1" && tools/setup/pictures.sh "$1" && tools/setup/tokenizers.sh "$1"; }
+set_up() { tools/setup/onnxruntime.sh "$1" && tools/setup/pictures.sh "$1" && tools/setup/tokenizers.sh "$1" && tools/setup/ops.sh "$1"; }
 tools/setup/modules.sh
 tools/setup/zig.sh
+tools/setup/kernels.sh
 tools/dist/notices.sh
 set_up "$(uname -m)"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}

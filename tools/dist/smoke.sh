@@ -18,6 +18,7 @@ grep -q '^ 8.2052 ' demo || fail "the demonstration's first score is another one
 grep -q '<img src="data:image/png' assay-demo.html || fail "the demonstration wrote no page"
 folder=$(sed -n 's/^  assay score pair --scorer \(.*\)\/tiny-scorer .*/\1/p' demo)
 "$assay" train doctor --device cpu >doctor || { cat doctor; fail "train doctor"; }
+grep -q "fused kernels: .* the same" doctor || { cat doctor; fail "no fused operators"; }
 
 pair() { # FLAGS...
 	"$assay" score pair --scorer "$folder/tiny-scorer" --source "$folder/coffee.png" --edit "$folder/coffee_blur.png" \

@@ -88,7 +88,7 @@ def stop():
 
 def size(label, folder, dtype, **more):
     name = "size-" + "".join(c if c.isalnum() else "-" for c in label) + dtype
-    path = config(name, **({"backbone": str(folder), "device": GPU, "dtype": dtype, "steps": 6, "batch_size": 8, "pair": "sequence",
+    path = config(name, **({"backbone": str(folder), "device": GPU, "dtype": dtype, "steps": 20, "batch_size": 8, "pair": "sequence",
                             "question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "lora": {"targets": ["q_proj", "v_proj"]}} | more))
     try:
         dry = json.loads(run(BIN / "train", "--config", path, "--dry-run", "--json").stdout)
@@ -106,7 +106,9 @@ def sizes():
     for dtype in "float32", "bfloat16":
         for micro in 1, "auto":
             size(f"1.1 B, {micro}", one, dtype, micro_batch=micro)
-    say(run(sys.executable, Path(__file__).with_name("peer.py"), one, 1420).stdout.strip())
+    for kernels in "plain", "liger":  # pip install liger-kernel
+        peer = run(sys.executable, Path(__file__).with_name("peer.py"), one, kernels, ok=(0, 1))
+        say(peer.stdout.strip() or f"PyTorch, {kernels}: {peer.stderr.strip().splitlines()[-1]}")
     size("1.1 B, auto, recomputed", one, "bfloat16", micro_batch="auto", recompute="layers")
     size("1.1 B, auto, every weight", one, "bfloat16", micro_batch="auto", mode="full", lora=None)
     size("1.1 B, whole groups", one, "bfloat16", data={"train": groups()}, losses=[{"kind": "bradley_terry"}])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ten minutes with a GPU: tools/gpu/ten.sh BIN FIXTURES OUT, as check.py takes them, from the root of the repository. Rows are
 # written into OUT as they come. It stops at the first wrong number.
-#   1. a profile of steps as they are today: how long kernels run, and where the GPU waits
+#   1. lab/device, where it was built: placement, and parts of training beside the CPU
 #   2. train doctor: fused operators beside the CPU's, then traces of training in each type and by each kind of kernels
 #   3. speed and memory, plain and fused; PyTorch beside them; scoring
 set -euo pipefail

@@ -139,7 +139,8 @@ func Scorer(backbone, dtype string) (*model.ScorerState, error) {
 		TextLoss:   "answer",
 		ScoreRange: [2]float64{0, 10},
 		DType:      dtype,
-		Head:       model.HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "regression"},
+		// A ReLU that is on in one type and off in the other would be no rounding.
+		Head: model.HeadConfig{Hidden: []int{64}, Activation: "gelu", Kind: "regression"},
 	}).Scorer()
 	if err := c.Normalize(); err != nil {
 		return nil, err
