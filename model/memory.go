@@ -49,11 +49,10 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	vision, done, err := t.run.Sessions.VisionFeeds(p)
+	vision, err := t.run.Sessions.VisionShapes(p)
 	if err != nil {
 		return 0, err
 	}
-	defer done()
 	graph := t.stepGraph(p.Groups).With(t.net.Variant(p, t.net.VisionTrained()))
 	b, err := t.run.Sessions.Graph(graph)
 	if err != nil {

@@ -51,6 +51,9 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 	if err = s.check(p, o.Elsewhere || o.On != "", o.Kernels); err == nil {
 		err = s.adoptCalibration(p, &o)
 	}
+	if n.Plan.KernelsWrong && o.Warn != nil {
+		o.Warn(n.Kernels())
+	}
 	if err == nil && plan.Training == exec.TrainBackbone {
 		err = b.Unpacked("its own weights cannot be trained, only an adapter over them")
 	}

@@ -115,8 +115,9 @@ class CUDAFlashAttentionGrad : public CUDAFlashAttention {
   }
 
  private:
-  // parts is into how many the heads of queries that share a head of keys are cut, where too few tiles, or a tile of keys
-  // that most of the queries attend to, would leave most of a GPU idle. It depends on sizes alone: sums have one order.
+  // parts is the number of parts that the heads of queries of a head of keys are cut into. It is more than 1 where few
+  // tiles, or one that most queries attend to, would leave most of a GPU idle. It depends on sizes alone: sums have one
+  // order.
   int64_t parts(const Tiles& t, int64_t group) const {
     constexpr int64_t kBlocks = 264;  // at a time, two for each of an H100's multiprocessors
     for (int64_t cut = 1; cut < group; cut++) {

@@ -8,7 +8,7 @@ import (
 )
 
 // CUDAEnv is the environment variable that says [CUDAOptions] for all sessions of a process, where nothing else does:
-// "memory_limit=20GB,arena=requested,cudnn_search=heuristic", or some of them.
+// "memory_limit=20GB,arena=requested,cudnn_search=heuristic,kernels=plain", or some of them.
 const CUDAEnv = "ASSAY_CUDA"
 
 // orEnvironment fills options that were not given from [CUDAEnv].
@@ -34,8 +34,12 @@ func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
 			if o.CudnnSearch == "" {
 				o.CudnnSearch = value
 			}
+		case "kernels":
+			if o.Kernels == "" {
+				o.Kernels = value
+			}
 		default:
-			err = fmt.Errorf("option %q is unknown: want memory_limit, arena, cudnn_search", key)
+			err = fmt.Errorf("option %q is unknown: want memory_limit, arena, cudnn_search, kernels", key)
 		}
 		if err != nil {
 			return o, fmt.Errorf("%s: %w", CUDAEnv, err)
@@ -45,6 +49,12 @@ func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
 		return o, fmt.Errorf("%s: %w", CUDAEnv, err)
 	}
 	return o, nil
+}
+
+// KernelsOfEnvironment are the kernels that [CUDAEnv] asks for; "": none.
+func KernelsOfEnvironment() (string, error) {
+	o, err := CUDAOptions{}.orEnvironment()
+	return o.Kernels, err
 }
 
 // bytesOf reads a number of bytes, or one with a unit.

@@ -7,13 +7,14 @@ import (
 
 // TestCUDAEnvironment: what a caller says counts, the variable says the rest, and what it cannot mean is refused.
 func TestCUDAEnvironment(t *testing.T) {
-	t.Setenv(CUDAEnv, "memory_limit=20GB, arena=requested,cudnn_search=heuristic")
+	t.Setenv(CUDAEnv, "memory_limit=20GB, arena=requested,cudnn_search=heuristic,kernels=plain")
 	got, err := CUDAOptions{Arena: "doubling"}.orEnvironment()
-	if want := (CUDAOptions{MemoryLimit: 20e9, Arena: "doubling", CudnnSearch: "heuristic"}); err != nil || got != want {
+	want := CUDAOptions{MemoryLimit: 20e9, Arena: "doubling", CudnnSearch: "heuristic", Kernels: "plain"}
+	if err != nil || got != want {
 		t.Errorf("%+v %v, want %+v", got, err, want)
 	}
 	for text, part := range map[string]string{"memory_limit=much": "much", "memory_limit=-1": "-1", "arena=round": "round",
-		"tf32=1": "tf32", "cudnn_search=": ""} {
+		"tf32=1": "tf32", "kernels=fast": "fast", "cudnn_search=": ""} {
 		t.Run(text, func(t *testing.T) {
 			t.Setenv(CUDAEnv, text)
 			_, err := CUDAOptions{}.orEnvironment()

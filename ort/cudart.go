@@ -76,8 +76,10 @@ static const char *cudart_take_host(int device, size_t bytes, uintptr_t *at) {
 	return cudart_failed(e);
 }
 
-static const char *cudart_give_host(uintptr_t at) {
-	return cudart_failed(cudart.free_host((void *)at));
+static const char *cudart_give_host(int device, uintptr_t at) {
+	int e = cudart.set_device(device); // else the call may make a context on another one
+	if (!e) e = cudart.free_host((void *)at);
+	return cudart_failed(e);
 }
 
 // A copy within a device does not wait for itself, and the runtime's streams do not wait for it.
@@ -145,8 +147,8 @@ func cudaTakeHost(d device, bytes int64) (uintptr, error) {
 	return uintptr(at), err
 }
 
-func cudaGiveHost(at uintptr) error {
-	return onCUDA(func() *C.char { return C.cudart_give_host(C.uintptr_t(at)) })
+func cudaGiveHost(d device, at uintptr) error {
+	return onCUDA(func() *C.char { return C.cudart_give_host(C.int(d), C.uintptr_t(at)) })
 }
 
 func cudaCapability(d device) (major, minor int, err error) {

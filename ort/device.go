@@ -93,12 +93,14 @@ type CUDAOptions struct {
 	MemoryLimit int64  // bytes of the arena of each session; 0: all of the device
 	Arena       string // how it grows: "doubling" (by up to a GiB), "requested" (less memory, more calls); "": doubling
 	CudnnSearch string // of algorithms for convolutions: "exhaustive", "heuristic", "default"; "": exhaustive
+	Kernels     string // "auto", "plain", "fused": for who builds graphs; sessions run any
 }
 
 // The provider's names of our words.
 var (
 	arenaStrategies = map[string]string{"doubling": "kNextPowerOfTwo", "requested": "kSameAsRequested"}
 	cudnnSearches   = map[string]string{"exhaustive": "EXHAUSTIVE", "heuristic": "HEURISTIC", "default": "DEFAULT"}
+	kernelChoices   = map[string]string{"auto": "auto", "plain": "plain", "fused": "fused"}
 )
 
 // Check validates the options.
@@ -107,7 +109,11 @@ func (o CUDAOptions) Check() error {
 	for _, c := range []struct {
 		key, value string
 		known      map[string]string
-	}{{"arena", o.Arena, arenaStrategies}, {"cudnn_search", o.CudnnSearch, cudnnSearches}} {
+	}{
+		{"arena", o.Arena, arenaStrategies},
+		{"cudnn_search", o.CudnnSearch, cudnnSearches},
+		{"kernels", o.Kernels, kernelChoices},
+	} {
 		if c.value != "" && c.known[c.value] == "" {
 			problems = append(problems, fmt.Errorf("%s %q is unknown: want one of %s", c.key, c.value,
 				strings.Join(slices.Sorted(maps.Keys(c.known)), ", ")))

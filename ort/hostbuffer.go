@@ -6,6 +6,7 @@ import "unsafe"
 // the device are several times as fast.
 type HostBuffer struct {
 	values []float32
+	on     device
 	locked uintptr // where page-locked memory begins; 0: it is Go's
 }
 
@@ -14,7 +15,7 @@ type HostBuffer struct {
 func NewHostBuffer(device string, n int) *HostBuffer {
 	if on, ok := cudaDevice(device); ok && n > 0 {
 		if at, err := cudaTakeHost(on, 4*int64(n)); err == nil {
-			return &HostBuffer{values: unsafe.Slice((*float32)(hostPointer(at)), n), locked: at}
+			return &HostBuffer{values: unsafe.Slice((*float32)(hostPointer(at)), n), on: on, locked: at}
 		}
 	}
 	return &HostBuffer{values: make([]float32, n)}
@@ -33,5 +34,5 @@ func (b *HostBuffer) Close() error {
 	if at == 0 {
 		return nil
 	}
-	return cudaGiveHost(at)
+	return cudaGiveHost(b.on, at)
 }

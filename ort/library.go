@@ -87,8 +87,11 @@ func findLibrary() (string, error) {
 		": `pip install onnxruntime`, run `make setup` in the checkout, or set " + LibraryEnv + " to the library")
 }
 
-// libraryFolders has two wheels: assay-reward-runtime, which an old Python is given, and onnxruntime.
-func libraryFolders() []string { return library.Folders("assay_reward", "assay_reward_runtime", "onnxruntime/capi") }
+// libraryFolders has three wheels: Assay's own, with the fused operators, assay-reward-runtime, which an old Python is
+// given, and onnxruntime.
+func libraryFolders() []string {
+	return library.Folders("assay_reward", "assay_reward_runtime", "onnxruntime/capi")
+}
 
 // libraryIn returns the library in a folder: libonnxruntime.so, or the highest libonnxruntime.so.VERSION.
 func libraryIn(folder string) (string, bool) {

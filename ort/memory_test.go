@@ -169,7 +169,7 @@ int cudaHostAlloc(void **p, size_t n, unsigned flags) {
 	*p = malloc(n);
 	return 0;
 }
-int cudaFreeHost(void *p) { memset(p, 9, 4); free(p); return 0; }
+int cudaFreeHost(void *p) { if (device != 1) return last = 101; memset(p, 9, 4); free(p); return 0; }
 int cudaMemset(void *p, int v, size_t n) { memset(p, v, n); return 0; }
 int cudaMemcpy2D(void *to, size_t ts, const void *from, size_t fs, size_t w, size_t h, int kind) {
 	if (kind != 3) return last = 21;
@@ -237,6 +237,9 @@ func TestCUDAMemoryChild(t *testing.T) {
 			t.Errorf("a buffer of %d numbers: got %d, page-locked %t, want %t", n, len(b.Values()), b.locked != 0, locked)
 		}
 		b.Values()[n-1] = 3
+		if free, _, err := cudaMemory(0); err != nil || free != 700 { // another device is in use
+			t.Errorf("got %d bytes free, %v, want 700", free, err)
+		}
 		for range 2 {
 			if err := b.Close(); err != nil || b.Values() != nil {
 				t.Errorf("closing: got error %v and %d numbers, want none", err, len(b.Values()))

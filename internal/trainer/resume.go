@@ -61,6 +61,9 @@ func (s *setup) describe() error {
 	s.state = checkpoint.State{Format: 1, Identity: checkpoint.Identity{Config: string(text),
 		Model: maps.Clone(s.model.Fingerprint()), Data: s.data.Fingerprint}}
 	s.state.JPEG, _ = data.JPEGDecoder()
+	if m, ok := s.model.(models.Graph); ok {
+		s.state.Kernels, _, _ = strings.Cut(m.Resolved()["kernels"], " ")
+	}
 	if s.state.Model == nil {
 		s.state.Model = map[string]string{}
 	}
@@ -114,6 +117,7 @@ func (s *setup) sameRun() error {
 		}
 		facts := map[string]string{
 			"program": digest, "architecture": runtime.GOARCH, "decoder of JPEG": s.state.JPEG,
+			"kernels":         s.state.Kernels,
 			"trained tensors": s.trains.Digest,
 			"--fresh":         fmt.Sprint(s.o.Fresh), "--resume": fmt.Sprint(s.o.Resume),
 			"--force-resume": fmt.Sprint(s.o.Force),

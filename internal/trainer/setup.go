@@ -1,11 +1,13 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/internal/exit"
@@ -128,6 +130,10 @@ func (s *setup) openBenchmark() (err error) {
 
 // openModel makes the model, and what needs it.
 func (s *setup) openModel(ctx context.Context) (err error) {
+	if kept := kernels(s.here, s.old); kept != s.here.DeviceOptions.Kernels {
+		here := *s.here
+		here.DeviceOptions.Kernels, s.here = kept, &here
+	}
 	if s.model, err = s.o.Factory(ctx, s.here); err != nil {
 		return err
 	}
@@ -136,6 +142,15 @@ func (s *setup) openModel(ctx context.Context) (err error) {
 	s.validator.model, s.validator.quarantine = s.model, s.quarantine
 	s.trains = models.Describe(s.config, s.model)
 	return nil
+}
+
+// kernels are those of a run. A resumed one on a GPU keeps what auto came to: others round otherwise.
+func kernels(c *config.Config, old *checkpoint.State) string {
+	want := c.DeviceOptions.Kernels
+	if old == nil || (want != "" && want != "auto") || !strings.HasPrefix(c.Device, "cuda") {
+		return want
+	}
+	return cmp.Or(old.Kernels, "plain")
 }
 
 // makeOptimizer makes the optimizer of the model's parameters.
@@ -167,6 +182,9 @@ func (s *setup) announce() {
 		return
 	}
 	note("trains " + s.trains.String())
+	if m, ok := s.model.(models.Graph); ok && strings.HasPrefix(s.here.Device, "cuda") {
+		note("computes by " + m.Resolved()["kernels"] + " kernels")
+	}
 	for _, text := range s.trains.Ways {
 		note(text)
 	}

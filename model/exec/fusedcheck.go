@@ -2,9 +2,11 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,8 +30,8 @@ func checkFused(device string) error {
 			return err
 		}
 		if n == 0 {
-			return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: run `make cuda-ops` in the checkout "+
-				"(it compiles them for compute capability 8.x, 9.0 and 10.0)", device)
+			return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: those of a release, and of `make "+
+				"cuda-ops` in a checkout, are for compute capability 8.x, 9.0 and 10.0", device)
 		}
 		return compareFused(func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
 			o := ort.Options{Device: "cpu"}
@@ -46,6 +48,9 @@ func checkFused(device string) error {
 	}))
 	return at.(func() error)()
 }
+
+// errWrongKernels is why fused operators are not used where they compute something else.
+var errWrongKernels = errors.New("libassay_ops.so is wrong on this GPU")
 
 var fusedChecks sync.Map // device: func() error
 
@@ -75,7 +80,7 @@ func compareFused(run runFused) error {
 		}
 	}
 	if wrong != nil {
-		return fmt.Errorf("%s; want at most %g: set kernels: plain", strings.Join(wrong, "; "), fusedLimit)
+		return fmt.Errorf("%w: %s; want at most %g", errWrongKernels, strings.Join(wrong, "; "), fusedLimit)
 	}
 	return nil
 }
@@ -140,5 +145,23 @@ func fusedTrial(size int, t onnx.DType) (*onnx.Model, map[string]*tensor.Dense) 
 	both := narrow("gate_up", rows, 2*width)
 	op("SwiGLU", nil, "y", both)
 	op("SwiGLUGrad", nil, "dx", narrow("dy", rows, width), both)
+	// Gradients of k and v are summed by another kernel where each head of keys has one of queries.
+	for _, c := range []struct {
+		name string
+		kv   int
+		at   onnx.Attrs
+	}{
+		{", a head of keys each", heads, onnx.Attrs{"heads": heads, "kv_heads": heads}},
+		{", window", kv, onnx.Attrs{"heads": heads, "kv_heads": kv, "window": 30}},
+	} {
+		q := narrow("q"+c.name, rows, heads*size)
+		k, v := narrow("k"+c.name, rows, c.kv*size), narrow("v"+c.name, rows, c.kv*size)
+		y := b.Node(onnx.FusedDomain, "FlashAttention", 2, c.at, q, k, v, segments)
+		d := b.Node(onnx.FusedDomain, "FlashAttentionGrad", 3, c.at, g[0], q, k, v, segments, y[0], y[1])
+		for i, name := range []string{"o", "lse", "dq", "dk", "dv"} {
+			of := "FlashAttention" + c.name + "." + name
+			b.Output(of, b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, append(slices.Clone(y), d...)[i]), onnx.Float, nil)
+		}
+	}
 	return b.M, in
 }

@@ -20,12 +20,18 @@ const (
 // chooseKernels decides what layers are built of. The CPU's kernels of fused operators are plain loops, for tests: auto
 // is plain there, so that results keep their bits.
 func (n *Network) chooseKernels(want string, planned bool) error {
+	if want == "" && n.OnCUDA() {
+		var err error
+		if want, err = ort.KernelsOfEnvironment(); err != nil {
+			return err
+		}
+	}
 	switch want {
 	case "", KernelsAuto:
 		if !n.OnCUDA() {
 			n.Plan.KernelsWhy = "results on the CPU keep their bits"
 		} else if err := n.fusable(planned, false); err != nil {
-			n.Plan.KernelsWhy = err.Error()
+			n.Plan.KernelsWhy, n.Plan.KernelsWrong = err.Error(), errors.Is(err, errWrongKernels)
 		} else {
 			n.Plan.Kernels, n.Plan.KernelsWhy = nn.Fused, "faster on a GPU"
 		}
@@ -33,6 +39,9 @@ func (n *Network) chooseKernels(want string, planned bool) error {
 		n.Plan.KernelsWhy = "as configured"
 	case KernelsFused:
 		if err := n.fusable(planned, planned); err != nil {
+			if errors.Is(err, errWrongKernels) {
+				err = fmt.Errorf("%w: set kernels: plain", err)
+			}
 			return fmt.Errorf("kernels: fused: %w", err)
 		}
 		n.Plan.Kernels, n.Plan.KernelsWhy = nn.Fused, "as configured"
@@ -42,8 +51,8 @@ func (n *Network) chooseKernels(want string, planned bool) error {
 	return nil
 }
 
-// fusable is why layers cannot be built of the fused operators. Planned are graphs for a device that is not here; with
-// anySize heads may be of sizes that no kernel is compiled for.
+// fusable is why layers cannot be built of the fused operators. planned: the device is not here, and may have the
+// library. anySize: heads of sizes without a kernel do, too.
 func (n *Network) fusable(planned, anySize bool) error {
 	computes, size := onnx.Float, n.Backbone.Decoder().HeadDim
 	if n.OnCUDA() {
@@ -56,7 +65,9 @@ func (n *Network) fusable(planned, anySize bool) error {
 		return fmt.Errorf("the fused operators compute in %s on %s, not in %s", computes, n.Plan.Device, n.DType)
 	case n.OnCUDA() && !anySize && !slices.Contains(nn.FusedHeads, size):
 		return fmt.Errorf("heads have %d numbers, and the kernels for GPUs are for %v", size, nn.FusedHeads)
-	case n.OnCUDA() && !planned:
+	case planned:
+		return nil
+	case n.OnCUDA():
 		return checkFused(n.Plan.Device)
 	}
 	_, err := ort.FusedLibrary()

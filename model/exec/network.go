@@ -65,6 +65,7 @@ type Plan struct {
 	LossRows     int
 	Kernels      nn.Kernels
 	KernelsWhy   string
+	KernelsWrong bool // on this GPU
 }
 
 // CompletePlan decides what depends on the size of all that was loaded.

@@ -152,7 +152,7 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 		}
 		l.live += l.size[y]
 	}
-	l.peak = max(l.peak, l.live+scratch(n)+inner)
+	l.peak = max(l.peak, l.live+scratch(n, types)+inner)
 	for _, x := range n.Reads() {
 		l.done(l.of(x))
 	}
@@ -178,7 +178,16 @@ func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 }
 
 // scratch is what a node takes besides its outputs while it runs: products with a packed weight make that float32.
-func scratch(n *onnx.Node) int64 {
+func scratch(n *onnx.Node, types *onnx.Types) int64 {
+	if n.Domain == onnx.FusedDomain && n.Op == "FlashAttentionGrad" { // g o', gradients of k and v in parts: ops/cuda.cc
+		if sizes, ok := types.Of(n.Inputs[1]).Sizes(); ok {
+			parts := 2 * 4 * onnx.Elements(sizes)
+			if n.Int("heads", 1) == n.Int("kv_heads", 1) {
+				parts = 0
+			}
+			return parts + 4*sizes[0]*n.Int("heads", 1)
+		}
+	}
 	if n.Domain != nn.Microsoft || n.Op != "MatMulNBits" && n.Op != "MatMulBnb4" {
 		return 0
 	}
@@ -287,11 +296,10 @@ func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Samp
 	if err != nil {
 		return 0, err
 	}
-	vision, done, err := r.Sessions.VisionFeeds(p)
+	vision, err := r.Sessions.VisionShapes(p)
 	if err != nil {
 		return 0, err
 	}
-	defer done()
 	feeds := maps.Clone(p.Feeds)
 	maps.Copy(feeds, vision)
 	bytes, _, err := Peak(b.Model, Shapes(feeds))

@@ -13,13 +13,14 @@ import (
 	"assay/ort"
 )
 
-// staging keeps the memory that batches are put together in from run to run. Features of a batch take 100 MB: the first
+// staging keeps the memory that batches are put together in from run to run. Features of a batch take 80 MB: the first
 // touch of new memory would cost more than the copy, and page-locked memory is slow to make.
 type staging struct {
 	net *Network
 
-	mu   sync.Mutex
-	free []*ort.HostBuffer // by size
+	mu     sync.Mutex
+	free   []*ort.HostBuffer // by size
+	closed bool
 }
 
 // spare is the number of free buffers that are kept: runs beside each other take one each.
@@ -42,6 +43,10 @@ func (s *staging) take(n int) *ort.HostBuffer {
 func (s *staging) give(b *ort.HostBuffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed { // while the run was going on
+		b.Close()
+		return
+	}
 	at, _ := slices.BinarySearchFunc(s.free, len(b.Values()), func(a *ort.HostBuffer, n int) int {
 		return len(a.Values()) - n
 	})
@@ -58,7 +63,7 @@ func (s *staging) close() error {
 	for _, b := range s.free {
 		errs = append(errs, b.Close())
 	}
-	s.free = nil
+	s.free, s.closed = nil, true
 	return errors.Join(errs...)
 }
 
@@ -77,6 +82,18 @@ func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense,
 	all := b.Values()[:n]
 	workers.Do(len(p.Pictures), func(i int) { copy(all[first[i]:], p.Pictures[i].Features) })
 	return features(all, s.net), func() { s.staging.give(b) }, nil
+}
+
+// VisionShapes is VisionFeeds for a plan, which reads no values.
+func (s *Sessions) VisionShapes(p *batch.Inputs) (map[string]*tensor.Dense, error) {
+	if s.net.VisionTrained() && len(p.Pictures) > 0 {
+		return s.net.Backbone.Feeds(p.Pictures)
+	}
+	n := 0
+	for _, q := range p.Pictures {
+		n += len(q.Features)
+	}
+	return features(make([]float32, max(n, s.net.Backbone.Decoder().FeatureWidth())), s.net), nil
 }
 
 // ShownFeeds is VisionFeeds of a batch that may be without pictures: it has a row of zeros then.

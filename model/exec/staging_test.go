@@ -34,4 +34,7 @@ func TestStaging(t *testing.T) {
 	if err := s.close(); err != nil || large.Values() != nil {
 		t.Errorf("closing: got error %v, %d numbers left", err, len(large.Values()))
 	}
+	if s.give(other); other.Values() != nil || len(s.free) > 0 {
+		t.Errorf("behind the end %d numbers are left, and %d buffers are free, want none", len(other.Values()), len(s.free))
+	}
 }

@@ -294,11 +294,10 @@ func (t *Tuner) answersPeak(answer *batch.Sample, micro int, s policyPass) (int6
 	if s.Backward {
 		fillPolicy(p, answers, s.Policy)
 	}
-	vision, done, err := t.run.Sessions.ShownFeeds(p)
+	vision, err := t.run.Sessions.VisionShapes(p)
 	if err != nil {
 		return 0, err
 	}
-	defer done()
 	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
 	b, err := t.run.Sessions.Graph(t.policyGraph(s, p))
 	if err != nil {

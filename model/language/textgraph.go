@@ -155,11 +155,10 @@ func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	vision, done, err := t.run.Sessions.ShownFeeds(p)
+	vision, err := t.run.Sessions.VisionShapes(p)
 	if err != nil {
 		return 0, err
 	}
-	defer done()
 	pass := textPass{p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0, backward}
 	b, err := t.run.Sessions.Graph(t.stepGraph(pass, p))
 	if err != nil {

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 tools/setup/triton.sh
 sources=$(cat ops/triton/{attention,rows,compile}.py tools/setup/{kernels,triton}.sh | sha256sum)
-done_already kernels "$sources" && [ -e build/ops/kernels.inc ] && exit 0
+done_already kernels "$sources" && [ -e build/ops/kernels.inc ] && [ -e build/ops/compiled ] && exit 0
 say "compiling kernels for GPUs"
 mkdir -p build/ops
 if ! PYTHONPATH=build/triton TRITON_CACHE_DIR=build/triton/cache python3 -B ops/triton/compile.py build/ops >build/ops/compiled 2>&1; then

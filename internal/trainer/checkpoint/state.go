@@ -75,6 +75,7 @@ type Identity struct {
 	Data   map[string]string `json:"data"`            // hash and count of the tables
 
 	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the one that validate.by names
+	Kernels   string            `json:"kernels,omitempty"`   // plain, fused; "" in earlier versions: plain
 	JPEG      string            `json:"jpeg,omitempty"`      // decoder; "" in earlier versions, which had Go's
 }
 

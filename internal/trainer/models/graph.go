@@ -26,6 +26,7 @@ type tuner interface {
 	Sums(ctx context.Context, into [][]float32) error
 	RecomputeFirst(layers int)
 	Damage() error
+	Kernels() string
 	Close() error
 }
 
@@ -109,9 +110,9 @@ func backboneFiles(c *config.Config) (map[string]string, error) {
 	return files, nil
 }
 
-// Resolved implements [Graph]: device and type, and what is recomputed.
+// Resolved implements [Graph]: device, type and kernels, and what is recomputed.
 func (m *graphModel[T]) Resolved() map[string]string {
-	auto := map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
+	auto := map[string]string{"device": m.config.Device, "dtype": dtype(m.config), "kernels": m.tuner.Kernels()}
 	if m.recompute != nil {
 		auto["recompute"] = m.recompute.String()
 	}
