@@ -21,6 +21,7 @@ import (
 	"assay/internal/trainer/objective"
 	"assay/internal/trainer/optimizer"
 	"assay/internal/trainer/records"
+	"assay/ort"
 )
 
 // setup brings a run to its first step.
@@ -147,7 +148,14 @@ func (s *setup) openModel(ctx context.Context) (err error) {
 // kernels are those of a run. A resumed one on a GPU keeps what auto came to: others round otherwise.
 func kernels(c *config.Config, old *checkpoint.State) string {
 	want := c.DeviceOptions.Kernels
-	if old == nil || (want != "" && want != "auto") || !strings.HasPrefix(c.Device, "cuda") {
+	if old == nil || (want != "" && want != "auto") {
+		return want
+	}
+	device, err := ort.Resolve(c.Device) // auto is a GPU, too
+	if err != nil {
+		device = c.Device // opening the model says what is wrong with it
+	}
+	if !strings.HasPrefix(device, "cuda") {
 		return want
 	}
 	return cmp.Or(old.Kernels, "plain")
@@ -182,8 +190,10 @@ func (s *setup) announce() {
 		return
 	}
 	note("trains " + s.trains.String())
-	if m, ok := s.model.(models.Graph); ok && strings.HasPrefix(s.here.Device, "cuda") {
-		note("computes by " + m.Resolved()["kernels"] + " kernels")
+	if m, ok := s.model.(models.Graph); ok {
+		if auto := m.Resolved(); strings.HasPrefix(auto["device"], "cuda") {
+			note("computes by " + auto["kernels"] + " kernels")
+		}
 	}
 	for _, text := range s.trains.Ways {
 		note(text)

@@ -16,7 +16,7 @@ else
 	need g++ g++
 	compile=(g++ -static-libstdc++ -static-libgcc) lib=build/lib name=ops
 fi
-kernels=$([ ! -e build/ops/kernels.inc ] || echo build/ops/kernels.inc) # those for GPUs, if `make cuda-ops` compiled them
+kernels=$([ ! -e build/ops/kernels.inc ] || echo build/ops/kernels.{inc,bin}) # those for GPUs, if `make cuda-ops` compiled them
 sources=$(cat ops/*.h ops/*.cc tools/setup/ops.sh $kernels | sha256sum)
 done_already "$name" "$sources" && [ -e "$lib/libassay_ops.so" ] && exit 0
 say "compiling the fused operators"
