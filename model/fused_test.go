@@ -42,7 +42,7 @@ func TestFusedRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if got := s.Kernels(); got != c.got {
+			if got := s.Kernels().String(); got != c.got {
 				t.Errorf("got kernels %q, want %q", got, c.got)
 			}
 		})

@@ -52,7 +52,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 		err = s.adoptCalibration(p, &o)
 	}
 	if n.Plan.KernelsWrong && o.Warn != nil {
-		o.Warn(n.Kernels())
+		o.Warn(n.Kernels().String())
 	}
 	if err == nil && plan.Training == exec.TrainBackbone {
 		err = b.Unpacked("its own weights cannot be trained, only an adapter over them")
@@ -130,8 +130,8 @@ func (c *ScorerConfig) packing(vocab int) batch.Packer {
 // Device is where the graphs run: cpu or cuda:N.
 func (s *Scorer) Device() string { return s.net.Device() }
 
-// Kernels says what operators the layers are built of, and why.
-func (s *Scorer) Kernels() string { return s.net.Kernels() }
+// Kernels are the operators that layers are built of, and why these.
+func (s *Scorer) Kernels() exec.Kernels { return s.net.Kernels() }
 
 // Absent says what is missing of the backbone's weights; nil if they are there.
 func (s *Scorer) Absent() error { return s.net.Absent() }

@@ -179,7 +179,7 @@ func (d *doctor) train(ctx context.Context, w trial.Way) (*steps, error) {
 		micro = 1
 	}
 	if w.Device == d.Device && w.Kernels == "" {
-		d.Kernels = t.Kernels()
+		d.Kernels = t.Kernels().String()
 	}
 	out := &steps{gradients: map[string][]float32{}}
 	if out.plan, err = t.Usage(samples[0], micro, 2*trial.Pairs, false); err != nil {

@@ -62,7 +62,7 @@ func (s *setup) describe() error {
 		Model: maps.Clone(s.model.Fingerprint()), Data: s.data.Fingerprint}}
 	s.state.JPEG, _ = data.JPEGDecoder()
 	if m, ok := s.model.(models.Graph); ok {
-		s.state.Kernels, _, _ = strings.Cut(m.Resolved()["kernels"], " ")
+		s.state.Kernels = m.Kernels().Used.String()
 	}
 	if s.state.Model == nil {
 		s.state.Model = map[string]string{}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"assay/internal/exit"
@@ -21,7 +20,6 @@ import (
 	"assay/internal/trainer/objective"
 	"assay/internal/trainer/optimizer"
 	"assay/internal/trainer/records"
-	"assay/ort"
 )
 
 // setup brings a run to its first step.
@@ -151,11 +149,7 @@ func kernels(c *config.Config, old *checkpoint.State) string {
 	if old == nil || (want != "" && want != "auto") {
 		return want
 	}
-	device, err := ort.Resolve(c.Device) // auto is a GPU, too
-	if err != nil {
-		device = c.Device // opening the model says what is wrong with it
-	}
-	if !strings.HasPrefix(device, "cuda") {
+	if !models.OnCUDA(c) {
 		return want
 	}
 	return cmp.Or(old.Kernels, "plain")
@@ -190,10 +184,8 @@ func (s *setup) announce() {
 		return
 	}
 	note("trains " + s.trains.String())
-	if m, ok := s.model.(models.Graph); ok {
-		if auto := m.Resolved(); strings.HasPrefix(auto["device"], "cuda") {
-			note("computes by " + auto["kernels"] + " kernels")
-		}
+	if m, ok := s.model.(models.Graph); ok && models.OnCUDA(s.here) {
+		note("computes by " + m.Kernels().String() + " kernels")
 	}
 	for _, text := range s.trains.Ways {
 		note(text)

@@ -31,6 +31,8 @@ import (
 type Architecture interface {
 	// Decoder describes the language model and where its parameters lie.
 	Decoder() *nn.Decoder
+	// HeadSizes are the numbers of each head of attention, of the decoder and of the vision tower.
+	HeadSizes() []int
 	// Keys names the parameters outside the decoder's layers.
 	Keys() nn.Keys
 	// Placeholder is the text that stands for a picture in prompts; EndOfTurn closes the answer, "" if the tokenizer

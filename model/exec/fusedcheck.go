@@ -21,62 +21,71 @@ import (
 // Rounding alone is 0.2 to 0.6 %.
 const fusedLimit = 0.02
 
-// checkFused tries the fused operators on a GPU beside the CPU's, once for each device of a process: a kernel that is
-// wrong there, or was built for another driver, is an error, not a number.
-func checkFused(device string) error {
-	at, _ := fusedChecks.LoadOrStore(device, sync.OnceValue(func() error {
-		n, err := ort.FusedKernels(device)
-		if err != nil {
+// checkFused tries the fused operators on a GPU beside the CPU's, once for each device and size of heads of a process:
+// a kernel that is wrong there, or was built for another driver, is an error, not a number.
+func checkFused(device string, sizes []int) error {
+	for _, size := range sizes {
+		at, _ := fusedChecks.LoadOrStore(fmt.Sprint(device, " ", size), sync.OnceValue(func() error {
+			return checkFusedHeads(device, size)
+		}))
+		if err := at.(func() error)(); err != nil {
 			return err
 		}
-		if n == 0 {
-			return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: those of a release, and of `make "+
-				"cuda-ops` in a checkout, are for compute capability 8.x, 9.0 and 10.0", device)
+	}
+	return nil
+}
+
+// checkFusedHeads tries the fused operators over heads of one size.
+func checkFusedHeads(device string, size int) error {
+	n, err := ort.FusedKernels(device)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: those of a release, and of `make "+
+			"cuda-ops` in a checkout, are for compute capability 8.x, 9.0 and 10.0", device)
+	}
+	return compareFused(size, func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (
+		map[string]*tensor.Dense, error) {
+		o := ort.Options{Device: "cpu"}
+		if half {
+			o.Device = device
 		}
-		return compareFused(func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
-			o := ort.Options{Device: "cpu"}
-			if half {
-				o.Device = device
-			}
-			s, err := ort.Open(m, o)
-			if err != nil {
-				return nil, err
-			}
-			defer s.Close()
-			return s.Run(context.Background(), in)
-		})
-	}))
-	return at.(func() error)()
+		s, err := ort.Open(m, o)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		return s.Run(context.Background(), in)
+	})
 }
 
 // errWrongKernels is why fused operators are not used where they compute something else.
 var errWrongKernels = errors.New("libassay_ops.so is wrong on this GPU")
 
-var fusedChecks sync.Map // device: func() error
+var fusedChecks sync.Map // device and size of heads: func() error
 
 // runFused runs a model, in bfloat16 on the device under test or in float32 on the CPU.
 type runFused func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error)
 
-// compareFused runs all fused operators and their gradients, for heads of each size that kernels are compiled for.
-func compareFused(run runFused) error {
+// compareFused runs all fused operators and their gradients.
+func compareFused(size int, run runFused) error {
+	wide, in := fusedTrial(size, onnx.Float)
+	narrow, _ := fusedTrial(size, onnx.BFloat16)
+	want, err := run(wide, false, in)
+	if err != nil {
+		return err
+	}
+	got, err := run(narrow, true, in)
+	if err != nil {
+		return err
+	}
 	var wrong []string
-	for _, size := range nn.FusedHeads {
-		wide, in := fusedTrial(size, onnx.Float)
-		narrow, _ := fusedTrial(size, onnx.BFloat16)
-		want, err := run(wide, false, in)
-		if err != nil {
-			return err
-		}
-		got, err := run(narrow, true, in)
-		if err != nil {
-			return err
-		}
-		for _, o := range wide.Outputs {
-			if d := distance(got[o.Name].Float32s(), want[o.Name].Float32s()); !(d <= fusedLimit) {
-				op, value, _ := strings.Cut(o.Name, ".")
-				wrong = append(wrong, fmt.Sprintf("%s of heads of %d: %s is %.2g of its norm away from the CPU's",
-					op, size, value, d))
-			}
+	for _, o := range wide.Outputs {
+		if d := distance(got[o.Name].Float32s(), want[o.Name].Float32s()); !(d <= fusedLimit) {
+			op, value, _ := strings.Cut(o.Name, ".")
+			wrong = append(wrong, fmt.Sprintf("%s of heads of %d: %s is %.2g of its norm away from the CPU's",
+				op, size, value, d))
 		}
 	}
 	if wrong != nil {

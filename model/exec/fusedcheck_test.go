@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -17,8 +18,7 @@ func TestCompareFused(t *testing.T) {
 	runs := func(change func(out map[string]*tensor.Dense)) runFused {
 		return func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
 			if half { // the CPU has no kernels of bfloat16
-				size := in["qkv"].Shape()[1] / 8
-				m, _ = fusedTrial(size, onnx.Float)
+				m, _ = fusedTrial(in["qkv"].Shape()[1]/8, onnx.Float)
 			}
 			s, err := ort.Open(m, ort.Options{Device: "cpu"})
 			if err != nil {
@@ -39,13 +39,15 @@ func TestCompareFused(t *testing.T) {
 			}
 		}
 	}
-	if err := compareFused(runs(rounds)); err != nil {
-		t.Errorf("got %v of values that are rounded, want no error", err)
+	for _, size := range nn.FusedHeads {
+		if err := compareFused(size, runs(rounds)); err != nil {
+			t.Errorf("heads of %d: got %v of values that are rounded, want no error", size, err)
+		}
 	}
 	for _, name := range []string{"FlashAttention.o", "FlashAttention.lse", "FlashAttentionGrad.dk", "RopeSplitGrad.dqkv",
 		"AddRMSNorm.rstd", "AddRMSNormGrad.dy", "SwiGLUGrad.dx"} {
 		t.Run(name, func(t *testing.T) {
-			err := compareFused(runs(func(out map[string]*tensor.Dense) {
+			err := compareFused(64, runs(func(out map[string]*tensor.Dense) {
 				for i, x := range out[name].Float32s() {
 					out[name].Float32s()[i] = 1.03 * x
 				}

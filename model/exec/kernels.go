@@ -54,7 +54,7 @@ func (n *Network) chooseKernels(want string, planned bool) error {
 // fusable is why layers cannot be built of the fused operators. planned: the device is not here, and may have the
 // library. anySize: heads of sizes without a kernel do, too.
 func (n *Network) fusable(planned, anySize bool) error {
-	computes, size := onnx.Float, n.Backbone.Decoder().HeadDim
+	computes := onnx.Float
 	if n.OnCUDA() {
 		computes = onnx.BFloat16
 	}
@@ -63,16 +63,33 @@ func (n *Network) fusable(planned, anySize bool) error {
 		return errors.New("the fused operators do not attend over a cache, which generation needs")
 	case n.Computes() != computes:
 		return fmt.Errorf("the fused operators compute in %s on %s, not in %s", computes, n.Plan.Device, n.DType)
-	case n.OnCUDA() && !anySize && !slices.Contains(nn.FusedHeads, size):
-		return fmt.Errorf("heads have %d numbers, and the kernels for GPUs are for %v", size, nn.FusedHeads)
-	case planned:
-		return nil
-	case n.OnCUDA():
-		return checkFused(n.Plan.Device)
 	}
-	_, err := ort.FusedLibrary()
-	return err
+	if !n.OnCUDA() {
+		if planned {
+			return nil
+		}
+		_, err := ort.FusedLibrary()
+		return err
+	}
+	for _, size := range n.Backbone.HeadSizes() {
+		if !anySize && !slices.Contains(nn.FusedHeads, size) {
+			return fmt.Errorf("heads have %d numbers, and the kernels for GPUs are for %v", size, nn.FusedHeads)
+		}
+	}
+	if planned {
+		return nil
+	}
+	return checkFused(n.Plan.Device, n.Backbone.HeadSizes())
 }
 
-// Kernels says what layers are built of, and why.
-func (n *Network) Kernels() string { return fmt.Sprintf("%s (%s)", n.Plan.Kernels, n.Plan.KernelsWhy) }
+// Kernels are what layers are built of, and why.
+func (n *Network) Kernels() Kernels { return Kernels{n.Plan.Kernels, n.Plan.KernelsWhy} }
+
+// Kernels are the operators that layers are built of, and why these.
+type Kernels struct {
+	Used nn.Kernels
+	Why  string
+}
+
+// String is "fused (faster on a GPU)".
+func (k Kernels) String() string { return fmt.Sprintf("%s (%s)", k.Used, k.Why) }

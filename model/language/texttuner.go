@@ -309,8 +309,8 @@ func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, back
 // Device is where the graphs run: cpu or cuda:N.
 func (t *Tuner) Device() string { return t.net.Device() }
 
-// Kernels says what operators the layers are built of, and why.
-func (t *Tuner) Kernels() string { return t.net.Kernels() }
+// Kernels are the operators that layers are built of, and why these.
+func (t *Tuner) Kernels() exec.Kernels { return t.net.Kernels() }
 
 // Absent says what is missing of the backbone's weights; nil if they are there.
 func (t *Tuner) Absent() error { return t.net.Absent() }

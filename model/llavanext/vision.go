@@ -63,6 +63,11 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 // Decoder, Keys and the rest describe the checkpoint to package model.
 func (b *Architecture) Decoder() *nn.Decoder { return &b.decoder }
 
+// HeadSizes are those of the decoder and of the tower.
+func (b *Architecture) HeadSizes() []int {
+	return []int{b.decoder.HeadDim, b.vision.Hidden / b.vision.Heads}
+}
+
 // Keys names the parameters outside the layers.
 func (b *Architecture) Keys() nn.Keys { return b.keys }
 

@@ -26,6 +26,11 @@ type Family struct {
 // Decoder, Keys and the rest describe the checkpoint to package model.
 func (b *Family) Decoder() *nn.Decoder { return &b.decoder }
 
+// HeadSizes are those of the decoder and of the tower.
+func (b *Family) HeadSizes() []int {
+	return []int{b.decoder.HeadDim, b.Tower.Hidden / b.Tower.Heads}
+}
+
 // Keys names the parameters outside the layers.
 func (b *Family) Keys() nn.Keys { return b.keys }
 

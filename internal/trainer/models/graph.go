@@ -15,6 +15,7 @@ import (
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/optimizer"
 	"assay/model"
+	"assay/model/exec"
 )
 
 // tuner is a training step as a graph: model.Tuner, language.Tuner.
@@ -26,7 +27,7 @@ type tuner interface {
 	Sums(ctx context.Context, into [][]float32) error
 	RecomputeFirst(layers int)
 	Damage() error
-	Kernels() string
+	Kernels() exec.Kernels
 	Close() error
 }
 
@@ -36,6 +37,7 @@ type Graph interface {
 	optimizer.Accumulator
 	Shapes() map[string][]int64  // of the parameters by name; in a plan they may have no values yet
 	Resolved() map[string]string // what the configuration's auto came to, by key
+	Kernels() exec.Kernels       // that layers are built of
 	Damage() error               // names a tensor that is not finite
 }
 
@@ -112,12 +114,15 @@ func backboneFiles(c *config.Config) (map[string]string, error) {
 
 // Resolved implements [Graph]: device, type and kernels, and what is recomputed.
 func (m *graphModel[T]) Resolved() map[string]string {
-	auto := map[string]string{"device": m.config.Device, "dtype": dtype(m.config), "kernels": m.tuner.Kernels()}
+	auto := map[string]string{"device": m.config.Device, "dtype": dtype(m.config), "kernels": m.tuner.Kernels().String()}
 	if m.recompute != nil {
 		auto["recompute"] = m.recompute.String()
 	}
 	return auto
 }
+
+// Kernels implements [Graph].
+func (m *graphModel[T]) Kernels() exec.Kernels { return m.tuner.Kernels() }
 
 func (m *graphModel[T]) Accumulates() bool { return Resident(m.config) }
 

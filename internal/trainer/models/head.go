@@ -299,7 +299,7 @@ func (m *tableHead) Plan(ctx context.Context, in PlanInput) (p *Plan, err error)
 		p.Bytes[what+", while hidden states are computed"] = n
 	}
 	p.Host, p.Memory = u.Host, memoryOf(s.Device(), m.given)
-	p.Kernels = s.Kernels()
+	p.Kernels = s.Kernels().String()
 	if s.Device() != "cpu" {
 		p.Device = s.Device() + ", the head on the cpu (Gorgonia)"
 	}

@@ -64,14 +64,14 @@ func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 // planned is what runs the graphs of a plan.
 type planned interface {
 	Device() string
-	Kernels() string
+	Kernels() exec.Kernels
 	Absent() error
 	Partly() bool
 }
 
 // onDevice says what memory the run may use, and what the plan could not ask of a device that is not here.
 func (p *Plan) onDevice(c *config.Config, t planned, given int64) {
-	p.Kernels, p.Memory = t.Kernels(), memoryOf(p.Device, given)
+	p.Kernels, p.Memory = t.Kernels().String(), memoryOf(p.Device, given)
 	if limit := int64(c.DeviceOptions.MemoryLimit); limit > 0 && strings.HasPrefix(p.Device, "cuda") {
 		p.Memory = min(p.Memory, limit)
 	}

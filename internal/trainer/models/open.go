@@ -38,6 +38,15 @@ func OpenPlanFor(memory int64) Factory {
 	}
 }
 
+// OnCUDA reports whether the device of a configuration is a GPU; auto is one where there is one.
+func OnCUDA(c *config.Config) bool {
+	device, err := ort.Resolve(c.Device)
+	if err != nil {
+		device = c.Device // opening the model says what is wrong with it
+	}
+	return strings.HasPrefix(device, "cuda")
+}
+
 // openModel makes a model; what the backbone has no place for (its pictures, layers, tokens) is wrong configuration.
 func openModel(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	resolved := *c // auto is decided once, for device and type together
