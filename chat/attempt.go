@@ -65,7 +65,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 func (r *Remote) try(
 	ctx context.Context, params openai.ChatCompletionNewParams, options []option.RequestOption, o Options,
 ) (*Answer, *failure) {
-	if err := r.meter.begin(); err != nil {
+	if err := r.meter.begin(ctx); err != nil {
 		return nil, &failure{err: err}
 	}
 	var usage *counted
@@ -90,8 +90,8 @@ func (r *Remote) try(
 	}
 	usage = usageOf(completion)
 	answer, err := r.answer(completion, o)
-	if err == nil && !usage.known && (r.meter.tokenCap > 0 || r.meter.costCap > 0) {
-		err = fmt.Errorf("%w: it gives no usage counts, so the caps cannot be kept", ErrUnavailable)
+	if err == nil && !usage.known && r.meter.capped() {
+		err = errUncounted
 	}
 	if err != nil {
 		return nil, &failure{err: err, again: errors.Is(err, errNonsense)}

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"fmt"
 	"sync"
 )
@@ -26,26 +27,65 @@ type meter struct {
 	costCap  float64
 
 	mu      sync.Mutex
+	landed  *sync.Cond // a request has ended
 	spent   Spent
 	flying  int64   // requests on their way
 	tokens  int64   // of the largest answer so far, with its prompt
 	dearest float64 // cost of the dearest answer so far
 }
 
-// begin counts a request, or says that a cap leaves no room for it. What is on its way is taken to cost as much as the
-// dearest answer so far. So a cap may be exceeded by the answers that were on their way when the first one came, and by
-// answers dearer than all before.
-func (m *meter) begin() error {
+func newMeter(s *Server) *meter {
+	m := &meter{price: s.Price, tokenCap: s.TokenCap, costCap: s.CostCap}
+	m.landed = sync.NewCond(&m.mu)
+	return m
+}
+
+func (m *meter) capped() bool { return m.tokenCap > 0 || m.costCap > 0 }
+
+// begin counts a request, or says that a cap leaves no room for it. A request and those on their way are taken to cost
+// as much as the dearest answer so far; it waits for these while they leave no room, and for the first answer, whose
+// cost nothing tells. So a cap is exceeded by an answer that is dearer than all before, and by what a server charges
+// without an answer.
+func (m *meter) begin(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() {
+		m.mu.Lock() // no waiter is between its look at ctx and Wait
+		defer m.mu.Unlock()
+		m.landed.Broadcast()
+	})()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch tokens, cost := m.spent.Tokens()+m.flying*m.tokens, m.spent.Cost+float64(m.flying)*m.dearest; {
-	case m.tokenCap > 0 && tokens >= m.tokenCap:
-		return fmt.Errorf("%w: %d tokens are used of at most %d", ErrCap, m.spent.Tokens(), m.tokenCap)
-	case m.costCap > 0 && cost >= m.costCap:
-		return fmt.Errorf("%w: %.4g is spent of at most %.4g", ErrCap, m.spent.Cost, m.costCap)
+	for ctx.Err() == nil && m.flying > 0 && m.full(0) == nil &&
+		(m.full(m.flying) != nil || m.capped() && m.spent.Answers == 0) {
+		m.landed.Wait()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := m.full(m.flying); err != nil {
+		return err
 	}
 	m.spent.Requests++
 	m.flying++
+	return nil
+}
+
+// errUncounted is of answers without usage, where there is a cap.
+var errUncounted = fmt.Errorf("%w: the server gives no usage counts, so the caps cannot be kept", ErrUnavailable)
+
+// full is an error if there is no room for a request beside so many: it wraps [ErrCap], or is errUncounted.
+func (m *meter) full(flying int64) error {
+	const rounding = 1 + 1e-9
+	tokens, cost := m.spent.Tokens()+(flying+1)*m.tokens, m.spent.Cost+float64(flying+1)*m.dearest
+	switch {
+	case m.capped() && m.spent.Uncounted > 0:
+		return errUncounted
+	case m.tokenCap > 0 && tokens > m.tokenCap:
+		return fmt.Errorf("%w: %d tokens are used of at most %d, and an answer took up to %d", ErrCap, m.spent.Tokens(),
+			m.tokenCap, m.tokens)
+	case m.costCap > 0 && cost > m.costCap*rounding:
+		return fmt.Errorf("%w: %.4g is spent of at most %.4g, and an answer cost up to %.4g", ErrCap, m.spent.Cost, m.costCap,
+			m.dearest)
+	}
 	return nil
 }
 
@@ -53,6 +93,7 @@ func (m *meter) begin() error {
 func (m *meter) end(u *counted) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.landed.Broadcast()
 	m.flying--
 	if u == nil {
 		return

@@ -32,7 +32,7 @@ type Remote struct {
 	completions openai.ChatCompletionService
 	fingerprint string
 	slots       chan struct{}
-	meter       meter
+	meter       *meter
 	failures    atomic.Int64 // of the server, in a row
 	idle        *http.Client
 }
@@ -73,7 +73,7 @@ func OpenRemote(s Server) (*Remote, error) {
 		completions: openai.NewChatCompletionService(options...), // which, unlike a client, reads no variables
 		fingerprint: store.KeyOf("remote-1", identity).String(),
 		slots:       make(chan struct{}, s.Concurrency),
-		meter:       meter{price: s.Price, tokenCap: s.TokenCap, costCap: s.CostCap},
+		meter:       newMeter(&s),
 		idle:        client,
 	}, nil
 }

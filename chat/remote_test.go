@@ -280,7 +280,92 @@ func TestLogProbs(t *testing.T) {
 	}
 }
 
-// TestCaps: a cap on tokens or costs ends the run near it, and the counters say what was spent.
+// TestCapsTogether: a cap holds among callers that ask at the same time, the first answer's cost unknown.
+func TestCapsTogether(t *testing.T) {
+	for name, change := range map[string]func(*Server){
+		"tokens": func(s *Server) { s.TokenCap = 600 },
+		"cost":   func(s *Server) { s.Price, s.CostCap = Price{Prompt: 10, Cached: 5, Completion: 10}, 0.0055 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
+				time.Sleep(5 * time.Millisecond)
+				io.WriteString(w, says("fine"))
+			})
+			r := f.open(t, func(s *Server) { s.Concurrency = 16; change(s) })
+			var wg sync.WaitGroup
+			var refused atomic.Int64
+			for range 32 {
+				wg.Go(func() {
+					if _, err := r.Chat(t.Context(), ask("a"), Options{}); errors.Is(err, ErrCap) {
+						refused.Add(1)
+					} else if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if f.n.Load() != 5 || refused.Load() != 27 {
+				t.Errorf("got %d requests and %d refused, want 5 and 27", f.n.Load(), refused.Load())
+			}
+		})
+	}
+}
+
+// TestCapsUncounted: where answers come without usage, a cap lets one of many callers ask.
+func TestCapsUncounted(t *testing.T) {
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
+		time.Sleep(5 * time.Millisecond)
+		io.WriteString(w, strings.Replace(says("fine"), "usage", "use", 1))
+	})
+	r := f.open(t, func(s *Server) { s.TokenCap, s.Concurrency = 600, 16 })
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			_, err := r.Chat(t.Context(), ask("a"), Options{})
+			if want := "usage"; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want %v with %q", err, ErrUnavailable, want)
+			}
+		})
+	}
+	wg.Wait()
+	if f.n.Load() != 1 {
+		t.Errorf("got %d requests, want 1", f.n.Load())
+	}
+}
+
+// TestCapsCancelled: a caller that waits for another one's answer leaves when its own context ends.
+func TestCapsCancelled(t *testing.T) {
+	answer, asked := make(chan bool), make(chan bool)
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
+		asked <- true
+		<-answer
+		io.WriteString(w, says("fine"))
+	})
+	r := f.open(t, func(s *Server) { s.TokenCap, s.Concurrency = 600, 16 })
+	first := make(chan error)
+	go func() {
+		_, err := r.Chat(context.Background(), ask("a"), Options{})
+		first <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan error)
+	go func() {
+		_, err := r.Chat(ctx, ask("b"), Options{})
+		second <- err
+	}()
+	time.Sleep(10 * time.Millisecond) // it waits by now; where it does not yet, it leaves all the same
+	cancel()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v of the caller that left, want %v", err, context.Canceled)
+	}
+	close(answer)
+	if err := <-first; err != nil || f.n.Load() != 1 {
+		t.Errorf("got error %v and %d requests, want none and 1", err, f.n.Load())
+	}
+}
+
+// TestCaps: a cap on tokens or costs ends the run before it, and the counters say what was spent.
 func TestCaps(t *testing.T) {
 	for _, change := range []func(*Server){
 		func(s *Server) { s.TokenCap = 600 },
