@@ -16,6 +16,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/ptrace"
 	"assay/model/fresh"
+	"assay/ort"
 )
 
 // childEnv makes the test binary a plain `train`, so that it can be killed.
@@ -33,6 +34,23 @@ func train(config string) *exec.Cmd {
 	c := exec.Command(os.Args[0], "--config", config)
 	c.Env = append(os.Environ(), childEnv+"=1")
 	return c
+}
+
+// TestNoRuntime: without ONNX Runtime a run says so before it reads a row.
+func TestNoRuntime(t *testing.T) {
+	config, out := writeRun(t, "steps: 1\n")
+	c := train(config)
+	c.Env = append(c.Env, ort.LibraryEnv+"=/nowhere/libonnxruntime.so")
+	text, err := c.CombinedOutput()
+	if want := "/nowhere/libonnxruntime.so"; err == nil || !strings.Contains(string(text), want) {
+		t.Errorf("got %v: %s, want an error with %q", err, text, want)
+	}
+	if strings.Contains(string(text), "checking rows") || strings.Contains(string(text), "step 1") {
+		t.Errorf("got %s, want no rows read", text)
+	}
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Errorf("got %v, want no run directory", err)
+	}
 }
 
 // TestKilledRunsEndTheSame kills a run with SIGKILL again and again, at times that drift over its steps and saves. It

@@ -19,6 +19,7 @@ import (
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/models"
+	"assay/ort"
 )
 
 func init() {
@@ -91,6 +92,9 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		return o.plan(c, run, progress)
 	}
 	if err := o.checkPush(run); err != nil {
+		return err
+	}
+	if _, err := ort.Version(); err != nil { // rather than behind the reading of all rows
 		return err
 	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
