@@ -195,10 +195,6 @@ func several(of expr, from, to int) expr {
 	switch {
 	case to == 0:
 		return literal("")
-	case of == nil && from == 0:
-		return literal("")
-	case of == nil:
-		return nil
 	case from == 1 && to == 1:
 		return of
 	}

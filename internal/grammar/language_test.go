@@ -3,6 +3,7 @@ package grammar
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -108,6 +109,10 @@ func TestHas(t *testing.T) {
 		`{"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3}`: {
 			[]string{"[1,1]", "[ 1 , 1 , 1 ]"}, []string{"[]", "[1]", "[1,1,1,1]", "[1,1,]", "[1 1]"},
 		},
+		`{"type": "array", "items": {"const": 1}, "maxItems": 1}`: {[]string{"[]", "[1]"}, []string{"[1,1]"}},
+		`{"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 1}`: {
+			[]string{"[1]"}, []string{"[]", "[1,1]"},
+		},
 		`{"type": "array", "items": {"const": 1}, "minItems": 1}`: {[]string{"[1]", "[1,1,1,1,1]"}, []string{"[]"}},
 		`{"type": "string"}`: {
 			[]string{`""`, "\"" + strings.Repeat("a", 300) + `"`, "\"\x7f\"", `"\ud83d\ude00"`, `"é日😀"`},
@@ -120,6 +125,9 @@ func TestHas(t *testing.T) {
 		},
 		`{"type": "object", "properties": {"a": {"const": 1}, "b": {"enum": []}}}`: {
 			[]string{`{}`, `{"a":1}`}, []string{`{"b":1}`},
+		},
+		`{"type": "object", "properties": {"a": {"enum": []}, "b": {"const": 1}}}`: {
+			[]string{`{}`, `{"b":1}`}, []string{`{"a":1}`},
 		},
 		`{"$ref": "#/definitions/a", "definitions": {"a": {"$ref": "#/definitions/b"}, "b": {"const": 5}}}`: {
 			[]string{"5"}, []string{"6"},
@@ -160,6 +168,10 @@ func TestRefusedAtTheEdge(t *testing.T) {
 		{"depth", nested(63, aText, aList), nested(64, aText, aList), "more than 64 schemas"},
 		{"depth of references", `{"$ref": "#/$defs/a", "$defs": {"a": ` + nested(62, aText, aList) + `}}`,
 			`{"$ref": "#/$defs/a", "$defs": {"a": ` + nested(63, aText, aList) + `}}`, "more than 64 schemas"},
+		{"depth of properties", nested(63, aText, `{"type": "object", "properties": {"a": %s}}`),
+			nested(64, aText, `{"type": "object", "properties": {"a": %s}}`), "more than 64 schemas"},
+		{"depth of alternatives", nested(63, aText, `{"anyOf": [%s]}`), nested(64, aText, `{"anyOf": [%s]}`),
+			"more than 64 schemas"},
 		{"values", `{"enum": [` + numbers(4999) + `]}`, `{"enum": [` + numbers(5000) + `]}`, "more than 5000"},
 		{"types", `{"type": ["null"], "enum": [` + strings.Repeat("null,", 4997) + `null]}`,
 			`{"type": ["null"], "enum": [` + strings.Repeat("null,", 4998) + `null]}`, "more than 5000"},
@@ -188,6 +200,8 @@ func TestRefusedAtTheEdge(t *testing.T) {
 			`{"type": "string", "minLength": 3, "maxLength": 2}`, "allows no text"},
 		{"least and largest items", `{"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 2}`,
 			`{"type": "array", "items": {"const": 1}, "minItems": 3, "maxItems": 2}`, "allows no text"},
+		{"least and one item", `{"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 1}`,
+			`{"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 1}`, "allows no text"},
 		{"items that cannot be", `{"type": "array", "items": {"enum": []}, "minItems": 0}`,
 			`{"type": "array", "items": {"enum": []}, "minItems": 1}`, "allows no text"},
 		{"a property that cannot be", `{"type": "object", "properties": {"a": {"enum": []}}}`,
@@ -322,8 +336,12 @@ func TestMasks(t *testing.T) {
 		scores := make([]float32, v.Size())
 		mask.Forbid(scores)
 		for id, s := range scores {
-			if (s == 0) != mask.Has(id) {
-				t.Errorf("trims %t: score of token %d: got %v, want it forbidden: %t", trims, id, s, !mask.Has(id))
+			want := float32(math.Inf(-1))
+			if mask.Has(id) {
+				want = 0
+			}
+			if s != want {
+				t.Errorf("trims %t: got score %v of token %d, want %v", trims, s, id, want)
 			}
 		}
 	}
