@@ -15,6 +15,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/model/backbone"
 	"assay/model/exec"
 	"assay/model/language"
 	"assay/model/text"
@@ -24,6 +25,7 @@ import (
 type Options struct {
 	Adapter string // directory of an adapter over the checkpoint, in PEFT's files; "": none
 	Device  string // cpu (default), cuda:N, auto
+	Pair    string // how messages show pictures: sequence (default), frames (each two as the frames of one)
 	DType   string // auto (on CUDA bfloat16 if the weights are half precision; default), float32, bfloat16
 	Threads int    // of the CPU; 0: all cores
 	// Cache is the bytes of keys and values; default 2 GiB, on CUDA what the device has room for. A request that does not
@@ -39,6 +41,7 @@ type Options struct {
 // that come together are answered together.
 type Model struct {
 	lm          *language.Model
+	pair        string
 	config      *Config
 	engine      *engine
 	fingerprint func() (string, error)
@@ -75,7 +78,7 @@ func Open(dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	lm, err := language.Open(
-		dir, o.Adapter, exec.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on},
+		dir, o.Adapter, exec.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, Pair: o.Pair, On: o.on},
 	)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func Open(dir string, o Options) (*Model, error) {
 	if computes := lm.DType(); o.Warn != nil && o.DType == "bfloat16" && computes != o.DType {
 		o.Warn(fmt.Sprintf("on %s all is computed in %s, not in %s", lm.Device(), computes, o.DType))
 	}
-	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
+	m := &Model{lm: lm, config: config, pair: o.Pair, engine: newEngine(lm, o)}
 	m.fingerprint = sync.OnceValues(m.identify)
 	m.grammars = newGrammars(lm)
 	return m, nil
@@ -111,8 +114,8 @@ func room(lm *language.Model, o Options) (int64, error) {
 	return min(most, int64(o.Batch)*int64(lm.MaxPositions()+64)*lm.RowBytes()), nil
 }
 
-// identify digests the checkpoint and its generation_config.json, and the type that is computed with unless it is
-// float32.
+// identify digests the checkpoint and its generation_config.json, the type that is computed with unless it is float32,
+// and how pictures are shown unless it is one by one.
 func (m *Model) identify() (string, error) {
 	print, err := m.lm.Fingerprint()
 	if err != nil {
@@ -124,6 +127,9 @@ func (m *Model) identify() (string, error) {
 	}
 	if m.lm.DType() != "float32" {
 		print += "\n" + m.lm.DType()
+	}
+	if m.pair == backbone.Frames {
+		print += "\n" + m.pair
 	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(print+"\n"+string(config)))), nil
 }

@@ -16,6 +16,7 @@ type Options struct {
 	Elsewhere bool         // the device need not be here: graphs are planned, not run
 	On        string       // device that runs graphs made for Device: tests, of a GPU's graphs on the CPU; "": Device
 	DType     string       // of a language model: auto (as it is stored, on CUDA), float32, bfloat16; "": auto
+	Pair      string       // of a language model: how messages show pictures, see CheckPair
 	CUDA      ort.CUDAOptions
 	Kernels   string                            // auto, plain, fused: what layers are built of; "": auto
 	Profile   string                            // prefix of traces of nodes' times, a file for each session; "": none

@@ -13,6 +13,7 @@ type ProcessorOptions struct {
 	ChatTemplate string // Jinja; "": the checkpoint's
 	EndOfTurn    string // token that ends an answer; "": the family's
 	Numbers      string // text before each picture: see text.WithNumbers
+	Pair         string // how messages show pictures: see CheckPair
 	Token        string // the score token; "": there is none
 	AddsToken    bool   // it is no row of the vocabulary
 }
@@ -23,10 +24,17 @@ type Processor struct {
 	Pictures  *PictureCache
 	net       *Network
 	endOfTurn string
+	pair      string
 }
 
 // newProcessor opens the tokenizer and the chat template, and compares them with the network's configuration.
 func newProcessor(n *Network, pictures *PictureCache, o ProcessorOptions) (*Processor, error) {
+	if err := CheckPair(o.Pair); err != nil {
+		return nil, fmt.Errorf("pair: %w", err)
+	}
+	if o.Pair != "" && !n.Backbone.CanPair(o.Pair) {
+		return nil, fmt.Errorf("pair: the backbone %s cannot show two pictures as %q", n.Backbone.Dir, o.Pair)
+	}
 	options := []text.Option{text.WithTemplate(o.ChatTemplate), text.WithNumbers(o.Numbers, n.Backbone.Placeholder())}
 	if !o.AddsToken {
 		options = append(options, text.WithOwnToken())
@@ -35,7 +43,7 @@ func newProcessor(n *Network, pictures *PictureCache, o ProcessorOptions) (*Proc
 	if err != nil {
 		return nil, err
 	}
-	p := &Processor{Text: t, Pictures: pictures, net: n, endOfTurn: o.EndOfTurn}
+	p := &Processor{Text: t, Pictures: pictures, net: n, endOfTurn: o.EndOfTurn, pair: o.Pair}
 	if err := p.checkTokens(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}

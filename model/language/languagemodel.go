@@ -82,7 +82,7 @@ func (l *Model) open(adapter string, o exec.Options) (err error) {
 		return err
 	}
 	n.CompletePlan(o.Threads)
-	l.processor, l.run, err = exec.Open(n, &o, exec.ProcessorOptions{}, exec.NoScorer)
+	l.processor, l.run, err = exec.Open(n, &o, exec.ProcessorOptions{Pair: o.Pair}, exec.NoScorer)
 	return err
 }
 
@@ -151,18 +151,22 @@ func (l *Model) Encode(s string) ([]int64, error) { return l.processor.Text.Plai
 // Prompt turns messages into a sequence, with the prompt for an answer at its end. pictures are those that the
 // messages show, in their order. It is safe for concurrent use.
 func (l *Model) Prompt(messages []text.Message, pictures []*data.Picture) (*Prompt, error) {
+	messages, each, err := l.processor.Turns(messages, len(pictures))
+	if err != nil {
+		return nil, err
+	}
 	prompt, err := l.processor.Text.Chat(messages)
 	if err != nil {
 		return nil, err
 	}
 	s := &Prompt{}
-	counts := make([]int, len(pictures))
-	for i, p := range pictures {
-		q, err := l.picture(p)
+	var counts []int
+	for i := 0; i < len(pictures); i += each {
+		q, err := l.picture(pictures[i : i+each])
 		if err != nil {
 			return nil, fmt.Errorf("picture %d: %w", i+1, err)
 		}
-		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
+		s.Pictures, counts = append(s.Pictures, q), append(counts, q.Tokens)
 	}
 	if s.Tokens, err = l.processor.Text.EncodePrompt(prompt, "", l.net.Backbone.Placeholder(), counts); err != nil {
 		return nil, err
@@ -189,17 +193,18 @@ func (l *Model) Room(s *Prompt) int {
 	return room
 }
 
-// picture prepares a picture unless it is in the cache.
-func (l *Model) picture(p *data.Picture) (*backbone.Picture, error) {
-	if err := p.Check(); err != nil {
+// picture prepares what a place shows unless it is in the cache.
+func (l *Model) picture(shown []*data.Picture) (*backbone.Picture, error) {
+	shown, err := exec.FitFrames(shown)
+	if err != nil {
 		return nil, err
 	}
-	key := exec.PictureKey([]*data.Picture{p})
+	key := exec.PictureKey(shown)
 	if known := l.processor.Pictures.Get(key); known != nil {
 		shared := *known // features are taken away from a sequence's picture when its prompt is in the cache
 		return &shared, nil
 	}
-	q, err := l.net.Backbone.Prepare(p)
+	q, err := l.net.Backbone.Prepare(shown...)
 	if err != nil {
 		return nil, err
 	}

@@ -30,11 +30,11 @@ func (t *Tuner) Model() *Model {
 // Question turns messages up to an answer into a sequence, as [Model.Prompt] does, with pictures as Prepare takes them.
 func (t *Tuner) Question(c Conversation) (*batch.Sample, error) {
 	s := &batch.Sample{}
-	counts, err := t.addPictures(s, c)
+	turns, counts, err := t.addPictures(s, c)
 	if err != nil {
 		return nil, err
 	}
-	prompt, err := t.processor.Text.Chat(c.Messages)
+	prompt, err := t.processor.Text.Chat(turns)
 	if err != nil {
 		return nil, err
 	}

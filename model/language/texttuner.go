@@ -114,7 +114,7 @@ func (t *Tuner) open(n *exec.Network) (err error) {
 	n.CompletePlan(o.Threads)
 	t.net = n
 	t.processor, t.run, err = exec.Open(n, &o.Options,
-		exec.ProcessorOptions{ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn}, exec.NoScorer)
+		exec.ProcessorOptions{ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn, Pair: o.Pair}, exec.NoScorer)
 	return err
 }
 
@@ -133,11 +133,11 @@ func (t *Tuner) SaveInto(dir string) error {
 // than the model's positions, is refused: nothing is cut off. It is safe for concurrent use.
 func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 	s := &TextSample{}
-	counts, err := t.addPictures(&s.Sample, c)
+	turns, counts, err := t.addPictures(&s.Sample, c)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := t.tokenise(c.Messages, counts)
+	tokens, err := t.tokenise(turns, counts)
 	if err != nil {
 		return nil, err
 	}
@@ -149,33 +149,47 @@ func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 	return s, t.net.Backbone.Decoder().Longest(last)
 }
 
-// addPictures prepares the pictures of a conversation, and counts the tokens of each.
-func (t *Tuner) addPictures(s *batch.Sample, c Conversation) (tokens []int, err error) {
-	tokens = make([]int, len(c.Pictures))
-	for i, shown := range c.Pictures {
-		q, err := t.shown(shown)
-		if err != nil {
-			return nil, fmt.Errorf("picture %d: %w", i+1, err)
-		}
-		s.Pictures, tokens[i] = append(s.Pictures, q), q.Tokens
+// addPictures prepares the pictures of a conversation, and counts the tokens of each place that shows some.
+func (t *Tuner) addPictures(s *batch.Sample, c Conversation) (turns []text.Message, tokens []int, err error) {
+	turns, each, err := t.processor.Turns(c.Messages, len(c.Pictures))
+	if err != nil {
+		return nil, nil, err
 	}
-	return tokens, nil
+	for i := 0; i < len(c.Pictures); i += each {
+		q, err := t.shown(c.Pictures[i : i+each])
+		if err != nil {
+			return nil, nil, fmt.Errorf("picture %d: %w", i+1, err)
+		}
+		s.Pictures, tokens = append(s.Pictures, q), append(tokens, q.Tokens)
+	}
+	return turns, tokens, nil
 }
 
-// shown prepares a picture unless it is in the cache.
-func (t *Tuner) shown(p edit.Picture) (*backbone.Picture, error) {
+// shown prepares what a place shows unless it is in the cache.
+func (t *Tuner) shown(pictures []edit.Picture) (*backbone.Picture, error) {
+	var parts []string
+	for _, p := range pictures {
+		parts = append(parts, edit.KeyOf(p))
+	}
 	key := store.Key{}
-	if k := edit.KeyOf(p); k != "" {
-		key = store.KeyOf(k)
+	if !slices.Contains(parts, "") {
+		key = store.KeyOf(parts...)
 	}
 	if known := t.prepared().OfEdit(key); known != nil {
 		return known[0], nil
 	}
-	picture, err := edit.Decode(p)
+	frames := make([]*data.Picture, len(pictures))
+	for i, p := range pictures {
+		var err error
+		if frames[i], err = edit.Decode(p); err != nil {
+			return nil, err
+		}
+	}
+	frames, err := exec.FitFrames(frames)
 	if err != nil {
 		return nil, err
 	}
-	q, err := t.processor.Picture([]*data.Picture{picture}, false)
+	q, err := t.processor.Picture(frames, false)
 	if err == nil {
 		t.prepared().PutEdit(key, []*backbone.Picture{q})
 	}
@@ -204,15 +218,19 @@ func (t *Tuner) tokenise(messages []text.Message, counts []int) (*text.Conversat
 // CheckText gives the error that Prepare would give about the messages, whatever the pictures are, and else the number
 // of tokens that are learnt.
 func (t *Tuner) CheckText(messages []text.Message) (targets int, err error) {
-	var counts []int
+	shown := 0
 	for _, m := range messages {
 		for _, c := range m.Content {
 			if c.Image {
-				counts = append(counts, 1)
+				shown++
 			}
 		}
 	}
-	c, err := t.tokenise(messages, counts)
+	messages, each, err := t.processor.Turns(messages, shown)
+	if err != nil {
+		return 0, err
+	}
+	c, err := t.tokenise(messages, slices.Repeat([]int{1}, shown/each))
 	if err != nil {
 		return 0, err
 	}

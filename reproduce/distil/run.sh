@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# A noisy judge, a chain of scorers and a judge that writes, distilled into one pass in the miniature world, and an
+# A noisy judge, a chain of scorers and a judge that answers in words, distilled into one pass in the miniature world, and an
 # ensemble of four students (README.md). A second call resumes.
 #
 #   DISTIL_OUT=DIR       folder to work in (build/distil)
 #   DISTIL_SHORT=1       little data and few steps: everything runs, the figures mean nothing
 #   DISTIL_RESULTS=DIR   folder of small.md (reproduce/distil; of a short run DISTIL_OUT)
 #   DISTIL_SETS='240 70' instructions to learn from and of the exam
-#   DISTIL_WRITER='1200 120 60' conversations that teach the writer, and edits that it rates: to learn from, of the exam
 #   DEMO_BIN, DEMO_LAB   folders of the commands and of lab's programs, if not make's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,14 +14,13 @@ lab=${DEMO_LAB:-build/lab} # miniature
 out=${DISTIL_OUT:-build/distil}
 results=${DISTIL_RESULTS:-reproduce/distil}
 sets=${DISTIL_SETS:-240 70}
-writer=${DISTIL_WRITER:-1200 120 60}
+passes=100 # of the judge in words
 if [ -n "${DISTIL_SHORT:-}" ]; then
 	sets='14 4'
-	writer='8 2 2'
+	passes=2
 	results=${DISTIL_RESULTS:-$out}
 fi
 read -r instructions exam <<<"$sets"
-read -r conversations learn rated <<<"$writer"
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 . lab/demo/made.sh
@@ -54,20 +52,9 @@ done
 distil scorers --scorer backbones/tiny-scorer --scorer "$out/isitdone" --scorer "$out/isapartofitdone" \
 	--in "$out/train/edits.jsonl" --held-out "$out/exam/edits.jsonl"
 
-# A judge of the student's size that writes reasons before its score, eight times an edit.
-python3 reproduce/distil/reasons.py "$out/train/edits.jsonl" "$out/train/truth.jsonl" "$out/all-reasons.jsonl"
-head -"$conversations" "$out/all-reasons.jsonl" >"$out/reasons.jsonl"
-{
-	sed "s#\.\./\.\./#$PWD/#" reproduce/distil/writer.yaml
-	printf 'data: {train: %s}\nout: %s\n' "$out/reasons.jsonl" "$out/taught"
-} >"$out/writer.yaml"
-"$bin/train" --config "$out/writer.yaml"
-for set in "train $learn" "exam $rated"; do
-	read -r name rows <<<"$set"
-	head -"$rows" "$out/$name/edits.jsonl" >"$out/$name/some.jsonl"
-done
-distil writer --judge reproduce/distil/writer --backbone "$out/taught/backbone" --device cpu --constrained \
-	--store "$out/answers" --in "$out/train/some.jsonl" --held-out "$out/exam/some.jsonl"
+# A judge in words: many answers for one score.
+distil asker --judge reproduce/distil/asker --backbone backbones/tiny --pictures frames --passes $passes \
+	--device cpu --store "$out/answers" --in "$out/train/edits.jsonl" --held-out "$out/exam/edits.jsonl"
 
 # Four students of the noisy judge that differ in their seeds, in one scorer.
 members=(--scorer "$out/judge/run/scorer")
@@ -106,7 +93,7 @@ covered() { # NAME: sigma's coverage on the half that measures
 		Written by \`reproduce/distil/run.sh\`: $instructions instructions to learn from, an exam of $exam on other photographs, one seed.
 
 	END
-	for name in judge scorers writer ensemble; do
+	for name in judge scorers asker ensemble; do
 		printf '## %s\n\n' "$name"
 		grep -vE '^(scorer:|written to) ' "$out/$name.txt" # paths of this machine
 	done

@@ -17,6 +17,7 @@ import (
 	"assay/internal/generate"
 	"assay/internal/strictyaml"
 	"assay/internal/table"
+	"assay/model/exec"
 	"assay/model/language"
 	"assay/ort"
 )
@@ -25,7 +26,7 @@ func init() { register(newChatCommand) }
 
 // modelOptions are the flags of a checkpoint that is called by that name.
 func modelOptions(name string) []string {
-	return []string{strings.Replace(name, "backbone", "adapter", 1), "cache", "dtype", "answers"}
+	return []string{strings.Replace(name, "backbone", "adapter", 1), "cache", "dtype", "answers", "pictures"}
 }
 
 // modelFlags are where a checkpoint answers.
@@ -43,6 +44,8 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 		"4GiB or 500MB (0: 2GiB; on CUDA what the device has room for). A request that takes more is refused")
 	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which --"+name+" computes on CUDA: float32, bfloat16, or "+
 		"auto (bfloat16 if its weights are half precision); the CPU computes in float32")
+	flags.StringVar(&f.o.Pair, "pictures", "sequence", "how --"+name+" is shown pictures: sequence, or frames (each two "+
+		"of a message as the frames of one, as training with pair: frames shows them)")
 	flags.IntVar(&f.o.Batch, "answers", 8, "answers generated at a time on --"+name)
 	cli.Needs(c, name, modelOptions(name)...)
 }
@@ -56,6 +59,9 @@ func (f *modelFlags) addPlace(c *cobra.Command, of string) {
 func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
 	if f.o.Batch <= 0 || f.o.Threads < 0 {
 		return nil, exit.Usagef("--answers %d must be positive, --threads %d not negative", f.o.Batch, f.o.Threads)
+	}
+	if err := exec.CheckPair(f.o.Pair); err != nil {
+		return nil, exit.Usagef("--pictures %w", err)
 	}
 	if err := errors.Join(ort.CheckDevice(f.o.Device), language.CheckDType(f.o.DType)); err != nil {
 		return nil, exit.Usage(err)

@@ -9,10 +9,10 @@ import (
 )
 
 // formatOneKeys are the keys of a run that say what a scorer of format 1 is: those of model.OnePassConfig.
-var formatOneKeys = append(slices.Clone(scorerOnly), "chat_template", "end_of_turn")
+var formatOneKeys = append(slices.Clone(scorerOnly), "pair", "chat_template", "end_of_turn")
 
 // scorerOnly are the keys of them that say nothing in mode text.
-var scorerOnly = []string{"pair", "pair_size", "layout", "question", "answer", "text_loss", "score_range", "head",
+var scorerOnly = []string{"pair_size", "layout", "question", "answer", "text_loss", "score_range", "head",
 	"score_token", "score_position", "number_pictures"}
 
 // OnePass is the scorer.yaml of format 1 of the run's scorer.

@@ -6,6 +6,7 @@ import (
 
 	"assay/internal/strictyaml"
 	"assay/lora"
+	"assay/model"
 )
 
 // ModeText trains a model on the answers of conversations.
@@ -86,6 +87,7 @@ func (c *Config) checkText(d checker) {
 	d.Want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
 		c.Text.MaxTokens)
 	now, usual := c.values(), Default().values()
+	d.oneOf("pair", c.Pair, model.Sequence, model.Frames)
 	for _, key := range scorerKeys {
 		d.Want(sameValue(now, usual, key), key, "is of scorers: mode text, which learns conversations, has no such key")
 	}

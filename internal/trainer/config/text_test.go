@@ -18,8 +18,8 @@ func TestTextConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load(path)
-	for _, want := range []string{"data.sampling: is of scorers", "pair: is of scorers", "losses: is of scorers",
-		"number_pictures: is of scorers", "text.tune", "text.max_tokens", "validate.by"} {
+	for _, want := range []string{"data.sampling: is of scorers", "pair: want one of sequence, frames",
+		"losses: is of scorers", "number_pictures: is of scorers", "text.tune", "text.max_tokens", "validate.by"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

@@ -29,7 +29,7 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	o := language.TuneOptions{Options: modelOptions(c, m.store), Plan: plan, DType: dtype(c),
 		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, MaxTokens: c.Text.MaxTokens,
 		Recompute: c.Recompute != "none", Fixed: strings.HasPrefix(c.Device, "cuda"), Resident: Resident(c)}
-	o.Elsewhere = memory > 0
+	o.Elsewhere, o.Pair = memory > 0, c.Pair
 	if c.Adapts() {
 		o.Dropout = c.Lora.Dropout
 		if o.Adapter, err = adapterOf(c); err != nil {

@@ -1,0 +1,67 @@
+package exec
+
+import (
+	"fmt"
+
+	"assay/data"
+	"assay/model/backbone"
+	"assay/model/text"
+)
+
+// CheckPair reports what is wrong with how messages show pictures: "" and sequence one by one, frames each two as the
+// frames of one.
+func CheckPair(pair string) error {
+	switch pair {
+	case "", backbone.Sequence, backbone.Frames:
+		return nil
+	}
+	return fmt.Errorf("%q: messages show pictures as %s or %s", pair, backbone.Sequence, backbone.Frames)
+}
+
+// Turns are messages about so many pictures as the backbone is shown them. With frames two pictures that follow each
+// other in a message take one place; each is how many pictures a place takes.
+func (p *Processor) Turns(messages []text.Message, pictures int) (turns []text.Message, each int, err error) {
+	each = 1
+	if p.pair == backbone.Frames {
+		each = 2
+	}
+	shown := 0
+	turns = make([]text.Message, len(messages))
+	for i, m := range messages {
+		turns[i].Role = m.Role
+		row := 0 // of pictures
+		for k, c := range m.Content {
+			if c.Image {
+				shown, row = shown+1, row+1
+			}
+			if !c.Image || (row-1)%each == 0 {
+				turns[i].Content = append(turns[i].Content, c)
+			}
+			if last := k == len(m.Content)-1; last || !c.Image && c.Text != "" {
+				if row%each != 0 {
+					return nil, 0, fmt.Errorf("message %d: %d pictures in a row: each two are the frames of one, so an even number "+
+						"is wanted", i+1, row)
+				}
+				row = 0
+			}
+		}
+	}
+	if shown != pictures {
+		return nil, 0, fmt.Errorf("the messages show %d pictures, and there are %d", shown, pictures)
+	}
+	return turns, each, nil
+}
+
+// FitFrames are the pictures of one place of a message: the second of two frames is resized to the first.
+func FitFrames(shown []*data.Picture) ([]*data.Picture, error) {
+	out := make([]*data.Picture, len(shown))
+	for i, p := range shown {
+		if err := p.Check(); err != nil {
+			return nil, err
+		}
+		if out[i] = p; p.Width != shown[0].Width || p.Height != shown[0].Height {
+			out[i] = p.Resize(shown[0].Width, shown[0].Height, data.Bicubic)
+		}
+	}
+	return out, nil
+}
