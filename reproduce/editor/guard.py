@@ -40,9 +40,12 @@ def mix(a):
 
 def table(a):
     """NAME/table.parquet: the world's outputs with their degrees, and edits with their measured truth, as labels."""
-    degrees = {r["id"]: r["degree"] for r in lines(a.work / "second/truth.jsonl")}
-    world = pandas.read_parquet(a.work / "second/edits.parquet")
-    out = [world.assign(label=world.id.map(degrees))[["id", "source", "edit", "instruction", "label"]]]
+    out = []
+    for name in ("first", "second"):
+        degrees = {r["id"]: r["degree"] for r in lines(a.work / name / "truth.jsonl")}
+        world = pandas.read_parquet(a.work / name / "edits.parquet")
+        world = world.assign(label=world.id.map(degrees), id=name + "/" + world.id)
+        out.append(world[["id", "source", "edit", "instruction", "label"]])
     known = {}
 
     def picture(path):

@@ -16,9 +16,9 @@ python=${EDITOR_PYTHON:-build/venv/bin/python}
 out=${EDITOR_OUT:-build/editor}
 scorer=backbones/tiny-scorer clip=backbones/tiny-clip
 results=${EDITOR_RESULTS:-reproduce/editor}
-first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=800 steps=100 every=20 seeds=${EDITOR_SEEDS:-1 2 3}
+first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=1600 blends=800 steps=100 every=20 seeds=${EDITOR_SEEDS:-1 2 3}
 if [ -n "${EDITOR_SHORT:-}" ]; then
-	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 steps=6 every=3 seeds=${EDITOR_SEEDS:-1 2}
+	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 blends=28 steps=6 every=3 seeds=${EDITOR_SEEDS:-1 2}
 	results=${EDITOR_RESULTS:-$out}
 fi
 arms='base words no-words good best preferences feedback feedback-50'
@@ -79,7 +79,7 @@ drawn() {
 }
 # guard NAME FOLDER...: a scorer that knows what learnt editors make, from folders of edits whose truth is measured
 guard() {
-	local name=$1 folder truths=() change=(-e "s#SCORER#$PWD/$scorer#")
+	local name=$1 folder truths=() change=(-e "s#BACKBONE#$PWD/backbones/tiny#")
 	shift
 	for folder in "$@"; do
 		made "$out/$folder/truth.jsonl" "truth of $folder" "$out/$folder/edits.jsonl" -- "$lab/miniature" measure --photos examples/photos \
@@ -93,7 +93,7 @@ guard() {
 }
 seed=${seeds%% *}
 tune_arms $scorer $arms
-made "$out/mixed/edits.jsonl" "blends" -- "$python" reproduce/editor/guard.py --work "$out" mix --groups $groups
+made "$out/mixed/edits.jsonl" "blends" -- "$python" reproduce/editor/guard.py --work "$out" mix --groups $blends
 guard guard drawn mixed
 tune_arms "$out/guard/run/scorer" guarded guarded-50
 drawn feedback-50-$seed
