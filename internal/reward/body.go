@@ -50,10 +50,15 @@ type bodyReader struct {
 	n            int64 // bytes read
 	slack, grace time.Duration
 	wait         time.Duration // how long it may still wait for memory
+	ended        bool
 }
 
-// Read reads a step at most, and waits until there is memory for it.
+// Read reads a step at most, and waits until there is memory for it. Behind the end net/http reads on, to notice a
+// caller that leaves, without a deadline: one of the sender's would end the request.
 func (b *bodyReader) Read(p []byte) (int, error) {
+	if b.ended {
+		return 0, io.EOF
+	}
 	begin := time.Now()
 	n, err := 0, error(errEvicted)
 	if b.hold.await(begin.Add(b.slack)) {
@@ -62,6 +67,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if !b.hold.arrived() {
 		return 0, errEvicted
 	}
+	b.ended = err == io.EOF
 	b.n += int64(n)
 	b.slack = min(b.grace, b.slack-time.Since(begin)+timeOf(int64(n)))
 	begin = time.Now()
@@ -239,7 +245,8 @@ func (b *bodies) discard(w http.ResponseWriter, r *http.Request, f *apiError) {
 	}
 	to := http.NewResponseController(w)
 	nothing := newMemory(0, 0).hold("", 0, to)
-	_, err := io.CopyN(io.Discard, &bodyReader{r.Context(), r.Body, nothing, 0, slack, slack, 0}, most)
+	body := &bodyReader{ctx: r.Context(), from: r.Body, hold: nothing, slack: slack, grace: slack}
+	_, err := io.CopyN(io.Discard, body, most)
 	if errors.Is(err, io.EOF) {
 		to.SetReadDeadline(time.Time{})
 		return

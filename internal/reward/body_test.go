@@ -3,8 +3,10 @@ package reward
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -347,3 +349,39 @@ type timeout struct{}
 func (timeout) Error() string   { return "i/o timeout" }
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
+
+// TestWorkHasNoDeadline: what is done behind a body's end, such as decoding it on a busy machine, may take longer than
+// its sender might have.
+func TestWorkHasNoDeadline(t *testing.T) {
+	const slack = 50 * time.Millisecond
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hold := newMemory(1<<20, 1<<20).hold("", 1<<20, http.NewResponseController(w))
+		body := &bodyReader{ctx: r.Context(), from: r.Body, hold: hold, slack: slack, grace: slack}
+		_, err := io.ReadAll(body)
+		if n, e := io.Copy(io.Discard, body); n != 0 || e != nil { // as readers do that look for more
+			err = errors.Join(err, e, errors.New("more behind the end"))
+		}
+		select {
+		case <-r.Context().Done():
+			err = errors.Join(err, context.Cause(r.Context()))
+		case <-time.After(4 * slack):
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	defer s.Close()
+	for _, size := range []int{1, 100, bodyStep, 3*bodyStep + 1} {
+		r, err := http.Post(s.URL, "application/json", bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		if err := errors.Join(err, r.Body.Close()); err != nil {
+			t.Error(err)
+		}
+		if r.StatusCode != http.StatusOK {
+			t.Errorf("a body of %d bytes: got %d %s, want %d", size, r.StatusCode, text, http.StatusOK)
+		}
+	}
+}
