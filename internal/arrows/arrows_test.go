@@ -99,8 +99,7 @@ model/quantize: internal/filelock internal/jsonfile
 textjudge: chat data edit internal/grammar internal/store model/text internal/pystring internal/strictyaml
 textjudge: internal/exit internal/stats internal/shards internal/workers chat/table internal/table
 model/fresh: checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
-internal/generate: chat data internal/grammar model/backbone model/exec model/language model/text internal/strictjson
-internal/generate: internal/workers
+internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
 encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn
 encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
 metrics: onnx ort checkpoints data edit encoders heuristics internal/store internal/strictyaml internal/atomicfile

@@ -15,7 +15,6 @@ import (
 
 	"assay/chat"
 	"assay/data"
-	"assay/model/backbone"
 	"assay/model/exec"
 	"assay/model/language"
 	"assay/model/text"
@@ -41,7 +40,6 @@ type Options struct {
 // that come together are answered together.
 type Model struct {
 	lm          *language.Model
-	pair        string
 	config      *Config
 	engine      *engine
 	fingerprint func() (string, error)
@@ -89,7 +87,7 @@ func Open(dir string, o Options) (*Model, error) {
 	if computes := lm.DType(); o.Warn != nil && o.DType == "bfloat16" && computes != o.DType {
 		o.Warn(fmt.Sprintf("on %s all is computed in %s, not in %s", lm.Device(), computes, o.DType))
 	}
-	m := &Model{lm: lm, config: config, pair: o.Pair, engine: newEngine(lm, o)}
+	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
 	m.fingerprint = sync.OnceValues(m.identify)
 	m.grammars = newGrammars(lm)
 	return m, nil
@@ -128,8 +126,8 @@ func (m *Model) identify() (string, error) {
 	if m.lm.DType() != "float32" {
 		print += "\n" + m.lm.DType()
 	}
-	if m.pair == backbone.Frames {
-		print += "\n" + m.pair
+	if m.lm.Frames() {
+		print += "\nframes"
 	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(print+"\n"+string(config)))), nil
 }

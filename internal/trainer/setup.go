@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/internal/exit"
@@ -146,10 +147,7 @@ func (s *setup) openModel(ctx context.Context) (err error) {
 // kernels are those of a run. A resumed one on a GPU keeps what auto came to: others round otherwise.
 func kernels(c *config.Config, old *checkpoint.State) string {
 	want := c.DeviceOptions.Kernels
-	if old == nil || (want != "" && want != "auto") {
-		return want
-	}
-	if !models.OnCUDA(c) {
+	if old == nil || (want != "" && want != "auto") || !models.OnCUDA(c) {
 		return want
 	}
 	return cmp.Or(old.Kernels, "plain")
@@ -184,7 +182,7 @@ func (s *setup) announce() {
 		return
 	}
 	note("trains " + s.trains.String())
-	if m, ok := s.model.(models.Graph); ok && models.OnCUDA(s.here) {
+	if m, ok := s.model.(models.Graph); ok && strings.HasPrefix(m.Resolved()["device"], "cuda") {
 		note("computes by " + m.Kernels().String() + " kernels")
 	}
 	for _, text := range s.trains.Ways {

@@ -64,22 +64,20 @@ func (n *Network) fusable(planned, anySize bool) error {
 	case n.Computes() != computes:
 		return fmt.Errorf("the fused operators compute in %s on %s, not in %s", computes, n.Plan.Device, n.DType)
 	}
-	if !n.OnCUDA() {
-		if planned {
-			return nil
-		}
-		_, err := ort.FusedLibrary()
-		return err
-	}
-	for _, size := range n.Backbone.HeadSizes() {
-		if !anySize && !slices.Contains(nn.FusedHeads, size) {
+	sizes := n.Backbone.HeadSizes()
+	for _, size := range sizes {
+		if n.OnCUDA() && !anySize && !slices.Contains(nn.FusedHeads, size) {
 			return fmt.Errorf("heads have %d numbers, and the kernels for GPUs are for %v", size, nn.FusedHeads)
 		}
 	}
-	if planned {
+	switch {
+	case planned:
 		return nil
+	case n.OnCUDA():
+		return checkFused(n.Plan.Device, sizes)
 	}
-	return checkFused(n.Plan.Device, n.Backbone.HeadSizes())
+	_, err := ort.FusedLibrary()
+	return err
 }
 
 // Kernels are what layers are built of, and why.

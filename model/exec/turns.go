@@ -18,11 +18,14 @@ func CheckPair(pair string) error {
 	return fmt.Errorf("%q: messages show pictures as %s or %s", pair, backbone.Sequence, backbone.Frames)
 }
 
+// Frames reports whether messages show each two pictures as the frames of one.
+func (p *Processor) Frames() bool { return p.pair == backbone.Frames }
+
 // Turns are messages about so many pictures as the backbone is shown them. With frames two pictures that follow each
 // other in a message take one place; each is how many pictures a place takes.
 func (p *Processor) Turns(messages []text.Message, pictures int) (turns []text.Message, each int, err error) {
 	each = 1
-	if p.pair == backbone.Frames {
+	if p.Frames() {
 		each = 2
 	}
 	shown := 0

@@ -134,6 +134,9 @@ func (l *Model) Vocab() int { return l.net.Backbone.Decoder().Vocab }
 // MaxPositions is the model's max_position_embeddings.
 func (l *Model) MaxPositions() int { return l.net.Backbone.Decoder().MaxPositions }
 
+// Frames reports whether messages show each two pictures as the frames of one.
+func (l *Model) Frames() bool { return l.processor.Frames() }
+
 // Fingerprint identifies the checkpoint, configuration, tokenizer, template and weights, and the adapter over it.
 func (l *Model) Fingerprint() (string, error) {
 	if l.net.Adapter == nil {
