@@ -61,7 +61,7 @@ pretrain: build lab ## make the small checkpoints in backbones/ anew (hours; goe
 # Cargo begins at once; downloads and Go's compiler use what it leaves idle.
 setup: ## install what building and running need into build/
 	@tools/setup/tokenizers.sh & cargo=$$!; \
-		tools/setup/onnxruntime.sh && tools/setup/pictures.sh && tools/setup/modules.sh && tools/setup/packages.sh && tools/setup/ops.sh optional; code=$$?; \
+		tools/setup/onnxruntime.sh && tools/setup/pictures.sh && tools/setup/deflate.sh && tools/setup/modules.sh && tools/setup/packages.sh && tools/setup/ops.sh optional; code=$$?; \
 		wait $$cargo && exit $$code
 
 ops: setup ## make build/lib/libassay_ops.so, the fused operators (a part of make setup where g++ is installed)

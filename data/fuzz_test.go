@@ -3,6 +3,8 @@ package data
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"hash/adler32"
 	"image"
 	"image/gif"
 	"image/png"
@@ -11,9 +13,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/internal/codecs"
 	"assay/internal/fuzzing"
 	"assay/internal/packed"
 
+	"github.com/klauspost/compress/flate"
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
 )
@@ -85,6 +89,35 @@ func plainIsTheLibrarys(t testing.TB, raw []byte) {
 	} else if want := flatten(m); !bytes.Equal(p.Pix, want.Pix) || !bytes.Equal(p.bare, want.bare) {
 		t.Errorf("%s: got other pixels than the library's, want the same", format.name)
 	}
+}
+
+// FuzzInflate: what libdeflate inflates is what Go's package makes of the same bytes. The checksum is made to fit.
+func FuzzInflate(f *testing.F) {
+	if err := noLibdeflate(); err != nil {
+		f.Skip(err)
+	}
+	x := fuzzing.New(f)
+	for _, raw := range fuzzing.Files(f, 4<<10, "../internal/codecs/selftest/*.zlib") {
+		x.Add(raw[2:len(raw)-4], raw[2:len(raw)/2])
+	}
+	const most = 1 << 16
+	x.Run(func(t testing.TB, raw []byte) {
+		source := bytes.NewReader(raw)
+		want, err := io.ReadAll(io.LimitReader(flate.NewReader(source), most))
+		if len(want) == 0 || len(want) == most {
+			return
+		}
+		stream := append([]byte{0x78, 0x9c}, raw[:len(raw)-source.Len()]...)
+		stream = binary.BigEndian.AppendUint32(stream, adler32.Checksum(want))
+		got := make([]byte, len(want))
+		switch e := codecs.Inflate(context.Background(), stream, got); {
+		case e != nil: // Go's package has the last word
+		case err != nil:
+			t.Errorf("got %d bytes, want Go's error: %v", len(got), err)
+		case !bytes.Equal(got, want):
+			t.Errorf("got other bytes than Go's package gives, want the same")
+		}
+	})
 }
 
 // FuzzParquet reads anything as a Parquet table: all rows, as a label table and as records.

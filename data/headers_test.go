@@ -47,7 +47,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// decoders are the two ways to decode JPEG and WebP.
+// decoders are the two ways to decode JPEG and WebP, and to inflate.
 var decoders = []string{"go", "libjpeg-turbo"}
 
 // withDecoders decodes by Go's packages, or by libraries. Where there are none, the test is skipped: make setup fetches
@@ -55,11 +55,11 @@ var decoders = []string{"go", "libjpeg-turbo"}
 func withDecoders(t *testing.T, name string) {
 	t.Helper()
 	if name == "go" {
-		jpeg, webp := noLibjpeg, noLibwebp
-		t.Cleanup(func() { noLibjpeg, noLibwebp = jpeg, webp })
+		jpeg, webp, deflate := noLibjpeg, noLibwebp, noLibdeflate
+		t.Cleanup(func() { noLibjpeg, noLibwebp, noLibdeflate = jpeg, webp, deflate })
 		noLibjpeg = func() error { return errors.New("a test") }
-		noLibwebp = noLibjpeg
-	} else if err := errors.Join(noLibjpeg(), noLibwebp()); err != nil {
+		noLibwebp, noLibdeflate = noLibjpeg, noLibjpeg
+	} else if err := errors.Join(noLibjpeg(), noLibwebp(), noLibdeflate()); err != nil {
 		t.Skip(err)
 	}
 }

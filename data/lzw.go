@@ -1,6 +1,9 @@
 package data
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 const lzwMaxWidth = 12
 
@@ -61,57 +64,105 @@ func (e lzwEntry) write(dst []byte, o uint) bool {
 	return true
 }
 
-// An lzwTable decompresses one strip after the other.
-type lzwTable [1 << lzwMaxWidth]lzwEntry
+// An lzwTable decompresses one strip after the other. Entries of codes that mean no string are 0.
+type lzwTable struct {
+	entries [1 << lzwMaxWidth]lzwEntry
+	tiff    bool     // highest bits first, codes that grow one code early; not for GIF
+	clear   uint32   // the code that empties the table; the next one ends
+	next    uint32   // the code of the next string
+	grows   uint32   // next, where codes get longer
+	width   uint     // bits of a code
+	at, o   uint     // bits that were read, bytes that were written
+	before  lzwEntry // the string before, 0 behind a clear code
+}
 
-// unpack decompresses LZW of TIFF (highest bits first, codes that grow one code early) or of GIF (lowest bits first)
-// into dst. It is false unless src gives just as many bytes and then ends: callers leave such files to the formats' Go
-// packages, which are slower. bits: of a literal.
-func (table *lzwTable) unpack(dst, src []byte, bits uint, tiff bool) bool {
-	clear := uint32(1) << bits
-	for i := range clear {
-		table[i] = lzwLiteral | lzwEntry(i)
+// unpack decompresses LZW of TIFF or of GIF into dst. It is false unless src gives just as many bytes and then ends:
+// callers leave such files to the formats' Go packages, which are slower. literal: bits of one, at least 2.
+func (t *lzwTable) unpack(dst, src []byte, literal uint, tiff bool) bool {
+	t.tiff, t.at, t.o = tiff, 0, 0
+	t.empty(1 << literal)
+	for i := range t.clear {
+		t.entries[i] = lzwLiteral | lzwEntry(i)
 	}
-	early := uint32(0)
-	if tiff {
-		early = 1
-	}
-	next, width := clear+2, bits+1
-	var at, o uint      // bits that were read, bytes that were written
-	var before lzwEntry // the string before, 0 behind a clear code
-	for at+width <= 8*uint(len(src)) {
-		code := lzwCode(src, at, width, tiff)
-		at += width
-		if code == clear {
-			next, width, before = clear+2, bits+1, 0
-			continue
+	for {
+		if t.before != 0 {
+			t.unpackShort(dst, src)
 		}
-		if code == clear+1 {
-			return o == uint(len(dst)) && (at+7)/8 == uint(len(src))
-		}
-		entry := table[code%(1<<lzwMaxWidth)]
-		if code >= next { // only the string that this code adds: the one before and its own first byte
-			if code > next || before == 0 {
-				return false
-			}
-			entry = before.grown(before.first(dst), o)
-		}
-		if before != 0 && next < 1<<lzwMaxWidth {
-			table[next] = before.grown(entry.first(dst), o)
-			next++
-		}
-		if entry < lzwLong && o < uint(len(dst)) && len(dst[o:]) >= 8 {
-			binary.LittleEndian.PutUint64(dst[o:], uint64(entry)) // too much, but what comes next is written later
-		} else if !entry.write(dst, o) {
+		if t.at+t.width > 8*uint(len(src)) {
 			return false
 		}
-		o += entry.size()
-		before = entry
-		if next == 1<<width-early && width < lzwMaxWidth {
-			width++
+		code := lzwCode(src, t.at, t.width, tiff)
+		t.at += t.width
+		if code == t.clear {
+			t.empty(code)
+			continue
 		}
+		if code == t.clear+1 {
+			return t.o == uint(len(dst)) && (t.at+7)/8 == uint(len(src))
+		}
+		entry := t.entries[code%(1<<lzwMaxWidth)]
+		if code >= t.next { // only the string that this code adds: the one before and its own first byte
+			if code > t.next || t.before == 0 {
+				return false
+			}
+			entry = t.before.grown(t.before.first(dst), t.o)
+		}
+		if t.before != 0 && t.next < 1<<lzwMaxWidth {
+			t.entries[t.next] = t.before.grown(entry.first(dst), t.o)
+			t.next++
+			if t.next == t.grows && t.width < lzwMaxWidth {
+				t.widen(t.width + 1)
+			}
+		}
+		if !entry.write(dst, t.o) {
+			return false
+		}
+		t.before = entry
+		t.o += entry.size()
 	}
-	return false
+}
+
+// empty forgets all strings but the literals, which are the codes below clear.
+func (t *lzwTable) empty(clear uint32) {
+	for code := clear; code < t.next; code++ {
+		t.entries[code] = 0
+	}
+	t.clear, t.next, t.before = clear, clear+2, 0
+	t.widen(uint(bits.Len32(clear)))
+}
+
+// widen sets the bits of a code.
+func (t *lzwTable) widen(width uint) {
+	t.width, t.grows = width, 1<<width
+	if t.tiff {
+		t.grows--
+	}
+}
+
+// unpackShort takes strings that lie in their entries, which nearly all do, up to the next code for which anything else
+// is to be done. It leaves that code to unpack, whose loop has more values than the processor has registers.
+func (t *lzwTable) unpackShort(dst, src []byte) {
+	at, next, before, to := t.at, t.next, t.before, dst[t.o:]
+	entries, tiff, width, last := &t.entries, t.tiff, t.width, t.grows-1
+	for next < last && len(to) >= 8 && at/8+8 <= uint(len(src)) {
+		code := binary.LittleEndian.Uint64(src[at/8:])
+		if tiff {
+			code = bits.ReverseBytes64(code) << (at % 8) >> ((64 - width) % 64)
+		} else {
+			code = code >> (at % 8) & (1<<(width%64) - 1)
+		}
+		entry := entries[code%(1<<lzwMaxWidth)]
+		if entry-1 >= lzwLong-1 || before >= lzwInside<<lzwSizeAt { // none, or long ones
+			break
+		}
+		entries[next%(1<<lzwMaxWidth)] = before + lzwLiteral | entry&0xff<<(8*(before>>lzwSizeAt)%64)
+		next++
+		at += width
+		binary.LittleEndian.PutUint64(to, uint64(entry)) // too much, but what comes next is written later
+		to = to[entry>>lzwSizeAt%8:]
+		before = entry
+	}
+	t.at, t.next, t.before, t.o = at, next, before, uint(len(dst)-len(to))
 }
 
 // lzwCode returns the code of width bits at place at, counted in bits.

@@ -11,8 +11,6 @@ import (
 	"io"
 	"regexp"
 	"slices"
-
-	"github.com/klauspost/compress/zlib"
 )
 
 // Colour types of PNG.
@@ -78,31 +76,32 @@ func decodePlainPNG(f encodedFile) (*Picture, error) {
 		return nil, nil
 	}
 	width, height := int(binary.BigEndian.Uint32(f.raw[16:])), int(binary.BigEndian.Uint32(f.raw[20:]))
-	source := bytes.NewReader(packed)
-	r, err := zlib.NewReader(source)
+	pixel := map[byte]int{pngRGB: 3, pngPalette: 1, pngRGBA: 4}[f.raw[pngColours]]
+	r, err := inflated(f.ctx, packed, (1+pixel*width)*height)
 	if err != nil {
 		return nil, err
 	}
 	p := NewPicture(width, height)
 	switch f.raw[pngColours] {
 	case pngRGB:
-		err = pngRows(f.ctx, r, height, 3, func(y int) []byte { return p.row(y) }, nil)
+		err = pngRows(f.ctx, r, height, pixel, func(y int) []byte { return p.row(y) }, nil)
 	case pngPalette:
 		row, before := make([]byte, width), make([]byte, width)
-		err = pngRows(f.ctx, r, height, 1, func(int) []byte {
+		err = pngRows(f.ctx, r, height, pixel, func(int) []byte {
 			row, before = before, row
 			return row
 		}, func(y int) { paletteRow(p.row(y), row, palette) })
 	case pngRGBA:
 		m := image.NewNRGBA(image.Rect(0, 0, width, height))
-		if err = pngRows(f.ctx, r, height, 4, func(y int) []byte { return m.Pix[y*m.Stride:][:m.Stride] }, nil); err == nil {
+		row := func(y int) []byte { return m.Pix[y*m.Stride:][:m.Stride] }
+		if err = pngRows(f.ctx, r, height, pixel, row, nil); err == nil {
 			p = flatten(m)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF || source.Len() > 0 { // which checks the sum
+	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF { // which checks the sum
 		return nil, err
 	}
 	return p, nil

@@ -2,12 +2,12 @@ package data
 
 import (
 	"bytes"
+	"context"
 	"image"
 	"io"
 	"math"
 	"slices"
 
-	"github.com/klauspost/compress/zlib"
 	"golang.org/x/image/tiff"
 )
 
@@ -179,7 +179,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 		}
 		strip := p.Pix[3*width*rows*i : min(3*width*rows*(i+1), len(p.Pix))]
 		packed := f.raw[offset : offset+lengths[i]]
-		if !unpackStrip(strip, packed, dir.number(tiffCompression, noCompression), &table) {
+		if !unpackStrip(f.ctx, strip, packed, dir.number(tiffCompression, noCompression), &table) {
 			return nil, nil
 		}
 		if dir.number(tiffPredictor, 1) == 2 {
@@ -192,14 +192,14 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 }
 
 // unpackStrip fills dst from a strip that holds just as much.
-func unpackStrip(dst, packed []byte, compression float64, table *lzwTable) bool {
+func unpackStrip(ctx context.Context, dst, packed []byte, compression float64, table *lzwTable) bool {
 	switch compression {
 	case noCompression:
 		return copy(dst, packed) == len(dst) && len(packed) == len(dst)
 	case lzw:
 		return table.unpack(dst, packed, 8, true)
 	case deflate, oldDeflate:
-		r, err := zlib.NewReader(bytes.NewReader(packed))
+		r, err := inflated(ctx, packed, len(dst))
 		if err != nil {
 			return false
 		}

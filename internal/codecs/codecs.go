@@ -1,6 +1,6 @@
-// Package codecs decodes JPEG by libjpeg-turbo and WebP by libwebp, which are loaded at run time: from Pillow's wheel
-// in the program's Python environment, beside the program, or from the system. Package data reads the headers first,
-// and decodes by Go's packages where a library is absent.
+// Package codecs decodes JPEG by libjpeg-turbo, WebP by libwebp and zlib streams by libdeflate, which are loaded at run
+// time: from a wheel in the program's Python environment (Pillow's, or Assay's own), beside the program, or from the
+// system. Package data reads the headers first, and decodes by Go's packages where a library is absent.
 //
 // A library is used only if it decodes the small pictures in selftest/ to Pillow's bytes. So all versions in use give
 // the same pixels, and which one it is has to be kept nowhere. libjpeg-turbo does so from version 2.1 on; the IJG's own
@@ -34,7 +34,7 @@ import (
 	"assay/internal/library"
 )
 
-// Go, as the value of [JPEGEnv] or [WebPEnv], leaves the format to Go's packages.
+// Go, as the value of [JPEGEnv], [WebPEnv] or [DeflateEnv], leaves the format to Go's packages.
 const Go = "go"
 
 // A format is a library and how it is found.

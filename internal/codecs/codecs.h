@@ -35,4 +35,13 @@ typedef struct {
 int webp_alpha(const webp_functions *f, const uint8_t *raw, size_t length, int *width, int *height);
 int webp_decode(const webp_functions *f, codec_picture *p);
 
+// deflate_functions are libdeflate's, in the order of the symbols in deflate.go.
+typedef struct {
+	void *(*new)(void);
+	int (*zlib)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
+	void (*delete)(void *);
+} deflate_functions;
+
+int zlib_decode(const deflate_functions *f, codec_picture *p);
+
 static inline int codec_stopped(const codec_picture *p) { return __atomic_load_n(p->stop, __ATOMIC_RELAXED) != 0; }

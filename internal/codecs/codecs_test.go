@@ -61,7 +61,7 @@ func TestTruncated(t *testing.T) {
 		ending string
 		find   func() (string, error)
 		decode decoder
-	}{{"jpg", JPEG, DecodeJPEG}, {"webp", WebP, DecodeWebP}} {
+	}{{"jpg", JPEG, DecodeJPEG}, {"webp", WebP, DecodeWebP}, {"zlib", Deflate, inflate}} {
 		t.Run(c.ending, func(t *testing.T) {
 			needs(t, c.find)
 			for name, h := range pictures(t, c.ending) {
@@ -73,6 +73,33 @@ func TestTruncated(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func inflate(ctx context.Context, raw []byte, h Header, pixels []byte) error {
+	return Inflate(ctx, raw, pixels[:h.Width*h.Height*h.Channels])
+}
+
+// TestInflate: a stream of another length than is asked for, with bytes behind it or a wrong checksum is an error.
+func TestInflate(t *testing.T) {
+	needs(t, Deflate)
+	for name, h := range pictures(t, "zlib") {
+		raw, size := read(t, name), h.Width*h.Height*h.Channels
+		wrong := bytes.Clone(raw)
+		wrong[len(wrong)-1] ^= 1
+		for what, c := range map[string]struct {
+			raw  []byte
+			size int
+			ok   bool
+		}{
+			"whole": {raw, size, true}, "less asked for": {raw, size - 1, false}, "more asked for": {raw, size + 1, false},
+			"a byte behind": {append(bytes.Clone(raw), 0), size, false}, "checksum": {wrong, size, false},
+			"nothing": {nil, size, false},
+		} {
+			if err := Inflate(context.Background(), c.raw, make([]byte, c.size)); (err == nil) != c.ok {
+				t.Errorf("%s, %s: got error %v, want it to be right: %v", name, what, err, c.ok)
+			}
+		}
 	}
 }
 

@@ -172,8 +172,8 @@ def main():
         "",
         f"Decoding and preparing beside Pillow {__version__}, the same pixels: milliseconds of processor time on one core, the",
         "fastest of seven turns that both sides took one after the other (load of the machine at the end: LOAD). Pictures with",
-        "alpha are put over white. Cost is linear in pixels. JPEG and WebP are decoded by libjpeg-turbo and libwebp. What PNG",
-        "with a palette takes longer than Pillow is inflating (Go beside zlib-ng), TIFF by LZW a few cycles for each code.",
+        "alpha are put over white. Cost is linear in pixels. JPEG and WebP are decoded by libjpeg-turbo and libwebp, PNG",
+        "and TIFF inflated by libdeflate.",
         "",
         *decoding(),
     ]

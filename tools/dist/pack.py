@@ -27,6 +27,7 @@ PILLOW = "13.0.0"  # whose libjpeg-turbo and libwebp the archive has, as tools/s
 NEWER = "3.11"  # the oldest Python that its own wheel is made for
 MACHINE = os.uname().machine  # that the program is for
 FUSED = "libassay_ops.so"  # the fused operators
+DEFLATE, DEFLATE_VERSION = "libdeflate.so.0", "1.26.1"  # of tools/setup/deflate.sh
 LIMIT = 40_000_000  # bytes of a wheel
 DEMO = {f"assay/demo/{p}": ROOT / "backbones" / p for p in ("tiny", "tiny-scorer")}
 PICTURES = ("coffee.png", "coffee_blur.png", "rocket.png", "rocket_grey.png")
@@ -71,6 +72,7 @@ def parts(program):
         found.append(("generic", library, f"zig-{zig}", str(ROOT / "build/zig/ziglang/lib" / library)))
     found.append(("pypi", "onnxruntime", RUNTIME, str(ROOT / "build/notices")))
     found.append(("pypi", "pillow", PILLOW, str(ROOT / "build/notices-pillow")))  # libjpeg-turbo and libwebp in the archive
+    found.append(("cargo", "libdeflate-sys", DEFLATE_VERSION, str(ROOT / "build/notices-libdeflate")))
     found.append(("generic", "libjpeg-turbo", "2.1.5", str(ROOT / "internal/codecs")))  # headers
     return sorted(found)
 
@@ -148,7 +150,8 @@ def wheel(out, program, share, project, sbom, texts):
     name, data = project["name"].replace("-", "_"), f"{project['name'].replace('-', '_')}-{project['version']}.data"
     client = ROOT / "clients/python"
     files = {str(p.relative_to(client)): (p.read_bytes(), False) for p in sorted((client / name).rglob("*.py"))}
-    files[f"{name}/{FUSED}"] = (libraries() / FUSED).read_bytes(), False  # beside the client, where ort looks
+    for library in FUSED, DEFLATE:
+        files[f"{name}/{library}"] = (libraries() / library).read_bytes(), False  # beside the client, where the program looks
     files[f"{data}/scripts/assay"] = program.read_bytes(), True
     files |= {f"{data}/scripts/{command}": (script(command), True) for command in NAMES}
     files |= {f"{data}/data/share/{path}": (content, False) for path, content in share.items()}
@@ -207,11 +210,11 @@ def zipped(content):
 
 
 def archive(out, program, share, project, sbom, texts):
-    """The program with ONNX Runtime, libjpeg-turbo and libwebp beside it, as a tar.gz."""
+    """The program with ONNX Runtime and the libraries that decode pictures beside it, as a tar.gz."""
     top = f"assay-{project['version']}-linux-{MACHINE}"
     files = {f"share/{path}": (content, 0o644) for path, content in share.items()}
     files |= {"bin/assay": (program.read_bytes(), 0o755), "lib/libonnxruntime.so": (runtime().read_bytes(), 0o644),
-              f"lib/{FUSED}": ((libraries() / FUSED).read_bytes(), 0o644),
+              **{f"lib/{library}": ((libraries() / library).read_bytes(), 0o644) for library in (FUSED, DEFLATE)},
               "LICENSE": ((ROOT / "LICENSE").read_bytes(), 0o644), "THIRD_PARTY.txt": (texts.encode(), 0o644), "assay.cdx.json": (sbom.encode(), 0o644)}
     for name in ("jpeg", "webp", "sharpyuv"):
         library, = libraries().glob(f"lib{name}-*.so.*")
@@ -246,7 +249,7 @@ Architecture: {machine}
 Maintainer: {run("git", "log", "-1", "--format=%an <%ae>").strip()}
 Installed-Size: {size}
 Depends: {DEPENDS.format(major, minor)}
-Recommends: ca-certificates, libjpeg62-turbo | libjpeg-turbo8, libwebp7 | libwebp6
+Recommends: ca-certificates, libjpeg62-turbo | libjpeg-turbo8, libwebp7 | libwebp6, libdeflate0
 Section: science
 Priority: optional
 Description: reward models for instruction-guided image editing

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-dist}
 # Libraries of its own, in build/MACHINE/lib: those of make setup are compiled by this system's gcc for its own glibc.
-set_up() { tools/setup/onnxruntime.sh "$1" && tools/setup/pictures.sh "$1" && tools/setup/tokenizers.sh "$1" && tools/setup/ops.sh "$1"; }
+set_up() { tools/setup/onnxruntime.sh "$1" && tools/setup/pictures.sh "$1" && tools/setup/deflate.sh "$1" && tools/setup/tokenizers.sh "$1" && tools/setup/ops.sh "$1"; }
 tools/setup/modules.sh
 tools/setup/zig.sh
 tools/setup/kernels.sh

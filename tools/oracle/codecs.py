@@ -1,4 +1,5 @@
-"""internal/codecs/selftest: small JPEG and WebP pictures that a library must decode to Pillow's bytes before it is used.
+"""internal/codecs/selftest: small JPEG and WebP pictures, and a picture's bytes packed by zlib, that a library must decode to
+Pillow's bytes before it is used.
 
     build/venv/bin/python tools/oracle/codecs.py     # from the repository's root
 
@@ -8,6 +9,7 @@ the SHA-256 of Pillow's pixels: RGB, for WebP with alpha RGBA.
 import hashlib
 import io
 import shutil
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +39,9 @@ def files():
         yield f"{name}.jpg", headers_jpeg.jpeg(rng, (51, 43), [first, (1, 1), (1, 1)])
     yield "lossy.webp", saved(photo, "WEBP", quality=80)
     yield "lossless.webp", saved(photo, "WEBP", lossless=True)
+    for name, level, strategy in (("stored", 0, zlib.Z_DEFAULT_STRATEGY), ("fixed", 9, zlib.Z_FIXED), ("dynamic", 9, zlib.Z_FILTERED)):
+        packer = zlib.compressobj(level, strategy=strategy)
+        yield f"{name}.zlib", packer.compress(photo.tobytes()) + packer.flush()
     photo.putalpha(Image.fromarray(np.add.outer(np.arange(29) * 4, np.arange(37) * 3).astype(np.uint8)))
     yield "alpha.webp", saved(photo, "WEBP", quality=70)
 
@@ -45,7 +50,7 @@ def main():
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     for name, raw in files():
-        im = Image.open(io.BytesIO(raw))
+        im = Image.frombytes("RGB", (37, 29), zlib.decompress(raw)) if name.endswith(".zlib") else Image.open(io.BytesIO(raw))
         channels = len(im.getbands())
         if name.endswith(".jpg"):
             im = im.convert("RGB")

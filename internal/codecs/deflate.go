@@ -1,0 +1,36 @@
+package codecs
+
+/*
+#include "codecs.h"
+*/
+import "C"
+
+import (
+	"context"
+	"sync"
+	"unsafe"
+)
+
+// DeflateEnv is the environment variable that names libdeflate's library, or is [Go].
+const DeflateEnv = "ASSAY_LIBDEFLATE"
+
+var deflate = sync.OnceValue(format{
+	name: "libdeflate", env: DeflateEnv, packages: "assay_reward", ending: "zlib",
+	files: []string{"libdeflate.so.0"},
+	symbols: []string{ // as in deflate_functions
+		"libdeflate_alloc_decompressor", "libdeflate_zlib_decompress_ex", "libdeflate_free_decompressor",
+	},
+	pixel: func(h Header) int { return h.Channels },
+	decoders: []func(unsafe.Pointer) decoder{func(f unsafe.Pointer) decoder {
+		return decoderOf(func(p *C.codec_picture) C.int { return C.zlib_decode((*C.deflate_functions)(f), p) })
+	}},
+}.load)
+
+// Deflate returns the path of libdeflate's library, or why zlib streams are read by Go's package.
+func Deflate() (path string, err error) { return deflate().path, deflate().err }
+
+// Inflate fills into, of less than 2 GiB, from a zlib stream that holds just as much. A context stops it at its
+// beginning alone. Deflate must have found a library.
+func Inflate(ctx context.Context, packed, into []byte) error {
+	return deflate().decode(ctx, packed, Header{len(into), 1, 1}, into)
+}
