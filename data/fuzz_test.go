@@ -91,7 +91,7 @@ func plainIsTheLibrarys(t testing.TB, raw []byte) {
 	}
 }
 
-// FuzzInflate: what libdeflate inflates is what Go's package makes of the same bytes. The checksum is made to fit.
+// FuzzInflate: libdeflate makes of a stream what Go's package makes of it. The checksum is made to fit.
 func FuzzInflate(f *testing.F) {
 	if err := noLibdeflate(); err != nil {
 		f.Skip(err)
@@ -104,18 +104,14 @@ func FuzzInflate(f *testing.F) {
 	x.Run(func(t testing.TB, raw []byte) {
 		source := bytes.NewReader(raw)
 		want, err := io.ReadAll(io.LimitReader(flate.NewReader(source), most))
-		if len(want) == 0 || len(want) == most {
+		if err != nil || len(want) == 0 || len(want) == most {
 			return
 		}
 		stream := append([]byte{0x78, 0x9c}, raw[:len(raw)-source.Len()]...)
 		stream = binary.BigEndian.AppendUint32(stream, adler32.Checksum(want))
 		got := make([]byte, len(want))
-		switch e := codecs.Inflate(context.Background(), stream, got); {
-		case e != nil: // Go's package has the last word
-		case err != nil:
-			t.Errorf("got %d bytes, want Go's error: %v", len(got), err)
-		case !bytes.Equal(got, want):
-			t.Errorf("got other bytes than Go's package gives, want the same")
+		if err := codecs.Inflate(context.Background(), stream, got); err == nil && !bytes.Equal(got, want) {
+			t.Errorf("got other bytes than Go's package gives, want the same or an error") // after which that is asked
 		}
 	})
 }

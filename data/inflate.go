@@ -11,13 +11,23 @@ import (
 	"assay/internal/codecs"
 )
 
-// wholeInflated is the most that is inflated in one call, which no context stops: less than 0.1 s.
-const wholeInflated = 64 << 20
+// Most bytes that libdeflate inflates in one call, which no context stops: packed ones, of which empty blocks take most
+// time (16 MiB some two seconds, a picture's a tenth of that), and inflated ones, which lie in memory.
+const (
+	wholePacked   = 16 << 20
+	wholeInflated = 64 << 20
+)
 
-// inflated reads a zlib stream of size bytes: all at once by libdeflate, or piece by piece by Go's package where that
-// is absent or the stream is large. It ends with an error if the checksum is wrong or anything is behind the stream.
+// inflatesWhole reports whether libdeflate is to inflate a stream of so many bytes to size bytes: it is there, and the
+// stream is no longer than stored blocks would be. Others go through Go's package, piece by piece.
+func inflatesWhole(packed, size int) bool {
+	return size <= wholeInflated && packed <= min(wholePacked, size+size/1000+1024) && noLibdeflate() == nil
+}
+
+// inflated reads a zlib stream of size bytes. It ends with an error if the checksum is wrong or anything is behind the
+// stream.
 func inflated(ctx context.Context, packed []byte, size int) (io.Reader, error) {
-	if noLibdeflate() == nil && size <= wholeInflated {
+	if inflatesWhole(len(packed), size) {
 		out := make([]byte, size)
 		if err := codecs.Inflate(ctx, packed, out); err != nil {
 			return nil, err

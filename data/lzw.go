@@ -45,8 +45,7 @@ func (e lzwEntry) first(dst []byte) byte {
 	return byte(e)
 }
 
-// write writes the string at place o, and is false if there is not enough room. It may write zeros behind it, where the
-// next string comes.
+// write writes the string at place o, and is false if there is not enough room.
 func (e lzwEntry) write(dst []byte, o uint) bool {
 	size := e.size()
 	if o > uint(len(dst)) || size > uint(len(dst))-o {
@@ -85,7 +84,7 @@ func (t *lzwTable) unpack(dst, src []byte, literal uint, tiff bool) bool {
 		t.entries[i] = lzwLiteral | lzwEntry(i)
 	}
 	for {
-		if t.before != 0 {
+		if t.before-1 < lzwInside<<lzwSizeAt-1 && t.next+1 < t.grows { // it would stop at once
 			t.unpackShort(dst, src)
 		}
 		if t.at+t.width > 8*uint(len(src)) {
@@ -114,7 +113,9 @@ func (t *lzwTable) unpack(dst, src []byte, literal uint, tiff bool) bool {
 				t.widen(t.width + 1)
 			}
 		}
-		if !entry.write(dst, t.o) {
+		if entry < lzwLong && t.o < uint(len(dst)) && len(dst[t.o:]) >= 8 {
+			binary.LittleEndian.PutUint64(dst[t.o:], uint64(entry)) // too much, but what comes next is written later
+		} else if !entry.write(dst, t.o) {
 			return false
 		}
 		t.before = entry

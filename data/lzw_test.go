@@ -4,8 +4,11 @@ import (
 	"bytes"
 	gifs "compress/lzw"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"testing"
+
+	tiffs "golang.org/x/image/tiff/lzw"
 )
 
 // TestLZW compares with what Go's package compresses for GIF; TIFF's codes are those of Pillow's files (TestHeaders).
@@ -45,4 +48,101 @@ func TestUnLZW(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLZWClears compares with Go's packages where codes clear the table often, rarely, or never, in both orders of
+// bits. One table decodes all.
+func TestLZWClears(t *testing.T) {
+	var table lzwTable
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, tiff := range []bool{true, false} {
+		for _, bits := range []uint{8, 2, 5, 8} {
+			for _, run := range []int{1, 3, 40} { // longest of one colour
+				for _, every := range []int{1, 2, 300, 3000, 1 << 30} {
+					want := make([]byte, 20_000)
+					for i := 0; i < len(want); {
+						colour := byte(rng.IntN(1 << bits))
+						for n := 1 + rng.IntN(run); n > 0 && i < len(want); n-- {
+							want[i] = colour
+							i++
+						}
+					}
+					name := fmt.Sprintf("TIFF %v, %d bits, runs of %d, cleared after %d codes", tiff, bits, run, every)
+					t.Run(name, func(t *testing.T) {
+						packed := lzwPack(want, bits, tiff, every)
+						var r io.Reader = gifs.NewReader(bytes.NewReader(packed), gifs.LSB, int(bits))
+						if tiff {
+							r = tiffs.NewReader(bytes.NewReader(packed), tiffs.MSB, int(bits))
+						}
+						if b, err := io.ReadAll(r); err != nil || !bytes.Equal(b, want) {
+							t.Fatalf("Go's package gives other bytes or error %v: the test is wrong", err)
+						}
+						got := make([]byte, len(want))
+						if !table.unpack(got, packed, bits, tiff) || !bytes.Equal(got, want) {
+							t.Errorf("got other bytes than were packed, want the same")
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// lzwPack packs b, and clears the table after so many codes.
+func lzwPack(b []byte, bits uint, tiff bool, every int) []byte {
+	clear := 1 << bits
+	known, codes := map[string]int{}, 0
+	width, next := bits+1, clear+2 // as whoever decodes it has them, a string behind
+	var packed []byte
+	var buffer, n uint
+	put := func(code int) {
+		if tiff {
+			buffer = buffer<<width | uint(code)
+		} else {
+			buffer |= uint(code) << n
+		}
+		for n += width; n >= 8; n -= 8 {
+			if tiff {
+				packed = append(packed, byte(buffer>>(n-8)))
+			} else {
+				packed = append(packed, byte(buffer))
+				buffer >>= 8
+			}
+		}
+		if codes++; code == clear {
+			known, codes, width, next = map[string]int{}, 0, bits+1, clear+2
+		} else if codes > 1 && next < 1<<lzwMaxWidth {
+			next++
+		}
+		if early := map[bool]int{true: 1}[tiff]; next == 1<<width-early && width < lzwMaxWidth {
+			width++
+		}
+	}
+	put(clear)
+	for len(b) > 0 {
+		size := 1
+		code := int(b[0])
+		for ; size < len(b); size++ {
+			longer, ok := known[string(b[:size+1])]
+			if !ok {
+				break
+			}
+			code = longer
+		}
+		if at := clear + 2 + len(known); size < len(b) && at < 1<<lzwMaxWidth-1 {
+			known[string(b[:size+1])] = at
+		}
+		put(code)
+		b = b[size:]
+		if codes >= every && len(b) > 0 {
+			put(clear)
+		}
+	}
+	put(clear + 1)
+	if n > 0 && tiff {
+		packed = append(packed, byte(buffer<<(8-n)))
+	} else if n > 0 {
+		packed = append(packed, byte(buffer))
+	}
+	return packed
 }

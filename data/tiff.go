@@ -8,7 +8,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/klauspost/compress/zlib"
 	"golang.org/x/image/tiff"
+
+	"assay/internal/codecs"
 )
 
 // Tags of TIFF, and the numbers in them that are asked for.
@@ -199,7 +202,10 @@ func unpackStrip(ctx context.Context, dst, packed []byte, compression float64, t
 	case lzw:
 		return table.unpack(dst, packed, 8, true)
 	case deflate, oldDeflate:
-		r, err := inflated(ctx, packed, len(dst))
+		if inflatesWhole(len(packed), len(dst)) {
+			return codecs.Inflate(ctx, packed, dst) == nil
+		}
+		r, err := zlib.NewReader(bytes.NewReader(packed))
 		if err != nil {
 			return false
 		}

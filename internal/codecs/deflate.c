@@ -1,6 +1,7 @@
 #include "codecs.h"
 
-// zlib_decode fills the pixels from a whole zlib stream with nothing behind it. What it takes as right, zlib does, too.
+// zlib_decode fills the pixels from a whole zlib stream with nothing behind it. Of what zlib refuses, libdeflate takes
+// codes that no encoder writes, such as length 286, if the checksum fits.
 int zlib_decode(const deflate_functions *f, codec_picture *p) {
 	size_t size = (size_t)p->width * p->height * p->channels, used;
 	void *decoder = f->new();

@@ -39,9 +39,13 @@ def files():
         yield f"{name}.jpg", headers_jpeg.jpeg(rng, (51, 43), [first, (1, 1), (1, 1)])
     yield "lossy.webp", saved(photo, "WEBP", quality=80)
     yield "lossless.webp", saved(photo, "WEBP", lossless=True)
-    for name, level, strategy in (("stored", 0, zlib.Z_DEFAULT_STRATEGY), ("fixed", 9, zlib.Z_FIXED), ("dynamic", 9, zlib.Z_FILTERED)):
+    flat = (np.asarray(photo) // 32 * 32).tobytes()
+    blocks = (("stored", 0, zlib.Z_DEFAULT_STRATEGY), ("fixed", 9, zlib.Z_FIXED), ("dynamic", 9, zlib.Z_DEFAULT_STRATEGY))
+    for kind, (name, level, strategy) in enumerate(blocks):
         packer = zlib.compressobj(level, strategy=strategy)
-        yield f"{name}.zlib", packer.compress(photo.tobytes()) + packer.flush()
+        raw = packer.compress(flat) + packer.flush()
+        assert raw[2] >> 1 & 3 == kind, f"another kind of block: {name}"
+        yield f"{name}.zlib", raw
     photo.putalpha(Image.fromarray(np.add.outer(np.arange(29) * 4, np.arange(37) * 3).astype(np.uint8)))
     yield "alpha.webp", saved(photo, "WEBP", quality=70)
 

@@ -5,15 +5,18 @@
 . "$(dirname "$0")/common.sh"
 version=1.26.1 sum=d7870e5fbd2766179a937c725fb11f4ca0ef025d982beb61bd3ce755425bd19c
 lib=build/${1:+$1/}lib work=build/deflate${1:+-$1}
-if done_already "deflate${1:+-$1}" "$version"; then exit 0; fi
+if done_already "deflate${1:+-$1}" "$version" && [ -e "$lib/libdeflate.so.0" ] && [ -e build/notices-libdeflate ]; then exit 0; fi
 need cargo "cargo-web, Rust 1.73 or newer"
-need gcc gcc
 say "compiling libdeflate $version"
-compile=(gcc)
-if [ $# -gt 0 ]; then compile=(build/zig/ziglang/zig cc -target "$1-linux-gnu.2.28" -Wl,--strip-all -g0); fi
+if [ $# -gt 0 ]; then
+	compile=(build/zig/ziglang/zig cc -target "$1-linux-gnu.2.28" -Wl,--strip-all -g0)
+else
+	need gcc gcc
+	compile=(gcc)
+fi
 rm -rf "$work"
 mkdir -p "$work" "$lib"
-printf '[package]\nname = "deflate"\nversion = "0.0.0"\n[lib]\npath = "none.rs"\n[dependencies]\nlibdeflate-sys = "=%s"\n' $version >"$work/Cargo.toml"
+printf '[package]\nname = "deflate"\nversion = "0.0.0"\n[lib]\npath = "none.rs"\n[dependencies]\nlibdeflate-sys = "=%s"\n[workspace]\n' $version >"$work/Cargo.toml"
 : >"$work/none.rs"
 again cargo vendor --quiet --manifest-path "$work/Cargo.toml" "$work/crates" >/dev/null
 source=$work/crates/libdeflate-sys
