@@ -2,6 +2,8 @@ package lora
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,5 +189,97 @@ func TestRefusedConfigs(t *testing.T) {
 				t.Errorf("%s: got %v, want %q", text, err, want)
 			}
 		})
+	}
+}
+
+// TestLoadConfig: a problem is told with the file's path, and a missing file is one that does not exist.
+func TestLoadConfig(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := LoadConfig(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: got error %v, want %v", err, fs.ErrNotExist)
+	}
+	path := filepath.Join(dir, ConfigFile)
+	for text, want := range map[string]string{
+		`{"target_modules": ["q"], "r": 3}`: "",
+		`{"target_modules": ["q"], "r": 0}`: path + ": r is 0",
+		`{"target_modules": ["q"]} {}`:      path + ": text follows the JSON object",
+		`{"target_modules": `:               path + ": unexpected EOF",
+	} {
+		t.Run(text, func(t *testing.T) {
+			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			c, err := LoadConfig(dir)
+			holdsError(t, "LoadConfig", err, want)
+			if want == "" && c.Rank != 3 {
+				t.Errorf("got rank %d, want 3", c.Rank)
+			}
+		})
+	}
+}
+
+// TestEncodeKeepsSpellings: what did not change is written as it was read, and names that are empty are null.
+func TestEncodeKeepsSpellings(t *testing.T) {
+	read := `{"target_modules": ["q"], "lora_alpha": 16.0, "lora_dropout": 5e-2, "layers_to_transform": 3, "later": false,
+	 "base_model_name_or_path": "a/b", "r": 8}`
+	c, err := parseConfig([]byte(read))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		change      func(c *Config)
+		want, never []string
+	}{
+		"unchanged": {func(*Config) {}, []string{`"lora_alpha": 16.0`, `"lora_dropout": 5e-2`, `"layers_to_transform": 3,`,
+			`"later": false`, `"base_model_name_or_path": "a/b"`, `"task_type": null`, `"peft_type": "LORA"`}, nil},
+		"changed": {func(c *Config) { c.Alpha, c.Base, c.Rank = 4, "", 2 }, []string{`"lora_alpha": 4,`,
+			`"lora_dropout": 5e-2`, `"base_model_name_or_path": null`, `"r": 2,`}, []string{"16.0", "a/b"}},
+		"named": {func(c *Config) { c.TaskType = "CAUSAL_LM" }, []string{`"task_type": "CAUSAL_LM"`}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := c.Clone()
+			test.change(d)
+			text, err := d.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(string(text), want) {
+					t.Errorf("got\n%s\nwant %s in it", text, want)
+				}
+			}
+			for _, never := range test.never {
+				if strings.Contains(string(text), never) {
+					t.Errorf("got\n%s\nwant no %s in it", text, never)
+				}
+			}
+			dir := t.TempDir()
+			if err := d.Save(dir); err != nil || readFile(t, dir, ConfigFile) != string(text) {
+				t.Errorf("Save: got error %v and\n%s\nwant\n%s", err, readFile(t, dir, ConfigFile), text)
+			}
+		})
+	}
+}
+
+// TestCloneIsApart: no change of a copy shows in the original.
+func TestCloneIsApart(t *testing.T) {
+	build := func() *Config {
+		c := NewConfig(1, 2, Names{List: []string{"q"}})
+		c.Exclude, c.ModulesToSave = Names{List: []string{"e"}}, []string{"m"}
+		c.Ranks, c.Alphas = Overrides{{"r", 1}}, Overrides{{"a", 1}}
+		c.LayersToTransform, c.LayersPattern = []int{1}, []string{"l"}
+		c.fields = map[string]any{"f": 1}
+		return c
+	}
+	c := build()
+	d := c.Clone()
+	if diff := cmp.Diff(c, d, cmp.AllowUnexported(Config{})); diff != "" {
+		t.Errorf("the copy (-want +got):\n%s", diff)
+	}
+	d.Rank, d.Targets.List[0], d.Exclude.List[0], d.ModulesToSave[0] = 9, "x", "x", "x"
+	d.Ranks[0].Value, d.Alphas[0].Value, d.LayersToTransform[0], d.LayersPattern[0] = 9, 9, 9, "x"
+	d.fields["f"] = 9
+	if diff := cmp.Diff(build(), c, cmp.AllowUnexported(Config{})); diff != "" {
+		t.Errorf("the original after changes of the copy (-want +got):\n%s", diff)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/dlclark/regexp2"
 	"github.com/google/go-cmp/cmp"
 
 	"assay/checkpoints"
@@ -213,5 +215,187 @@ func TestPythonExpressions(t *testing.T) {
 	); err == nil ||
 		!strings.Contains(err.Error(), `target_modules: regular expression "a(b"`) {
 		t.Errorf("parseConfig: got error %v, want one with %q", err, `target_modules: regular expression "a(b"`)
+	}
+}
+
+// TestMatchSays: what is selected and refused of a small model, with the words of the errors.
+func TestMatchSays(t *testing.T) {
+	const q0, q1, q7 = "m.layers.0.q", "m.layers.1.q", "m.tail.7.2.q"
+	linear := []string{q0, "m.layers.0.v", q1, "m.layers.1.v", q7, "lm_head"}
+	for name, test := range map[string]struct {
+		change func(c *Config)
+		want   []string
+		err    string
+	}{
+		"ends":      {func(*Config) {}, []string{q0, q1, q7}, ""},
+		"full name": {func(c *Config) { c.Targets.List = []string{"m.layers.0.v"} }, []string{"m.layers.0.v"}, ""},
+		"part of a name": {func(c *Config) { c.Targets.List = []string{"ayers.0.v", "m.layers.1.q"} },
+			[]string{q1}, ""},
+		"all":        {func(c *Config) { c.Targets = Names{Regex: "All-Linear"} }, linear[:5], ""},
+		"the output": {func(c *Config) { c.Targets.List = []string{"lm_head"} }, linear[5:], ""},
+		"expression": {func(c *Config) { c.Targets = Names{Regex: `m\..*\.q`} }, []string{q0, q1, q7}, ""},
+		"alternatives": {func(c *Config) { c.Targets = Names{Regex: `lm_head|m\.layers\.0\.q`} },
+			[]string{q0, "lm_head"}, ""},
+		"a layer":         {func(c *Config) { c.LayersToTransform = []int{1} }, []string{q1}, ""},
+		"the first count": {func(c *Config) { c.LayersToTransform = []int{7} }, []string{q7}, ""},
+		"layers' pattern": {func(c *Config) { c.LayersToTransform, c.LayersPattern = []int{0, 1, 7}, []string{"layers"} },
+			[]string{q0, q1}, ""},
+		"two patterns": {func(c *Config) { c.LayersToTransform, c.LayersPattern = []int{1, 7}, []string{"layers", "tail"} },
+			[]string{q1, q7}, ""},
+		"full name, another layer": {func(c *Config) {
+			c.Targets.List, c.LayersToTransform = []string{"m.layers.0.v", "q"}, []int{1}
+		}, []string{"m.layers.0.v", "m.layers.1.q"}, ""},
+		"no layer": {func(c *Config) { c.Targets.List, c.LayersToTransform = []string{"lm_head", "head", "q"}, []int{1} },
+			[]string{q1, "lm_head"}, ""},
+		"excluded end":        {func(c *Config) { c.Exclude.List = []string{"0.q"} }, []string{q1, q7}, ""},
+		"excluded name":       {func(c *Config) { c.Exclude.List = []string{q0} }, []string{q1, q7}, ""},
+		"excluded expression": {func(c *Config) { c.Exclude.Regex = `.*\.1\..` }, []string{q0, q7}, ""},
+		"half an expression":  {func(c *Config) { c.Exclude.Regex = `m\.layers|\.q` }, []string{q0, q1, q7}, ""},
+		"saved":               {func(c *Config) { c.ModulesToSave = []string{"1"} }, []string{q0, q7}, ""},
+		"saved around":        {func(c *Config) { c.ModulesToSave = []string{"v", "layers"} }, []string{q7}, ""},
+		"nothing, excluded": {func(c *Config) { c.Exclude.List = []string{"q", "v"} }, nil,
+			`target_modules ["q"] matches none of the model's 6 linear layers (m.layers.1.v, ...); 5 are excluded`},
+		"nothing": {func(c *Config) { c.Targets.List = []string{"x", "y"} }, nil,
+			`target_modules ["x" "y"] matches none of the model's 6 linear layers (m.layers.1.v, ...); 0 are excluded`},
+		"collision": {func(c *Config) { c.ModulesToSave = []string{"q"} }, nil,
+			`target_modules ["q"] and modules_to_save ["q"] collide: all that the former matches (m.layers.0.q, ...)`},
+		"no collision": {func(c *Config) { c.Targets.List, c.ModulesToSave = []string{"x"}, []string{"q"} }, nil,
+			`target_modules ["x"] matches none of the model's 6 linear layers (m.layers.1.v, ...); 3 are excluded`},
+		"not linear": {func(c *Config) { c.Targets.List = []string{"q", "norm"} }, nil,
+			`target_modules ["q" "norm"] matches m.norm, which is not a linear layer`},
+		"not linear, excluded": {func(c *Config) { c.Targets.List, c.Exclude.List = []string{"v", "norm"}, []string{"norm"} },
+			[]string{"m.layers.0.v", "m.layers.1.v"}, ""},
+		"bad expression": {func(c *Config) { c.Targets = Names{Regex: "("} }, nil, "target_modules: regular expression"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewConfig(2, 3, Names{List: []string{"q"}})
+			test.change(c)
+			got, err := c.Match(linear, "m", "m.norm")
+			holdsError(t, "Match", err, test.err)
+			var names []string
+			for _, x := range got {
+				names = append(names, x.Module)
+			}
+			if diff := cmp.Diff(test.want, names); diff != "" {
+				t.Errorf("modules (-want +got):\n%s", diff)
+			}
+		})
+	}
+	_, err := NewConfig(1, 1, Names{List: []string{"q"}}).Match(nil)
+	holdsError(t, "no layers", err, `matches none of the model's 0 linear layers; 0 are excluded`)
+}
+
+// TestMatcher: whether a module is adapted, and whether it is excluded, which is told apart from not being meant.
+func TestMatcher(t *testing.T) {
+	layers := func(c *Config) { c.LayersToTransform = []int{1} }
+	for name, test := range map[string]struct {
+		change        func(c *Config)
+		module        string
+		hit, excluded bool
+	}{
+		"meant":               {func(*Config) {}, "m.q", true, false},
+		"full name":           {func(*Config) {}, "q", true, false},
+		"not meant":           {func(*Config) {}, "m.v", false, false},
+		"excluded end":        {func(c *Config) { c.Exclude.List = []string{"q"} }, "m.q", false, true},
+		"excluded expression": {func(c *Config) { c.Exclude.Regex = ".*q" }, "m.q", false, true},
+		"not excluded":        {func(c *Config) { c.Exclude.Regex = ".*v" }, "m.q", true, false},
+		"saved":               {func(c *Config) { c.ModulesToSave = []string{"v", "m"} }, "m.q", false, true},
+		"all":                 {func(c *Config) { c.Targets = Names{Regex: "all-linear"} }, "m.v", true, false},
+		"the output":          {func(c *Config) { c.Targets = Names{Regex: "all-linear"} }, "lm_head", false, false},
+		"the older output": {func(c *Config) { c.Targets = Names{Regex: "all-linear"} }, "language_model.lm_head", false,
+			false},
+		"expression":       {func(c *Config) { c.Targets = Names{Regex: "m.*"} }, "m.v", true, false},
+		"other expression": {func(c *Config) { c.Targets = Names{Regex: "m"} }, "m.v", false, false},
+		"layer":            {layers, "m.layers.1.q", true, false},
+		"other layer":      {layers, "m.layers.2.q", false, false},
+		"no layer":         {layers, "m.q", false, false},
+		"too large":        {layers, "m.layers.99999999999999999999.q", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewConfig(1, 1, Names{List: []string{"q"}})
+			test.change(c)
+			m, err := newMatcher(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hit, excluded, err := m.match(test.module)
+			if err != nil || hit != test.hit || excluded != test.excluded {
+				t.Errorf("got %t, excluded %t, %v, want %t, excluded %t", hit, excluded, err, test.hit, test.excluded)
+			}
+		})
+	}
+}
+
+// TestRanksAndAlphas: the first pattern that matches a name or its end counts; the factor is alpha/r or alpha/sqrt(r).
+func TestRanksAndAlphas(t *testing.T) {
+	c := NewConfig(4, 8, Names{List: []string{"q", "v", "k", "xq"}})
+	c.Ranks = Overrides{{`layers\.0\.q`, 9}, {"q", 16}}
+	c.Alphas = Overrides{{"v", 6}, {`.*\.0\.v`, 7}, {"q", 5}}
+	names := []string{"m.layers.0.q", "m.layers.1.q", "m.layers.0.v", "m.layers.0.k", "xq"}
+	want := []Target{{names[0], 9, 5, 5.0 / 9}, {names[1], 16, 5, 5.0 / 16}, {names[2], 4, 6, 6.0 / 4},
+		{names[3], 4, 8, 2}, {names[4], 4, 8, 2}}
+	for name, root := range map[string]func(float64) float64{
+		"alpha/r": func(r float64) float64 { return r }, "alpha/sqrt(r)": math.Sqrt,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.RSLoRA = name == "alpha/sqrt(r)"
+			got, err := c.Match(names)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect := slices.Clone(want)
+			for i := range expect {
+				expect[i].Scale = expect[i].Alpha / root(float64(expect[i].Rank))
+			}
+			if diff := cmp.Diff(expect, got); diff != "" {
+				t.Errorf("targets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEndlessExpressions: an expression that backtracks for ever is stopped, wherever it stands.
+func TestEndlessExpressions(t *testing.T) {
+	const endless = `(a+)+x`
+	period := func(d time.Duration) { // of looking at the clock
+		regexp2.StopTimeoutClock()
+		regexp2.SetTimeoutCheckPeriod(d)
+	}
+	period(time.Millisecond)
+	t.Cleanup(func() { period(regexp2.DefaultClockPeriod) })
+	module := strings.Repeat("a", 64) + ".q"
+	for name, change := range map[string]func(c *Config){
+		"target_modules":  func(c *Config) { c.Targets = Names{Regex: endless} },
+		"exclude_modules": func(c *Config) { c.Exclude = Names{Regex: endless} },
+		"modules_to_save": func(c *Config) { c.ModulesToSave = []string{endless} },
+		"rank_pattern":    func(c *Config) { c.Ranks = Overrides{{endless, 2}} },
+		"alpha_pattern":   func(c *Config) { c.Alphas = Overrides{{endless, 2}} },
+		"layers_pattern": func(c *Config) {
+			c.LayersToTransform, c.LayersPattern = []int{1}, []string{endless}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewConfig(2, 3, Names{List: []string{"q"}})
+			change(c)
+			m, err := newMatcher(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, list := range [][]*regexp2.Regexp{m.saved, m.layers, m.ranks, m.alphas, {m.targets, m.exclude}} {
+				for _, re := range list {
+					if re != nil {
+						re.MatchTimeout = 10 * time.Millisecond // not the 2 s that it has
+					}
+				}
+			}
+			if _, _, err = m.match(module); err == nil {
+				_, err = m.target(module)
+			}
+			holdsError(t, name, err, "match timeout")
+		})
+	}
+	re, err := compile("x", "a", "", "")
+	if err != nil || re.MatchTimeout != 2*time.Second {
+		t.Errorf("got a limit of %v, %v, want 2 s", re.MatchTimeout, err)
 	}
 }

@@ -87,3 +87,94 @@ func selected(t *testing.T, c *Config, linear []string, rename func(string) stri
 	slices.Sort(out)
 	return out
 }
+
+// TestPart: the part that a path lies in.
+func TestPart(t *testing.T) {
+	for path, want := range map[string]string{
+		"model.multi_modal_projector.linear_1.weight": Projector,
+		"model.visual.merger.mlp.0.weight":            Projector,
+		"model.image_newline":                         Projector,
+		"model.visual.blocks.0.attn.qkv":              Vision,
+		"model.visual.merger_list.0":                  Vision,
+		"model.vision_tower.encoder.layers.0":         Vision,
+		"model.language_model.layers.0.mlp.up_proj":   Language,
+		"lm_head.weight":                              Language,
+		"model.visual":                                Language, // no module of the tower
+	} {
+		t.Run(path, func(t *testing.T) {
+			if got := Part(path); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestAnd: an expression is put beside what is excluded already; names are quoted, and flags go in front.
+func TestAnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		exclude Names
+		want    string
+	}{
+		"nothing":    {Names{}, "x.*"},
+		"names":      {Names{List: []string{"a.b", "c"}}, `(.*\.)?(a\.b|c)|x.*`},
+		"expression": {Names{Regex: "a|b"}, "(a|b)|x.*"},
+		"flags":      {Names{Regex: "(?is)a|b"}, "(?is)(a|b)|x.*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(Names{Regex: test.want}, test.exclude.And("x.*")); diff != "" {
+				t.Errorf("exclusions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOutside: the parts that an exclusion of whole parts leaves; anything else leaves all of them.
+func TestOutside(t *testing.T) {
+	for name, test := range map[string]struct {
+		exclude Names
+		parts   []string
+		rest    Names
+	}{
+		"nothing":      {Names{}, Parts(), Names{}},
+		"all parts":    {Names{}.Within(Parts()), Parts(), Names{}},
+		"language":     {Names{}.Within([]string{Language}), []string{Language}, Names{}},
+		"vision":       {Names{}.Within([]string{Vision}), []string{Vision}, Names{}},
+		"the last two": {Names{}.Within([]string{Projector, Vision}), []string{Vision, Projector}, Names{}},
+		"no part":      {Names{}.Within(nil), Parts(), Names{}.Within(nil)},
+		"names":        {Names{List: []string{"a"}}, Parts(), Names{List: []string{"a"}}},
+		"names and language": {Names{List: []string{"a"}}.Within([]string{Language}), Parts(),
+			Names{List: []string{"a"}}.Within([]string{Language})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parts, rest := test.exclude.Outside()
+			if !slices.Equal(parts, test.parts) || cmp.Diff(test.rest, rest) != "" {
+				t.Errorf("got %q and %v, want %q and %v", parts, rest, test.parts, test.rest)
+			}
+		})
+	}
+}
+
+// TestCover: as few modules as there are that hold the wanted parameters and no others.
+func TestCover(t *testing.T) {
+	all := []string{"a.x.w", "a.x.b", "a.y.w", "b.x.w", "b.z", "c.d.e.w", "root"}
+	for name, test := range map[string]struct {
+		wanted, want []string
+	}{
+		"none":                  {nil, nil},
+		"a whole module":        {[]string{"a.x.w", "a.x.b"}, []string{"a.x"}},
+		"half a module":         {[]string{"a.x.w"}, nil},
+		"the module around":     {[]string{"a.x.w", "a.x.b", "a.y.w"}, []string{"a"}},
+		"the outermost":         {[]string{"c.d.e.w"}, []string{"c"}},
+		"one within":            {[]string{"b.x.w"}, []string{"b.x"}},
+		"beside all modules":    {[]string{"root", "b.x.w"}, []string{"b.x"}},
+		"a module's own":        {[]string{"b.z"}, nil},
+		"several, out of order": {[]string{"c.d.e.w", "b.x.w", "b.z", "a.y.w"}, []string{"a.y", "b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Cover(all, func(path string) bool { return slices.Contains(test.wanted, path) })
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("modules (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

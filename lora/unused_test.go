@@ -38,3 +38,40 @@ func TestUnused(t *testing.T) {
 		}
 	}
 }
+
+// TestUnusedRefuses: a configuration that selects nothing at all, or cannot be read, is an error.
+func TestUnusedRefuses(t *testing.T) {
+	modules := []Module{{Name: "m.layers.0.q_proj", Linear: true, Out: 4, In: 4}}
+	for name, test := range map[string]struct {
+		change func(c *Config)
+		want   string
+	}{
+		"nothing": {func(c *Config) { c.Targets.List = []string{"v_proj"} },
+			"matches none of the model's 1 linear layers"},
+		"bad rank":      {func(c *Config) { c.Ranks = Overrides{{"(", 1}} }, "rank_pattern: regular expression"},
+		"bad alpha":     {func(c *Config) { c.Alphas = Overrides{{"(", 1}} }, "alpha_pattern: regular expression"},
+		"no such thing": {func(*Config) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewConfig(2, 2, Names{List: []string{"q_proj"}})
+			test.change(c)
+			got, err := c.Unused(modules)
+			holdsError(t, "Unused", err, test.want)
+			if got != nil {
+				t.Errorf("got %q, want nothing", got)
+			}
+		})
+	}
+}
+
+// TestUsedOverrides: the indices of the patterns that count for a module, in the order of the modules.
+func TestUsedOverrides(t *testing.T) {
+	list := Overrides{{"k", 1}, {"v", 2}, {`0\.q`, 3}, {"q", 4}}
+	adapted := []Target{{Module: "m.1.q"}, {Module: "m.0.q"}, {Module: "o"}, {Module: "v"}}
+	got, err := usedOverrides("rank_pattern", list, adapted)
+	if err != nil || !slices.Equal(got, []int{3, 2, 1}) {
+		t.Errorf("got %v, %v, want [3 2 1]", got, err)
+	}
+	_, err = usedOverrides("rank_pattern", Overrides{{"a", 1}, {"(", 1}}, nil)
+	holdsError(t, "a bad expression", err, `rank_pattern: regular expression "("`)
+}
