@@ -24,13 +24,17 @@ ARMS = {
     "preferences": "DPO on its own edits",
     "feedback": "loss + 0.001 (10 - score)",
     "feedback-50": "loss + 0.05 (10 - score)",
+    "clipped-50": "the same, scores from 5 on without a gradient",
+    "kept-50": "feedback-50 + 10 times the squared distance from the base's edit",
     "guarded": "loss + 0.001 (10 - score of the guard)",
     "guarded-50": "loss + 0.05 (10 - score of the guard)",
+    "agreed-50": "loss + 0.05 (10 - lower bound of score and guard)",
     "hardened-50": "loss + 0.05 (10 - score of the hardened guard)",
 }
-REWARDS = {"guarded": "guard", "guarded-50": "guard", "hardened-50": "hardened"}  # of the other arms: score
-OTHERS = {"score": "guard", "guard": "score", "hardened": "score"}  # a judge that an arm was not trained on, by its reward
-COLOURS = ["#444444", "#999999", "#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#d55e00", "#f0e442", "#882255", "#117733"]
+REWARDS = {"guarded": "guard", "guarded-50": "guard", "agreed-50": "agreed", "hardened-50": "hardened"}  # of the other arms: score
+OTHERS = {"score": "guard", "guard": "score", "agreed": "hardened", "hardened": "score"}  # a judge that an arm was not trained on
+COLOURS = ["#444444", "#999999", "#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#d55e00", "#ddaa33"]
+COLOURS += ["#aa3377", "#882255", "#117733", "#88ccee", "#332288"]
 CELL = "{:+.3f} ({:+.3f} to {:+.3f})"
 COLUMNS = {  # file and column
     "score": ("scores", "score"),
@@ -63,6 +67,9 @@ def read(work):
             group, arm, seed, step = r["id"].split("/")
             value = math.nan if r.get(column) is None else r[column]
             out.setdefault((arm, int(step)), {}).setdefault((group, int(seed)), {})[name] = value
+    for rows in out.values():
+        for r in rows.values():  # two judges' lower bound is the lower one; NaN stays NaN
+            r["agreed"] = (r["score"] + r["guard"] - abs(r["score"] - r["guard"])) / 2
     return out
 
 
@@ -222,7 +229,7 @@ def curves(results):
     width, height, left, top = 300, 200, 50, 30
     arms = [a for a in ARMS if any(a == b for b, _ in results)]
     most = max(step for _, step in results)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{top + height + 50}" ']
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{max(top + height + 50, 20 * len(arms) + 40)}" ']
     out.append('font-family="sans-serif" font-size="12">')
     out.append('<rect width="100%" height="100%" fill="white"/>')
     for panel, name in enumerate(("score", "truth")):

@@ -21,7 +21,6 @@ if [ -n "${EDITOR_SHORT:-}" ]; then
 	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 blends=28 steps=6 every=3 seeds=${EDITOR_SEEDS:-1 2}
 	results=${EDITOR_RESULTS:-$out}
 fi
-arms='base words no-words good best preferences feedback feedback-50'
 [ -n "${EDITOR_PYTHON:-}" ] || tools/setup/python.sh
 export PYTHONPATH=clients/python OMP_NUM_THREADS=1
 mkdir -p "$out/outputs"
@@ -44,13 +43,13 @@ made "$out/drawn/best.jsonl" "the best of each instruction" -- \
 	"$bin/score" best --in "$out/drawn/scores.jsonl" --out "$out/drawn/best.jsonl" >/dev/null
 
 # The arms. A server gives rewards and gradients of a scorer to those that want them.
-server=
+server= arms=
 trap '[ -z "$server" ] || kill $server' EXIT
 serve() {
 	local port
 	[ -z "$server" ] || { kill $server; wait $server || true; }
 	port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-	"$bin/score" serve --scorer "$1" --addr 127.0.0.1:$port >"$out/serve.log" 2>&1 &
+	"$bin/score" serve "$@" --addr 127.0.0.1:$port >"$out/serve.log" 2>&1 &
 	server=$! url=http://127.0.0.1:$port
 }
 tune_arm() {
@@ -60,10 +59,13 @@ tune_arm() {
 		{ echo "error: arm $1 of seed $2: $out/outputs/$1-$2.log" >&2; return 1; }
 	echo "$1, seed $2: $((SECONDS - start)) s" | tee "$out/outputs/$1-$2.done"
 }
-# tune_arms SCORER ARM...: all seeds of arms that are rewarded by a scorer
+# tune_arms SCORER... -- ARM...: all seeds of arms that are rewarded by these scorers
 tune_arms() {
-	serve "$1"
+	local scorers=()
+	while [ "$1" != -- ]; do scorers+=(--scorer "$1"); shift; done
 	shift
+	arms="$arms $*"
+	serve "${scorers[@]}"
 	printf '\n== tuning\n'
 	for seed in $seeds; do
 		for arm in "$@"; do
@@ -73,7 +75,7 @@ tune_arms() {
 	done
 	for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 }
-# drawn ARM: edits of an arm's first seed, which another scorer learns from
+# drawn ARM: edits of an arm's last seed, which another scorer learns from
 drawn() {
 	made "$out/drawn-$1/edits.jsonl" "edits of $1" "$out/$1.pt" -- "${tune[@]}" draw "$1" --groups $groups --each 1
 }
@@ -91,16 +93,18 @@ guard() {
 	sed "${change[@]}" reproduce/editor/guard.yaml >"$out/$name/guard.yaml"
 	made "$out/$name/run/scorer" "training of $name" "$out/$name/table.parquet" -- "$bin/train" --config "$out/$name/guard.yaml"
 }
-seed=${seeds%% *}
-tune_arms $scorer $arms
+last=${seeds##* }
+tune_arms $scorer -- base words feedback
+echo "from the first step to words and feedback: $SECONDS s"
+tune_arms $scorer -- no-words good best preferences feedback-50 clipped-50 kept-50
 made "$out/mixed/edits.jsonl" "blends" -- "$python" reproduce/editor/guard.py --work "$out" mix --groups $blends
 guard guard drawn mixed
-tune_arms "$out/guard/run/scorer" guarded guarded-50
-drawn feedback-50-$seed
-drawn guarded-50-$seed
-guard hardened drawn mixed drawn-feedback-50-$seed drawn-guarded-50-$seed
-tune_arms "$out/hardened/run/scorer" hardened-50
-arms="$arms guarded guarded-50 hardened-50"
+tune_arms "$out/guard/run/scorer" -- guarded guarded-50
+tune_arms scorer=$scorer guard="$out/guard/run/scorer" -- agreed-50
+drawn feedback-50-$last
+drawn guarded-50-$last
+guard hardened drawn mixed drawn-feedback-50-$last drawn-guarded-50-$last
+tune_arms "$out/hardened/run/scorer" -- hardened-50
 
 all=$out/outputs/all.jsonl
 made "$all" "one table of all outputs" "$out"/outputs/*.done -- "$python" reproduce/editor/page.py join --work "$out" --seeds $seeds

@@ -16,13 +16,17 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from assay_reward import Client, reward
+from assay_reward import Client, lower_bound, reward
 from editor import CODE, SIZE, Editor, vocabulary, wrong
 
 SENTENCE = ". The image quality is {} out of five."
 LEVELS = ["one", "two", "three", "four", "five"]
 # Weight of 10 - score. Arms that are guarded or hardened ask other scorers (guard.py), which know edits of learnt editors.
-FEEDBACK = {"feedback": 0.001, "feedback-50": 0.05, "guarded": 0.001, "guarded-50": 0.05, "hardened-50": 0.05}
+FEEDBACK = {"feedback": 0.001, "guarded": 0.001}
+FEEDBACK |= {k + "-50": 0.05 for k in ("feedback", "clipped", "kept", "guarded", "agreed", "hardened")}
+CLIP = {"clipped-50": 5.0}  # scores from here on have no gradient
+BETA = {"kept-50": 10.0}  # weight of the mean squared distance from what the base makes of the same code
+JUDGES = {"agreed-50": ["scorer", "guard"]}  # scorers of the server whose lower bound is the score; the others have one
 
 
 def levels(raw):
@@ -255,7 +259,7 @@ def arm(a):
         rate, pairs = 1e-4, pairs_of(a.work / "drawn/preferences.jsonl")
     else:
         rows = labelled(a.work / "labels", a.name)
-    client = Client(a.server)
+    clients = [Client(a.server, scorer=name) for name in JUDGES.get(a.name, [None])]
 
     def loss():
         if a.name == "preferences":
@@ -263,10 +267,16 @@ def arm(a):
         source, edit, texts = rows.batch(32, generator)
         value = wrong(editor, source, edit, editor.told(texts), codes(32, generator)).mean()
         if a.name in FEEDBACK:
-            source, texts = source[:8], texts[:8]
-            out = editor(source, editor.told(texts), codes(8, generator))
-            scores = reward(client, out.clamp(-0.1, 1.1), source, texts)
+            source, texts, noise = source[:8], texts[:8], codes(8, generator)
+            out = editor(source, editor.told(texts), noise)
+            scores = lower_bound([reward(c, out.clamp(-0.1, 1.1), source, texts) for c in clients])
+            if a.name in CLIP:
+                scores = scores.clamp(max=CLIP[a.name])
             value = value + FEEDBACK[a.name] * (10 - scores).mean()
+            if a.name in BETA:
+                with torch.no_grad():
+                    before = base(source, base.told(texts), noise)
+                value = value + BETA[a.name] * F.mse_loss(out, before)
         return value
 
     sentence = SENTENCE.format("five") if a.name == "words" else ""
