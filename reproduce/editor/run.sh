@@ -95,7 +95,7 @@ guard() {
 }
 last=${seeds##* }
 tune_arms $scorer -- base words feedback
-echo "from the first step to words and feedback: $SECONDS s"
+echo "words and feedback: $SECONDS s after this call began"
 tune_arms $scorer -- no-words good best preferences feedback-50 clipped-50 kept-50
 made "$out/mixed/edits.jsonl" "blends" -- "$python" reproduce/editor/guard.py --work "$out" mix --groups $blends
 guard guard drawn mixed
