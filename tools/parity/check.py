@@ -14,6 +14,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from shared import LABEL, ORACLE, ROOT, SCORE, SCORER, TRAIN, close, pairs, run, served, table  # noqa: E402
 
 
+def in_peft(scorer, source, edit):
+    """The score of an edit by transformers and PEFT, from the scorer's own files."""
+    import torch
+    sys.path.insert(0, str(ROOT / "lab/bench"))
+    from torch_side import INSTRUCTION, Scorer
+    with torch.inference_mode():
+        s = Scorer(scorer, False)
+        x, _, _, at = s.embeds(s.features(source, edit), f"{INSTRUCTION} 0")
+        return 10 * float(s.score(x, at))
+
+
 def check_adapters(work):
     """A trained adapter loads in PEFT and gives the same score; TensorBoard reads the run's events."""
     edits, _ = table(work)
@@ -24,10 +35,9 @@ def check_adapters(work):
     run(TRAIN, "--config", config, "--json")
     scorer = work / "run/scorer"
     source, edit, _ = pairs()[0]
-    torch_side = json.loads(subprocess.run([sys.executable, ROOT / "lab/bench/torch_side.py", "score", scorer, source, edit, "0", "1"],
-                                           capture_output=True, text=True, check=True).stdout)
+    theirs = in_peft(scorer, source, edit)
     ours = run(SCORE, "pair", "--scorer", scorer, "--source", source, "--edit", edit, "--instruction", "make the picture brighter 0", "--json")
-    close("score of a trained adapter in PEFT", ours["score"], torch_side["score"], 1e-4)
+    close("score of a trained adapter in PEFT", ours["score"], theirs, 1e-4)
 
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     events = EventAccumulator(str(work / "run"))
@@ -35,7 +45,7 @@ def check_adapters(work):
     tags = events.Tags()["scalars"]
     if not tags or not any(len(events.Scalars(t)) >= 4 for t in tags):
         sys.exit(f"TensorBoard reads {tags} of the run")
-    return f"score {ours['score']:.6f}, PEFT {torch_side['score']:.6f}; TensorBoard has {len(tags)} scalars"
+    return f"score {ours['score']:.6f}, PEFT {theirs:.6f}; TensorBoard has {len(tags)} scalars"
 
 
 def check_parts(work):
@@ -70,10 +80,10 @@ def check_parts(work):
                 sys.exit(f"{family}, {way}: PEFT adapts {sorted(theirs - ours)} besides, and not {sorted(ours - theirs)}")
             counts.append(len(ours))
             if family == "llavanext":
-                said = subprocess.run([sys.executable, ROOT / "lab/bench/torch_side.py", "score", scorer, source, edit, "0", "1"], capture_output=True, text=True, check=True)
                 mine = run(SCORE, "pair", "--scorer", scorer, "--source", source, "--edit", edit, "--instruction", "make the picture brighter 0", "--json")["score"]
-                close(f"{family}, {way}: score in PEFT", mine, json.loads(said.stdout)["score"], 1e-4)
-                worst = max(worst, abs(mine - json.loads(said.stdout)["score"]))
+                score = in_peft(scorer, source, edit)
+                close(f"{family}, {way}: score in PEFT", mine, score, 1e-4)
+                worst = max(worst, abs(mine - score))
     return f"{len(counts)} adapters on {', '.join(map(str, counts))} layers, as in PEFT; scores at most {worst:.1e} apart"
 
 
