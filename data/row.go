@@ -4,41 +4,39 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 )
 
-// Row is one row of a label table: an edit of a picture, how well it was done, and what else people said of it.
+// Row is one row of a label table: an edit of a picture, how well it was done, and other annotations.
 type Row struct {
 	ID          string
 	Group       string // the same for all edits of one source picture by one instruction
 	Source      Image
-	References  []Image // further sources, in their order, of a table with a column sources
+	References  []Image // further sources, in order, of a table with a column sources
 	Edit        Image
 	Target      Image // the wanted result, if known
 	Instruction string
 	Label       *float64 // 0 (failed) to 1 (done); nil: not labelled
-	Why         string   // the rule that gave the label, or the reason that a judge gave for it
+	Why         string   // the rule that assigned the label, or the reason that a judge gave for it
 	Method      string   // the editor that made Edit
-	ClipD       *float64 // similarities; nil: not known, or not defined. NaN is written: not defined
+	ClipD       *float64 // similarities; nil: unknown or undefined. NaN is written as undefined
 	ClipI       *float64
 	DinoI       *float64
 	Split       string // train, validation, ...
 	Dataset     string
-	Profile     string // of the definitions, encoders and rules that gave label and similarities: name/version
+	Profile     string // definitions, encoders and rules behind label and similarities: name/version
 
-	Annotations // of tables that are read as [Edits]; else none
+	Annotations // only of tables that are read as [Edits]
 }
 
-// Image is a picture in a table: a path, relative to the table's folder, or the bytes of a picture file, or both (then
-// the path is only a name).
+// Image is a picture in a table: a path, relative to the table's folder, or the bytes of a picture file, or both (the
+// path is then only a name).
 type Image struct {
 	Path  string
 	Bytes []byte
 }
 
-// IsZero reports that there is no picture.
+// IsZero reports whether there is no picture.
 func (m Image) IsZero() bool { return m.Path == "" && len(m.Bytes) == 0 }
 
 // Open reads and decodes the picture. Relative paths start at folder (Table.Folder).
@@ -50,19 +48,6 @@ func (m Image) Open(folder string, l Limits) (*Picture, error) {
 	return m.Decode(folder, raw, l)
 }
 
-// Head returns the first bytes of the picture's file, at most n.
-func (m Image) Head(n int) ([]byte, error) {
-	if len(m.Bytes) > 0 {
-		return m.Bytes[:min(n, len(m.Bytes))], nil
-	}
-	f, err := os.Open(m.Path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, int64(n)))
-}
-
 func (m Image) name() string {
 	if m.Path == "" {
 		return "embedded picture"
@@ -70,7 +55,7 @@ func (m Image) name() string {
 	return "embedded picture " + m.Path
 }
 
-// MarshalJSON writes the path alone if there are no bytes, null if there is nothing.
+// MarshalJSON writes only the path if there are no bytes, null if there is no picture.
 func (m Image) MarshalJSON() ([]byte, error) {
 	switch {
 	case m.IsZero():
@@ -129,8 +114,8 @@ func (r Row) Record() Record {
 	return out
 }
 
-// rowOf reads a label row out of a record. names: column of the label table -> the record's name for it. Columns that
-// are not there leave their field empty, except the required ones. only: the columns that are looked at, nil for all.
+// rowOf reads a label row from a record. names: column of the label table -> its name in the record. Missing columns
+// leave their field empty, unless required. only: the columns that are read, nil for all.
 func rowOf(rec *Record, names map[string]string, required, only []string) (Row, error) {
 	var r Row
 	for i, p := range r.pointers() {
@@ -174,7 +159,7 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 	return r, nil
 }
 
-// checkRequired refuses a row whose record lacks a column, or has null there.
+// checkRequired refuses a row whose record lacks a required column or has null in it.
 func (r *Row) checkRequired(rec *Record, names map[string]string, required []string) error {
 	for _, name := range required {
 		if name == "source" && !r.Source.IsZero() {
@@ -195,17 +180,17 @@ func (r *Row) checkRequired(rec *Record, names map[string]string, required []str
 	return nil
 }
 
-// LabelRangeError says that a label is outside 0..1.
+// LabelRangeError reports a label outside 0..1.
 type LabelRangeError struct{ Label float64 }
 
 func (e *LabelRangeError) Error() string {
 	return fmt.Sprintf("label %v is outside 0..1: divide the labels by their largest value", e.Label)
 }
 
-// MissingColumnError says that a table, or a row of it, lacks a column of the label table.
+// MissingColumnError reports that a table, or a row of it, lacks a column.
 type MissingColumnError struct {
 	Column string   // of the label table
-	Name   string   // by which it was looked for
+	Name   string   // its name in the file
 	Have   []string // the columns that are there
 }
 

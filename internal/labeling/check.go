@@ -15,59 +15,60 @@ import (
 	"assay/heuristics"
 )
 
-// CheckReport is what Check found.
+// CheckReport is the result of Check.
 type CheckReport struct {
 	Profile string        `json:"profile"`
 	ClipD   string        `json:"clip_d"`
 	Sources []SourceCheck `json:"sources"`
-	Mixes   []string      `json:"warnings"` // profiles that are mixed
-	// Problems are why the run would fail: thresholds that nothing measures, encoders that cannot be opened.
+	Mixes   []string      `json:"warnings"` // mixed profiles
+	// Problems are the reasons why the run would fail: thresholds that nothing measures, encoders that cannot be
+	// opened.
 	Problems []string `json:"problems,omitempty"`
-	// OK: there are no problems, every source opens, and of the samples that were read no more are bad than max_bad, nor
-	// all.
+	// OK means that there are no problems, every source opens, and the share of bad samples among those read is at
+	// most max_bad and less than 1.
 	OK bool `json:"ok"`
 
-	readable bool // OK but for problems
+	readable bool // OK except for Problems
 }
 
-// Err says in a few words why the run would fail; nil if it is OK.
+// Err summarizes why the run would fail; nil if it is OK.
 func (r *CheckReport) Err() error {
 	switch {
 	case r.OK:
 		return nil
 	case !r.readable:
-		return errors.New("not every data set can be labelled as it is")
+		return errors.New("not every data set can be labelled")
 	}
 	return fmt.Errorf("the run would fail: %s", strings.Join(r.Problems, "; "))
 }
 
-// SourceCheck is what was found of one data set.
+// SourceCheck is the result for one data set.
 type SourceCheck struct {
 	Name     string              `json:"name"`
 	Layout   string              `json:"layout"`
-	Error    string              `json:"error,omitempty"` // it cannot be opened
+	Error    string              `json:"error,omitempty"` // why it cannot be opened
 	Samples  int                 `json:"samples"`
 	Columns  []readers.ColumnUse `json:"columns,omitempty"`
-	Read     int                 `json:"read"`                // samples that were looked at, spread over the data set
-	Left     int                 `json:"left_out"`            // of them, on purpose
-	Bad      int                 `json:"bad"`                 // of them, that cannot be used
-	Reasons  []string            `json:"reasons,omitempty"`   // of some of those
-	Nulls    map[string]int      `json:"nulls,omitempty"`     // field -> how many of them have none
-	Outputs  int                 `json:"outputs"`             // pictures to be labelled, in them
+	Read     int                 `json:"read"`                // samples read, spread over the data set
+	Left     int                 `json:"left_out"`            // of those, left out on purpose
+	Bad      int                 `json:"bad"`                 // of those, unusable
+	Reasons  []string            `json:"reasons,omitempty"`   // of some bad samples
+	Nulls    map[string]int      `json:"nulls,omitempty"`     // field -> samples without a value
+	Outputs  int                 `json:"outputs"`             // pictures to be labelled, in the samples read
 	Known    map[string]int      `json:"known,omitempty"`     // similarity -> outputs that came with one
-	Not      map[string]int      `json:"undefined,omitempty"` // similarity -> outputs of which it is undefined
-	Pictures map[string]int      `json:"pictures,omitempty"`  // format -> how many
+	Not      map[string]int      `json:"undefined,omitempty"` // similarity -> outputs for which it is undefined
+	Pictures map[string]int      `json:"pictures,omitempty"`  // format -> count
 
 	targets    int // samples with a source and a target, of those read
 	unlabelled int // outputs without a label, of those read
 }
 
-// shownReasons is how many bad samples a check describes.
+// shownReasons is the number of bad samples that a check describes.
 const shownReasons = 5
 
-// Check looks at the data sets of a configuration without measuring and writing anything (but for pictures that lie in
-// archives). It opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows
-// says. Its error is ctx's.
+// Check inspects the data sets of a configuration without measuring or writing anything (except for pictures in
+// archives, which are unpacked). It opens each, resolves its columns, and reads up to rows samples of each with their
+// pictures. Its error is the error of ctx.
 func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 	report := &CheckReport{Profile: c.profileName(), ClipD: string(c.Encoders.ClipD), Mixes: c.Mixes(), OK: true}
 	given := map[givenKey]int{}
@@ -110,7 +111,7 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 	return report, nil
 }
 
-// unmeasured lists the thresholds that are percentiles of the sources' similarities where there will be none: no
+// unmeasured lists the thresholds that are percentiles of the sources' similarities although there will be none: no
 // encoder measures them, or no source has a target.
 func (c *Config) unmeasured(sources []SourceCheck) []string {
 	if !slices.Contains(c.Rules.Order, heuristics.RuleDissimilar) {
@@ -130,18 +131,19 @@ func (c *Config) unmeasured(sources []SourceCheck) []string {
 		switch {
 		case !t.of.Percentile:
 		case t.path == "":
-			out = append(out, fmt.Sprintf("%s is a percentile of the sources, and no encoder measures it: give %s, or a "+
-				"fixed threshold, or off", t.key, t.encoder))
+			out = append(out, fmt.Sprintf("%s is a percentile of the sources, but no encoder measures it: set %s, or use a "+
+				"fixed threshold or off", t.key, t.encoder))
 		case targets == 0:
-			out = append(out, t.key+" is a percentile of the sources' similarities to their targets, and no sample that was "+
+			out = append(out, t.key+" is a percentile of the sources' similarities to their targets, but no sample that was "+
 				"read has a target: "+
-				"give a fixed threshold, or off")
+				"use a fixed threshold or off")
 		}
 	}
 	return out
 }
 
-// allGiven reports whether every output that was read came with a label, and no rule is asked before that.
+// allGiven reports whether every output that was read came with a label, and no rule with thresholds comes before the
+// rule for given labels.
 func (c *Config) allGiven(sources []SourceCheck) bool {
 	outputs := 0
 	for _, s := range sources {
@@ -153,7 +155,7 @@ func (c *Config) allGiven(sources []SourceCheck) bool {
 	return ok && outputs > 0
 }
 
-// unopened opens the encoders, and lists those for which that fails.
+// unopened opens the encoders and lists the failures.
 func (c *Config) unopened() (out []string) {
 	for _, e := range []struct{ key, kind, path string }{
 		{"encoders.clip", encoders.CLIP, c.Encoders.Clip}, {"encoders.dino", encoders.DINO, c.Encoders.Dino},
@@ -172,7 +174,7 @@ func (c *Config) unopened() (out []string) {
 	return out
 }
 
-// read reads samples that are spread over the data set.
+// read reads samples spread over the data set.
 func (f *SourceCheck) read(ctx context.Context, r readers.Reader, rows int, given func(by string)) error {
 	f.Samples, f.Columns = r.Len(), readers.Columns(f.Layout, r)
 	if f.Samples == 0 {
@@ -258,16 +260,16 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 	}
 }
 
-// formatOf decodes a picture and says its format.
+// formatOf decodes a picture and returns its format.
 func formatOf(m data.Image) (string, error) {
-	if _, err := m.Open("", data.Limits{}); err != nil {
-		return "", err
-	}
-	head, err := m.Head(512)
+	raw, err := m.Read("", data.Limits{})
 	if err != nil {
 		return "", err
 	}
-	if kind, ok := strings.CutPrefix(http.DetectContentType(head), "image/"); ok {
+	if _, err := m.Decode("", raw, data.Limits{}); err != nil {
+		return "", err
+	}
+	if kind, ok := strings.CutPrefix(http.DetectContentType(raw), "image/"); ok {
 		return kind, nil
 	}
 	return "another format", nil

@@ -11,9 +11,9 @@ import (
 	"assay/onnx"
 )
 
-// Find tells the packed layers of a checkpoint and derives NAME.weight of each, a *[QuantLinear]. The stored tensors
-// are checked against each other and the configuration; their values are read when they are wanted. Absent weights
-// have none: see [Config.Declare].
+// Find finds the packed layers of a checkpoint and derives NAME.weight for each, a *[QuantLinear]. The stored tensors
+// are checked against each other and the configuration; their values are read on demand. Absent weights have none:
+// see [Config.Declare].
 func (c *Config) Find(w *checkpoints.Weights) error {
 	if w.Absent() {
 		return nil
@@ -34,7 +34,7 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 		found++
 		if plain := base + ".weight"; !slices.Contains(parts, plain) {
 			if _, stored := f.info(plain); stored {
-				problems = append(problems, fmt.Errorf("%s is stored beside %s: which of the two is meant? Remove one",
+				problems = append(problems, fmt.Errorf("both %s and %s are stored: remove one",
 					plain, name))
 				continue
 			}
@@ -43,7 +43,7 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 		w.AddQuantized(base+".weight", l, parts...)
 	}
 	if found == 0 && len(problems) == 0 {
-		return fmt.Errorf("config.json says %s %s, but no layer is stored that way", key, c.Method)
+		return fmt.Errorf("config.json has %s %s, but no layer is stored that way", key, c.Method)
 	}
 	if n := len(problems); n > 20 {
 		problems = append(problems[:20], fmt.Errorf("and %d more", n-20))
@@ -51,7 +51,7 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 	return errors.Join(problems...)
 }
 
-// Declare derives a packed layer of absent weights: of a checkpoint that is planned for.
+// Declare derives a packed layer of absent weights, for planning with a checkpoint that is not there.
 func (c *Config) Declare(w *checkpoints.Weights, name string, out, in int64) {
 	l := &QuantLinear{Out: int(out), In: int(in), Bits: c.Bits}
 	switch {
@@ -84,7 +84,7 @@ type finder struct {
 
 type readFunc = func(base string) (l *QuantLinear, parts []string, err error)
 
-// kind tells by a tensor's name, and its type, whether a layer begins with it; nil: no.
+// kind decides by a tensor's name and type whether it is the main tensor of a packed layer; nil if not.
 func (f *finder) kind(name string) (base string, read readFunc) {
 	cut := func(end string, read readFunc) (string, readFunc) {
 		if base, ok := strings.CutSuffix(name, end); ok {
@@ -108,7 +108,7 @@ func (f *finder) kind(name string) (base string, read readFunc) {
 	return cut(".weight_packed", f.compressedLayer)
 }
 
-// finish notes where a layer lies.
+// finish records the position and stored size of a layer.
 func (f *finder) finish(l *QuantLinear, first string, parts []string) {
 	info, _ := f.info(first)
 	l.key = fmt.Sprint(f.weights.ShardOf(first).ID(), " ", info.Offset)
@@ -125,7 +125,7 @@ func (f *finder) info(name string) (checkpoints.TensorInfo, bool) {
 	return info, err == nil
 }
 
-// shape is an error if a stored tensor is not of that type and shape.
+// shape returns an error unless a stored tensor has the given type and shape.
 func (f *finder) shape(name string, t onnx.DType, shape ...int64) error {
 	info, ok := f.info(name)
 	if !ok {
@@ -137,7 +137,7 @@ func (f *finder) shape(name string, t onnx.DType, shape ...int64) error {
 	return nil
 }
 
-// raw returns the bytes of a stored tensor of that type.
+// raw returns the bytes of a stored tensor, which must have the given type.
 func (f *finder) raw(name string, t onnx.DType) ([]byte, error) {
 	info, ok := f.info(name)
 	if !ok {
@@ -150,14 +150,14 @@ func (f *finder) raw(name string, t onnx.DType) ([]byte, error) {
 	return raw, err
 }
 
-// floats returns a floating-point tensor of that shape as float32.
+// floats returns a floating-point tensor, which must have the given shape, as float32.
 func (f *finder) floats(name string, shape ...int64) ([]float32, error) {
 	info, ok := f.info(name)
 	if !ok {
 		return nil, fmt.Errorf("%s is missing", name)
 	}
 	if !info.Type.IsFloat() || !slices.Equal(info.Shape, shape) {
-		return nil, fmt.Errorf("%s is %v%v, want floating-point numbers %v", name, info.Type, info.Shape, shape)
+		return nil, fmt.Errorf("%s is %v%v, want a floating-point tensor %v", name, info.Type, info.Shape, shape)
 	}
 	_, raw, err := f.weights.Part(name)
 	if err != nil {
@@ -188,7 +188,7 @@ func (f *finder) gptqLayer(base string) (*QuantLinear, []string, error) {
 	parts := []string{base + ".qweight", base + ".qzeros", base + ".scales"}
 	err = f.shape(parts[1], onnx.Int32, int64(groups), int64(out/each))
 	if out%each != 0 {
-		err = fmt.Errorf("%s: %d rows are no whole number of words", base, out)
+		err = fmt.Errorf("%s: %d rows do not fill whole words", base, out)
 	}
 	if _, wrong := f.floats(parts[2], int64(groups), int64(out)); wrong != nil || err != nil {
 		return nil, nil, errors.Join(err, wrong)
@@ -201,7 +201,7 @@ func (f *finder) gptqLayer(base string) (*QuantLinear, []string, error) {
 			return nil, nil, fmt.Errorf("%s.g_idx: %w", base, err)
 		}
 	} else if c.DescAct {
-		return nil, nil, fmt.Errorf("%s.g_idx is missing: with desc_act it is wanted", base)
+		return nil, nil, fmt.Errorf("%s.g_idx is missing: desc_act requires it", base)
 	}
 	l.codes = func() ([]byte, error) {
 		raw, err := f.raw(parts[0], onnx.Int32)
@@ -219,8 +219,8 @@ func (f *finder) gptqLayer(base string) (*QuantLinear, []string, error) {
 		z := alongRow(raw, groups, out, c.Bits)
 		for i := range z {
 			if z[i] += byte(c.Offset); int(z[i]) >= 1<<c.Bits || c.Offset > 0 && z[i] == 0 {
-				return nil, fmt.Errorf("%s stores a zero of %d, one more than %d bits hold: readers of version 1 take it for "+
-					"different numbers", parts[1], 1<<c.Bits-1, c.Bits)
+				return nil, fmt.Errorf("%s stores a zero of %d, one more than %d bits hold: readers of version 1 disagree on "+
+					"its value", parts[1], 1<<c.Bits-1, c.Bits)
 			}
 		}
 		return transpose(z, out, groups), nil
@@ -245,11 +245,14 @@ func (f *finder) groupIndex(name string, in int) ([]int32, error) {
 		return nil, err
 	}
 	raw, err := f.raw(name, onnx.Int32)
+	if err != nil {
+		return nil, err
+	}
 	of := make([]int32, in)
 	for k := range of {
 		of[k] = int32(binary.LittleEndian.Uint32(raw[4*k:]))
 	}
-	return of, err
+	return of, nil
 }
 
 // transposed reads scales [groups, out] as [out, groups].
@@ -290,9 +293,9 @@ func (f *finder) awqLayer(base string) (*QuantLinear, []string, error) {
 	return l, parts, nil
 }
 
-// compressedLayer reads compressed-tensors' pack-quantized layers: NAME.weight_packed [out, in bits/32], .weight_scale
-// [out, groups], .weight_shape [2], and where they are .weight_zero_point [out bits/32, groups] and .weight_g_idx [in].
-// Stored values and zeros have an offset of 2^(bits-1).
+// compressedLayer reads compressed-tensors' pack-quantized layers: NAME.weight_packed [out, in bits/32],
+// .weight_scale [out, groups], .weight_shape [2], and optionally .weight_zero_point [out bits/32, groups] and
+// .weight_g_idx [in]. Stored values and zeros have an offset of 2^(bits-1).
 func (f *finder) compressedLayer(base string) (*QuantLinear, []string, error) {
 	c, each := f.config, 32/f.config.Bits
 	names := func(part string) string { return base + ".weight_" + part }
@@ -301,13 +304,16 @@ func (f *finder) compressedLayer(base string) (*QuantLinear, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := f.shape(parts[2], onnx.Int64, 2); err != nil {
+		return nil, nil, err
+	}
 	raw, err := f.raw(parts[2], onnx.Int64)
-	if err != nil || len(raw) != 16 {
-		return nil, nil, fmt.Errorf("%s: want two int64: %w", parts[2], err)
+	if err != nil {
+		return nil, nil, err
 	}
 	in := int(binary.LittleEndian.Uint64(raw[8:]))
 	if rows := int(binary.LittleEndian.Uint64(raw)); rows != out || in < 1 || (in+each-1)/each != words {
-		return nil, nil, fmt.Errorf("%s says [%d, %d], which is not %s [%d, %d words]", parts[2], rows, in, parts[0], out,
+		return nil, nil, fmt.Errorf("%s is [%d, %d], %s has [%d, %d words]", parts[2], rows, in, parts[0], out,
 			words)
 	}
 	l := &QuantLinear{Out: out, In: in, Bits: c.Bits}
@@ -342,8 +348,8 @@ func (f *finder) compressedLayer(base string) (*QuantLinear, []string, error) {
 	return l, parts, nil
 }
 
-// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each and those
-// after it.
+// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of each rows starting at
+// row j each.
 func (f *finder) compressedZeros(name string, l *QuantLinear, each int) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		raw, err := f.raw(name, onnx.Int32)
