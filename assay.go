@@ -1,11 +1,13 @@
 // Package assay trains and runs reward models for instruction-guided image editing. Given a picture, an instruction
-// and an edited picture, a judge says how well the edit was done; a scorer also how that changes with every pixel.
+// and an edited picture, a judge rates how well the edit follows the instruction; a scorer also returns the gradient
+// of its score for every pixel.
 //
-// [Open] opens any judge: a scorer directory that [Train] wrote or `score import` made of a released model, or one that
-// asks a vision-language model in words. Its methods score and differentiate an [Edit]. [Label] makes a table of labels
-// from data sets of edits, [Train] trains a scorer on such a table, and [DryRun] plans that. The packages that are not
-// internal may be imported for the rest: edit has edits, scores and judges, data reads pictures and tables, onnx/grad
-// differentiates ONNX graphs, losses and heuristics are the papers' formulas.
+// [Open] opens any judge: a scorer directory (written by [Train], or by `score import` from a released model), a
+// reward of text-to-image models, or a VLM judge, which asks a vision-language model and parses its answers. The
+// methods of [Scorer] score and differentiate an [Edit]. [Label] builds a label table from data sets of edits,
+// [Train] trains a scorer on such a table, and [DryRun] plans a training. The other packages outside internal/ may be
+// imported as well: edit defines edits, scores and judges, data reads pictures and tables, onnx/grad differentiates
+// ONNX graphs, losses and heuristics implement the papers' formulas.
 package assay
 
 import (
@@ -26,23 +28,24 @@ import (
 	"assay/internal/hub"
 	"assay/internal/workers"
 	"assay/model"
-	_ "assay/model/families" // the architectures that are known
+	_ "assay/model/families" // registers the model families
 	"assay/ort"
 	"assay/t2i"
 	"assay/textjudge"
 )
 
-// Edit is an edit: pictures before and after it, and what was asked for.
+// Edit is one edit: the pictures before and after it, and the instruction.
 type Edit = edit.Edit
 
-// Score is what a judge says of an edit. Value, Sigma, Interval and Dimensions are on its [Scorer.Range].
+// Score is the result of a judge for one edit. Value, Sigma, Interval and Dimensions are on its [Scorer.Range].
 type Score = edit.Score
 
-// Gradient is a score with d Value / d pixel of each picture as it was given, [height, width, 3], per 8-bit level.
+// Gradient is a score with d Value / d pixel for each input picture, [height, width, 3], per 8-bit level.
 type Gradient = edit.Gradient
 
-// ReadEdit reads the pictures of an edit from files: PNG, JPEG, WebP, GIF, BMP or TIFF, turned upright, transparency
-// over white. An empty source is left out, for judges of one picture. The error names the file, or is ctx's.
+// ReadEdit reads the pictures of an edit from files: PNG, JPEG, WebP, GIF, BMP or TIFF, rotated upright, with
+// transparency composited over white. An empty source is omitted, for judges of a single picture. The error names the
+// file, or is ctx's.
 func ReadEdit(ctx context.Context, source, output, instruction string) (*Edit, error) {
 	var sources []string
 	if source != "" {
@@ -51,8 +54,8 @@ func ReadEdit(ctx context.Context, source, output, instruction string) (*Edit, e
 	return ReadEditOf(ctx, sources, output, instruction)
 }
 
-// ReadEditOf is [ReadEdit] of an edit of several pictures, in the order in which the instruction counts them. Scorers
-// with pair: sequence look at any number of sources, others refuse more than one.
+// ReadEditOf is [ReadEdit] for an edit with several source pictures, in the order in which the instruction numbers
+// them. Scorers with pair: sequence accept any number of sources; others refuse more than one.
 func ReadEditOf(ctx context.Context, sources []string, output, instruction string) (*Edit, error) {
 	e := &Edit{Instruction: instruction}
 	for _, source := range sources {
@@ -77,20 +80,20 @@ func readPicture(ctx context.Context, path string) (*data.Picture, error) {
 	return data.Open(path, data.Limits{})
 }
 
-// Options say where a judge runs.
+// Options configure how [Open] opens and runs a judge.
 type Options struct {
 	Device    string // cpu, cuda:N or auto; "": auto
 	Threads   int    // of the CPU; 0: all cores
-	Dimension string // reported as the score of a scorer of several heads; "": their fusion
+	Dimension string // head that is reported as the score; "": the fusion of all heads
 
-	// Backbone is where the scorer's backbone is now; "": where scorer.yaml says. It must be the one that the scorer was
-	// made with. A judge that answers in words asks this checkpoint, unless there is a Model.
+	// Backbone is the current location of the scorer's backbone; "": as in scorer.yaml. It must be the backbone that
+	// the scorer was made with. A VLM judge asks this checkpoint unless Model is set.
 	Backbone string
-	Warn     func(text string) // told what is doubtful about the judge; nil: not called
+	Warn     func(text string) // called with warnings about the judge; nil: not called
 
-	// Of judges that answer in words:
-	Model    chat.Model         // is asked, and stays the caller's; nil: the checkpoint Backbone is
-	Workers  int                // edits that it is asked about at a time; 0: 8
+	// For VLM judges:
+	Model    chat.Model         // the model to ask, which the caller closes; nil: the checkpoint in Backbone
+	Workers  int                // edits that it is asked about concurrently; 0: 8
 	Settings textjudge.Settings // passes, published prompts, constrained answers
 }
 
@@ -101,11 +104,11 @@ type Scorer struct {
 	close func() error
 }
 
-// Open opens a judge: a scorer directory (scorer.yaml), a reward of text-to-image models (reward.yaml), or one that
-// answers in words (a folder with judge.yaml, such a file, or a name of [textjudge.Shipped]). A backbone's weights are
-// read where they lie. A file that is not the one that the scorer was made with is an error that names it. Close frees
-// everything. A scorer and Options.Backbone may be names on the Hugging Face Hub (hf://org/name@revision, or org/name
-// where no such folder is): they are fetched.
+// Open opens a judge: a scorer directory (scorer.yaml), a reward of text-to-image models (reward.yaml), or a VLM
+// judge (a folder with judge.yaml, such a file, or a name of [textjudge.Shipped]). A backbone's weights are read in
+// place. If a file differs from the one that the scorer was made with, the error names it. Close releases everything.
+// A scorer and Options.Backbone may be names on the Hugging Face Hub (hf://org/name@revision, or org/name if there is
+// no such folder), which are then fetched.
 func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -128,7 +131,7 @@ func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	}
 	o.Backbone = backbone
 	if !inWords || o.Model == nil {
-		if _, err := ort.Version(); err != nil { // without the runtime nothing can be computed here
+		if _, err := ort.Version(); err != nil { // nothing can be computed without the runtime
 			return nil, err
 		}
 	}
@@ -149,8 +152,8 @@ func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 // openReward opens a reward of text-to-image models.
 func openReward(name string, o Options) (*Scorer, error) {
 	if o.Dimension != "" || o.Backbone != "" {
-		return nil, fmt.Errorf("%s: it is a reward of one number, over no backbone: Options.Dimension and Options.Backbone "+
-			"belong to scorers", name)
+		return nil, fmt.Errorf("%s is a reward of one number, without a backbone: Options.Dimension and "+
+			"Options.Backbone are for scorers", name)
 	}
 	j, err := t2i.Open(name, t2i.Options{Device: o.Device, Threads: o.Threads})
 	if err != nil {
@@ -159,7 +162,7 @@ func openReward(name string, o Options) (*Scorer, error) {
 	return &Scorer{j, j.Info(), j.Close}, nil
 }
 
-// answersInWords reports whether a name is that of a judge of package textjudge.
+// answersInWords reports whether name is a judge of package textjudge.
 func answersInWords(name string) bool {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -171,14 +174,14 @@ func answersInWords(name string) bool {
 	return err == nil
 }
 
-// openTextJudge opens a judge over o.Model, or over a checkpoint of its own.
+// openTextJudge opens a VLM judge that asks o.Model, or a checkpoint that it opens itself.
 func openTextJudge(name string, o Options) (*Scorer, error) {
 	m, closer := o.Model, func() error { return nil }
 	switch {
 	case o.Dimension != "":
-		return nil, fmt.Errorf("%s: Options.Dimension selects a head of a scorer: this judge answers in words", name)
+		return nil, fmt.Errorf("%s: Options.Dimension selects a head of a scorer, but this is a VLM judge", name)
 	case m == nil && o.Backbone == "":
-		return nil, fmt.Errorf("%s answers in words: set Options.Model or Options.Backbone to the model that is asked", name)
+		return nil, fmt.Errorf("%s is a VLM judge: set Options.Model or Options.Backbone to the model that it asks", name)
 	case m == nil:
 		own, err := generate.Open(o.Backbone, generate.Options{Device: o.Device, Threads: o.Threads, Warn: o.Warn})
 		if err != nil {
@@ -201,18 +204,18 @@ func openTextJudge(name string, o Options) (*Scorer, error) {
 	return &Scorer{j, j.Info(), closer}, nil
 }
 
-// Close frees the judge, which must not be used any more.
+// Close releases the judge, which must not be used afterwards.
 func (s *Scorer) Close() error { return s.close() }
 
-// Judge is the judge beneath: one for other Go code that takes edits.
+// Judge returns the underlying judge, for Go code that takes an [edit.Judge].
 func (s *Scorer) Judge() edit.Judge { return s.judge }
 
-// Range is the worst and the best score, as scorer.yaml or judge.yaml has them: 0 and 10 by default. Scores are not
-// clipped. Some imported judges have no range: their worst and best are infinite.
+// Range returns the worst and the best score, as set in scorer.yaml or judge.yaml: 0 and 10 by default. Scores are
+// not clipped. Some imported judges are unbounded: their worst and best are infinite.
 func (s *Scorer) Range() (worst, best float64) { return s.info.Range[0], s.info.Range[1] }
 
-// Score scores an edit. A scorer always gives the same edit the same score. The error is the edit's (an instruction
-// that is empty or too long, an answer that cannot be read), the device's or server's, or ctx's.
+// Score scores an edit. A scorer always returns the same score for the same edit. The error is due to the edit (an
+// empty or overlong instruction, an unreadable answer), to the device or server, or to ctx.
 func (s *Scorer) Score(ctx context.Context, e *Edit) (Score, error) {
 	if err := s.info.Check(e); err != nil {
 		return Score{}, err
@@ -224,18 +227,19 @@ func (s *Scorer) Score(ctx context.Context, e *Edit) (Score, error) {
 	return scores[0], errs[0]
 }
 
-// scoredAtOnce bounds how many edits are in memory: a batch that is scored, one that waits, and one that is prepared.
+// scoredAtOnce is the number of edits in a batch. It bounds memory: one batch is scored, one waits, and one is
+// prepared.
 const scoredAtOnce = 32
 
-// batch is edits that were read and prepared.
+// batch holds edits that were read and prepared.
 type batch struct {
 	inputs []edit.Inputs
-	errs   []error // of each edit; nil: it has inputs
+	errs   []error // by edit; nil: it has inputs
 }
 
-// ScoreAll scores edits in batches, and yields a score or an error of each, in their order. An edit is read while those
-// before it are scored; its score is the same alone or among others. An error that edits yields is the edit's. When ctx
-// ends, or a device can do nothing, that error is the last that is yielded.
+// ScoreAll scores edits in batches, and yields a score or an error for each, in order. Edits are read while earlier
+// ones are scored; a score does not depend on the other edits. An error from edits is yielded for its edit. If ctx
+// ends or the device fails, that error is the last one yielded.
 func (s *Scorer) ScoreAll(ctx context.Context, edits iter.Seq2[*Edit, error]) iter.Seq2[Score, error] {
 	return func(yield func(Score, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
@@ -265,7 +269,7 @@ func (s *Scorer) ScoreAll(ctx context.Context, edits iter.Seq2[*Edit, error]) it
 	}
 }
 
-// prepare prepares edits batch by batch, until send says that no more are wanted.
+// prepare prepares edits batch by batch, until send returns false.
 func (s *Scorer) prepare(edits iter.Seq2[*Edit, error], send func(batch) bool) {
 	var next []*Edit
 	var errs []error
@@ -293,7 +297,7 @@ func (s *Scorer) prepare(edits iter.Seq2[*Edit, error], send func(batch) bool) {
 	}
 }
 
-// scoreBatch yields the scores of a batch; false: no more are wanted.
+// scoreBatch yields the scores of a batch, and reports whether to continue.
 func (s *Scorer) scoreBatch(ctx context.Context, b batch, yield func(Score, error) bool) bool {
 	scores, errs, err := edit.ScorePrepared(ctx, s.judge, b.inputs, b.errs)
 	if err != nil {
@@ -308,15 +312,15 @@ func (s *Scorer) scoreBatch(ctx context.Context, b batch, yield func(Score, erro
 	return true
 }
 
-// Gradient differentiates the score of an edit with respect to every pixel: through head, language model, vision tower,
-// normalisation and resizing. Rounding to 8 bits counts as the identity. Judges that answer in words have none.
+// Gradient differentiates the score of an edit with respect to every pixel: through head, language model, vision
+// tower, normalisation and resizing. Rounding to 8 bits counts as the identity. VLM judges have no gradients.
 func (s *Scorer) Gradient(ctx context.Context, e *Edit) (*Gradient, error) {
 	if err := s.info.Check(e); err != nil {
 		return nil, err
 	}
 	d, ok := s.judge.(edit.Differentiable)
 	if !ok {
-		return nil, fmt.Errorf("%s answers in words: its scores have no gradients", s.info.Name)
+		return nil, fmt.Errorf("%s is a VLM judge: its scores have no gradients", s.info.Name)
 	}
 	all, err := d.Gradients(ctx, []*Edit{e})
 	if err != nil {

@@ -53,8 +53,8 @@ func each(edits ...*Edit) iter.Seq2[*Edit, error] {
 	}
 }
 
-// TestGradientRange: scores and derivatives are on the scorer's range, 0 to 10, and a step along the gradient is a
-// better edit.
+// TestGradientRange: scores and derivatives are on the scorer's range, 0 to 10, and a step along the gradient
+// improves the edit.
 func TestGradientRange(t *testing.T) {
 	s, e := openTiny(t), readCoffee(t)
 	g, err := s.Gradient(t.Context(), e)
@@ -90,8 +90,8 @@ func TestGradientRange(t *testing.T) {
 	}
 }
 
-// TestScoreAll: edits of several batches have their scores in their order, and an edit that cannot be read or scored an
-// error. Who wants no more ends the reading.
+// TestScoreAll: edits of several batches get their scores in order, and an edit that cannot be read or scored gets an
+// error. Breaking out of the loop ends the reading.
 func TestScoreAll(t *testing.T) {
 	s, e := openTiny(t), readCoffee(t)
 	want, err := s.Score(t.Context(), e)
@@ -213,7 +213,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestMalformedPictures: a picture that a program put together wrongly is an error of its edit, not a crash or a score.
+// TestMalformedPictures: a picture that a program built incorrectly is an error of its edit, not a crash or a score.
 func TestMalformedPictures(t *testing.T) {
 	s, p := openTiny(t), readCoffee(t)
 	output := p.Output.(*data.Picture)
@@ -221,11 +221,11 @@ func TestMalformedPictures(t *testing.T) {
 	short.Pix = short.Pix[:100] // with capacity left
 	long.Pix = append(append([]byte{}, long.Pix...), 1, 2, 3)
 	for name, picture := range map[string]*data.Picture{
-		"0 x 0":          {},
-		"-5 x -5":        {Width: -5, Height: -5},
-		"50 x 50 pixels": {Width: 50, Height: 50, Pix: make([]byte, 100)},
-		"has 100 bytes":  &short,
-		"three for each": &long,
+		"0 x 0":           {},
+		"-5 x -5":         {Width: -5, Height: -5},
+		"50 x 50 pixels":  {Width: 50, Height: 50, Pix: make([]byte, 100)},
+		"has 100 bytes":   &short,
+		"three per pixel": &long,
 	} {
 		bad := edit.New(p.Source(), picture, p.Instruction)
 		if _, err := s.Score(t.Context(), bad); err == nil || !strings.Contains(err.Error(), name) {
@@ -251,7 +251,7 @@ func TestMalformedPictures(t *testing.T) {
 	}
 }
 
-// TestOpenElsewhere: a scorer opens over its backbone wherever that is, and over nothing else.
+// TestOpenElsewhere: a scorer opens with its backbone wherever that is stored, and with no other backbone.
 func TestOpenElsewhere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scorer")
 	if err := os.CopyFS(dir, os.DirFS("backbones/tiny-scorer")); err != nil {
@@ -273,7 +273,8 @@ func TestOpenElsewhere(t *testing.T) {
 	}
 }
 
-// TestCalibratedResult: the result of a calibrated scorer says what the score was before, and where the label lies.
+// TestCalibratedResult: the result of a calibrated scorer has the score before calibration, and the interval of the
+// label.
 func TestCalibratedResult(t *testing.T) {
 	dir, p := filepath.Join(t.TempDir(), "scorer"), readCoffee(t)
 	before, err := openTiny(t).Score(t.Context(), p)
@@ -333,8 +334,8 @@ func TestCalibratedResult(t *testing.T) {
 	}
 }
 
-// TestSeveralSources: an edit of three sources has transformers' score, and a gradient of each; a scorer that shows
-// source and edit as two frames refuses it.
+// TestSeveralSources: an edit with three sources has transformers' score, and a gradient for each; a scorer that
+// shows source and edit as two frames refuses it.
 func TestSeveralSources(t *testing.T) {
 	const family = "testdata/oracle/qwen2_5_vl"
 	c := oracle.Read[[]oracle.Case](t, family+"/cases_several.json")[1]

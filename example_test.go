@@ -43,7 +43,7 @@ func ExampleReadEdit() {
 	// open nowhere.png: no such file or directory
 }
 
-// One edit, asked for in two ways.
+// One edit with two instructions.
 func ExampleScorer_Score() {
 	ctx := context.Background()
 	s, err := assay.Open(ctx, "backbones/tiny-scorer", assay.Options{Device: "cpu"})
@@ -68,7 +68,7 @@ func ExampleScorer_Score() {
 	// make the picture grey: 0.1
 }
 
-// The scorer directory says what its scores range over, and where its backbone lies.
+// The scorer directory has the range of its scores, and the location of its backbone.
 func ExampleOpen() {
 	s, err := assay.Open(context.Background(), "backbones/tiny-scorer", assay.Options{})
 	if err != nil {
@@ -80,7 +80,7 @@ func ExampleOpen() {
 	// Output: 0 to 10
 }
 
-// Many edits are read ahead and scored in batches. One that cannot be scored does not keep the others from it.
+// Edits are read ahead and scored in batches. An edit that cannot be scored does not affect the others.
 func ExampleScorer_ScoreAll() {
 	ctx := context.Background()
 	s, err := assay.Open(ctx, "backbones/tiny-scorer", assay.Options{Device: "cpu"})
@@ -137,7 +137,7 @@ func ExampleScorer_Gradient() {
 	// can rise: true
 }
 
-// What a run would take, on a GPU that is not here. Nothing is trained or written.
+// What a run would need on a GPU that is not present. Nothing is trained or written.
 func ExampleDryRun() {
 	plan, err := assay.DryRun(context.Background(), assay.Training{
 		File:         "examples/library/train.yaml",
@@ -153,7 +153,7 @@ func ExampleDryRun() {
 	// fits: true
 }
 
-// A run of three steps. Its configuration is a file's, with another run directory.
+// A run of three steps. Its configuration is read from a file, with another run directory.
 func ExampleTrain() {
 	ctx := context.Background()
 	run, err := assay.LoadTraining("examples/library/train.yaml")
@@ -179,7 +179,7 @@ func ExampleTrain() {
 	// <nil>
 }
 
-// A label table of a few photographs. Its configuration is a file's, with another output folder.
+// A label table of a few photographs. Its configuration is read from a file, with another output folder.
 func ExampleLabel() {
 	config, err := assay.LoadLabeling("examples/label.yaml")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"assay/textjudge"
 )
 
-// says is a model on no machine, which always answers the same.
+// says is a fake model that always gives the same answer.
 type says string
 
 func (s says) Chat(context.Context, []chat.Message, chat.Options) (*chat.Answer, error) {
@@ -37,7 +37,7 @@ score: {by: mean, of: [grade]}
 score_range: [0, 4]
 `
 
-// TestOpenAny: Open is the door to every kind of judge, by the name that the command line takes.
+// TestOpenAny: Open opens every kind of judge, by the name that the command line accepts.
 func TestOpenAny(t *testing.T) {
 	own := t.TempDir()
 	for name, text := range map[string]string{"judge.yaml": numberJudge, "q.jinja": "How good is {{ instruction }}?"} {
@@ -92,8 +92,8 @@ func TestOpenAny(t *testing.T) {
 	}
 }
 
-// TestOpenWithoutRuntime: where there is no ONNX Runtime, Open says so at once. A judge that asks a model elsewhere
-// needs none.
+// TestOpenWithoutRuntime: if there is no ONNX Runtime, Open fails at once. A judge that asks a model elsewhere does
+// not need it.
 func TestOpenWithoutRuntime(t *testing.T) {
 	const child = "ASSAY_TEST_NO_RUNTIME"
 	if os.Getenv(child) == "" {

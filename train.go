@@ -17,12 +17,12 @@ import (
 // Training is the input of [Train] and [DryRun]. File or Config is needed.
 type Training struct {
 	File   string          // YAML file, as `train --config` takes it; docs/training-keys.md has every key
-	Config *TrainingConfig // instead of File: as [LoadTraining] gives it, or changed
+	Config *TrainingConfig // instead of File: as [LoadTraining] returns it, or modified
 
-	Fresh bool // begin anew, even if there are checkpoints to go on from
+	Fresh bool // start over, even if there are checkpoints to resume from
 
-	// DeviceMemory makes DryRun plan for a GPU of that many bytes, which need not be here; 0: for the configured device.
-	// Train refuses it.
+	// DeviceMemory makes DryRun plan for a GPU with that many bytes, which need not be present; 0: for the configured
+	// device. Train refuses it.
 	DeviceMemory int64
 
 	// Progress starts the display of a phase by name, length and unit; nil: none.
@@ -30,16 +30,16 @@ type Training struct {
 	Warn     func(text string) // nil: not called
 }
 
-// TrainingConfig is what the YAML file of a training says.
+// TrainingConfig is the content of a training's YAML file.
 type TrainingConfig = config.Config
 
 // TrainingProgress displays one phase of a training.
 type TrainingProgress = dataset.Progress
 
-// TrainingPlan is what [DryRun] says of a training.
+// TrainingPlan is the result of [DryRun].
 type TrainingPlan = models.Plan
 
-// TrainingResult is what [Train] made.
+// TrainingResult is the result of [Train].
 type TrainingResult = trainer.Result
 
 // LoadTraining reads the YAML file of a training. All its problems are reported at once, with lines.
@@ -56,7 +56,7 @@ func Train(ctx context.Context, t Training) (*TrainingResult, error) {
 		return nil, err
 	}
 	if t.DeviceMemory != 0 {
-		return nil, errors.New("a run uses the memory that is there: Training.DeviceMemory is for DryRun")
+		return nil, errors.New("Training.DeviceMemory is for DryRun: a run uses the available memory")
 	}
 	r, err := trainer.Train(ctx, trainer.Options{
 		Config:   c,
@@ -71,15 +71,15 @@ func Train(ctx context.Context, t Training) (*TrainingResult, error) {
 }
 
 // DryRun plans what [Train] would do and need: steps, tokens, trainable weights, memory. It reads every row of the
-// tables, and trains and writes nothing. The backbone's weights may be absent. The plan's Err is why the run would
-// fail.
+// tables, and trains and writes nothing. The backbone's weights may be absent. The plan's Err returns why the run
+// would fail.
 func DryRun(ctx context.Context, t Training) (*TrainingPlan, error) {
 	c, err := t.config()
 	if err != nil {
 		return nil, err
 	}
 	if t.DeviceMemory < 0 {
-		return nil, fmt.Errorf("want 0 (the device that is here) or more as Training.DeviceMemory, not %d", t.DeviceMemory)
+		return nil, fmt.Errorf("Training.DeviceMemory: want 0 (the configured device) or more, not %d", t.DeviceMemory)
 	}
 	p, err := trainer.DryRun(
 		ctx,
@@ -90,13 +90,13 @@ func DryRun(ctx context.Context, t Training) (*TrainingPlan, error) {
 	return p, ended(ctx, err)
 }
 
-// config is Config, or read from File.
+// config returns Config, or reads File.
 func (t Training) config() (*TrainingConfig, error) {
 	switch {
 	case t.Config != nil:
 		return t.Config, nil
 	case t.File == "":
-		return nil, errors.New("nothing says what to train: Training.File or Training.Config is needed")
+		return nil, errors.New("nothing to train: set Training.File or Training.Config")
 	}
 	return config.Load(t.File)
 }
@@ -104,30 +104,30 @@ func (t Training) config() (*TrainingConfig, error) {
 // Labeling is the input of [Label]. File or Config is needed.
 type Labeling struct {
 	File   string          // YAML file, as `label --config` takes it; docs/label.md has every key
-	Config *LabelingConfig // instead of File: as [LoadLabeling] gives it, or changed
+	Config *LabelingConfig // instead of File: as [LoadLabeling] returns it, or modified
 
-	// Progress is told how many samples of all are measured; nil: not called.
+	// Progress is called with the number of measured samples and of all samples; nil: not called.
 	Progress func(done, total int)
 	Warn     func(text string) // nil: not called
 }
 
-// LabelingConfig is what the YAML file of a labeling says.
+// LabelingConfig is the content of a labeling's YAML file.
 type LabelingConfig = labeling.Config
 
-// LabelingReport counts what [Label] did with the rows.
+// LabelingReport counts the rows of [Label] by outcome.
 type LabelingReport = labeling.Report
 
 // LoadLabeling reads the YAML file of a labeling.
 func LoadLabeling(file string) (*LabelingConfig, error) { return labeling.Load(file) }
 
-// Label makes a label table from data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
+// Label builds a label table from data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
 // rules. Table and report are written to the output folder of the configuration; the report is returned.
 //
 // When ctx is cancelled the error wraps ctx's, and the same call resumes.
 func Label(ctx context.Context, l Labeling) (*LabelingReport, error) {
 	c := l.Config
 	if c == nil && l.File == "" {
-		return nil, errors.New("nothing says what to label: Labeling.File or Labeling.Config is needed")
+		return nil, errors.New("nothing to label: set Labeling.File or Labeling.Config")
 	}
 	if c == nil {
 		var err error
@@ -147,7 +147,7 @@ func Label(ctx context.Context, l Labeling) (*LabelingReport, error) {
 	return r, ended(ctx, err)
 }
 
-// ended makes the error of work that ctx ended wrap ctx's.
+// ended makes an error wrap that of ctx if ctx has ended.
 func ended(ctx context.Context, err error) error {
 	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
 		return fmt.Errorf("%w (%w)", err, why)

@@ -15,17 +15,17 @@ import (
 	"github.com/openai/openai-go/option"
 )
 
-// failure is why a try gave no answer.
+// failure is the reason why a try returned no answer.
 type failure struct {
 	err   error
-	again bool          // it may pass
-	after time.Duration // what Retry-After says; 0: nothing
+	again bool          // a retry may succeed
+	after time.Duration // from Retry-After; 0: not given
 }
 
-// maxAnswerBytes bounds the body of an answer.
+// maxAnswerBytes limits the body of an answer.
 const maxAnswerBytes = 32 << 20
 
-// newClient is an HTTP client that follows no redirects and reads no endless bodies.
+// newClient returns an HTTP client that follows no redirects and limits the length of bodies.
 func newClient(connections int) *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = connections
@@ -35,7 +35,7 @@ func newClient(connections int) *http.Client {
 	}
 }
 
-// bounded is a transport whose bodies have an end.
+// bounded is a transport that limits response bodies to maxAnswerBytes.
 type bounded struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.
@@ -61,7 +61,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// try sends the request once. It is not stopped by the end of ctx.
+// try sends the request once. Once sent, it is not cancelled when ctx ends.
 func (r *Remote) try(
 	ctx context.Context, params openai.ChatCompletionNewParams, options []option.RequestOption, o Options,
 ) (*Answer, *failure) {
@@ -86,7 +86,7 @@ func (r *Remote) try(
 		err = errNonsense
 	}
 	if err != nil {
-		return nil, &failure{err: err, again: true} // a broken connection, half a body, no JSON
+		return nil, &failure{err: err, again: true} // a broken connection, a truncated body, invalid JSON
 	}
 	usage = usageOf(completion)
 	answer, err := r.answer(completion, o)
@@ -99,7 +99,7 @@ func (r *Remote) try(
 	return answer, nil
 }
 
-// refusal judges a status that is no success. err is what the library makes of the body.
+// refusal classifies a status that is not a success. err is the library's error for the body.
 func (r *Remote) refusal(res *http.Response, err error) *failure {
 	text, code := "", ""
 	var told *openai.Error
@@ -112,7 +112,7 @@ func (r *Remote) refusal(res *http.Response, err error) *failure {
 	f := &failure{err: fmt.Errorf("%d: %.500s", res.StatusCode, text)}
 	switch s := res.StatusCode; {
 	case s < 400:
-		f.err = fmt.Errorf("%w: %d: it redirects to %s: write that as url if it is right", ErrUnavailable, s,
+		f.err = fmt.Errorf("%w: %d: it redirects to %s: set url to that if it is right", ErrUnavailable, s,
 			res.Header.Get("Location"))
 	case s == 429 && (code == "insufficient_quota" || code == "billing_hard_limit_reached"),
 		s == 401, s == 402, s == 403, s == 404, s == 405:
@@ -125,8 +125,8 @@ func (r *Remote) refusal(res *http.Response, err error) *failure {
 	return f
 }
 
-// retryAfter reads Retry-After, seconds or a date, and OpenAI's retry-after-ms; 0: there is none. A date is compared
-// with the server's own clock where it says what that is: this machine's may be wrong.
+// retryAfter reads Retry-After, seconds or a date, and OpenAI's retry-after-ms; 0: neither is given. A date is
+// compared with the server's clock if the header Date gives it: this machine's clock may be wrong.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return time.Duration(ms * float64(time.Millisecond))

@@ -13,16 +13,16 @@ import (
 // Several is the number of answers to one question. The zero value is one.
 type Several struct {
 	N      int // answers; 0: one
-	BestOf int // that are made; the N with the best mean log-probability of their tokens are returned. 0: N
+	BestOf int // answers generated; the N with the best mean token log-probability are returned. 0: N
 }
 
-// maxChoices bounds the answers to one question.
+// maxChoices limits the answers to one question.
 const maxChoices = 64
 
-// Read takes n and best_of of a JSON object, as OpenAI's protocol has them. o is what was read of it before.
+// Read reads n and best_of from a JSON object, as in OpenAI's protocol. o holds the options read from it before.
 func (s *Several) Read(from *strictjson.Object, o Options) {
 	for key, into := range map[string]*int{"n": &s.N, "best_of": &s.BestOf} {
-		n := 1 // what is no number is told once
+		n := 1 // so that a value that is not a number is reported once
 		if from.Opt(key, &n); n < 1 || n > maxChoices {
 			from.Failf(key, "%d: want 1 to %d", n, maxChoices)
 		}
@@ -31,26 +31,25 @@ func (s *Several) Read(from *strictjson.Object, o Options) {
 		}
 	}
 	if s.BestOf > 0 && s.BestOf < max(s.N, 1) {
-		from.Failf("best_of", "%d: want n, %d, or more", s.BestOf, max(s.N, 1))
+		from.Failf("best_of", "%d: want n (%d) or more", s.BestOf, max(s.N, 1))
 	}
 	if s.Made() > 1 && o.Temperature != nil && *o.Temperature == 0 {
-		from.Failf("n", "%d answers at temperature 0 are all the same: want 1, or a temperature", s.Made())
+		from.Failf("n", "%d answers at temperature 0 are all the same: want 1, or a temperature above 0", s.Made())
 	}
 }
 
-// Made is how many answers are made.
+// Made is the number of answers to generate.
 func (s Several) Made() int { return max(s.N, s.BestOf, 1) }
 
 // Choice is one of several answers.
 type Choice struct {
-	Index int `json:"index"` // it is the answer that the seed of the options and Index, added, give alone
+	Index int `json:"index"` // the answer is what Chat returns for the options' seed plus Index
 	*Answer
 }
 
-// Choices asks for several answers at the same time: the one of index i has the seed o.Seed + i, and is what Chat
-// returns for that seed. They are in the order of their indexes, with BestOf above N in that of their mean
-// log-probabilities, the best first. A local model runs the prompt once. The usage counts the prompt once, and all
-// answers that were made.
+// Choices asks for several answers at the same time: answer i has the seed o.Seed + i and is what Chat returns for
+// that seed. They are in the order of their indexes or, with BestOf above N, of their mean log-probabilities, best
+// first. A local model runs the prompt once. The usage counts the prompt once and all answers generated.
 func Choices(ctx context.Context, m Model, messages []Message, o Options, s Several) (
 	choices []Choice, used Usage, err error) {
 	choices = make([]Choice, s.Made())

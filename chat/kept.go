@@ -16,21 +16,21 @@ import (
 	"assay/internal/store"
 )
 
-// Kept is a model whose answers are kept: what was asked before is not asked again, and what several ask at the same
-// time is asked once.
+// Kept is a model whose answers are stored: a question asked before is not asked again, and a question that several
+// callers ask at the same time is asked once.
 type Kept struct {
 	Model
 	answers *store.Bucket
 	asking  singleflight.Group
-	broken  atomic.Pointer[error] // why answers cannot be kept any more
+	broken  atomic.Pointer[error] // why answers can no longer be stored
 	store   *store.Store          // of OpenKept
 
 	found, asked atomic.Int64
 }
 
-// OpenKept keeps the answers of a model in the store of a folder; "": beside the user's own store, with a limit of its
-// own, so that results that can be computed again do not displace answers that were paid for. Closing it closes the
-// model, which is also closed if the folder cannot be opened. warn may be nil.
+// OpenKept stores the answers of a model in the store of a folder. "" is a store next to the user's default store,
+// with its own limit, so that results that can be recomputed do not evict answers that were paid for. Closing it
+// closes the model, which is also closed if the folder cannot be opened. warn may be nil.
 func OpenKept(m Model, folder string, warn func(string)) (k *Kept, err error) {
 	if folder == "" {
 		folder, err = store.DefaultFolder()
@@ -44,7 +44,7 @@ func OpenKept(m Model, folder string, warn func(string)) (k *Kept, err error) {
 		k, err = Keep(m, answers)
 	}
 	if err != nil {
-		m.Close() // err came first
+		m.Close() // the first error is returned
 		return nil, err
 	}
 	k.store = answers
@@ -60,12 +60,12 @@ func (k *Kept) Close() error {
 	return err
 }
 
-// Keep keeps the answers of a model in a store, by the digest of messages, pictures and options, and by the model's
-// fingerprint.
+// Keep stores the answers of a model in a store, keyed by the digest of messages, pictures and options, and by the
+// model's fingerprint.
 func Keep(m Model, s *store.Store) (*Kept, error) {
 	fingerprint := m.Fingerprint()
 	if fingerprint == "" {
-		return nil, errors.New("the model has no fingerprint, so its answers cannot be told from those of others")
+		return nil, errors.New("the model has no fingerprint, so its answers cannot be stored")
 	}
 	answers, err := s.Bucket("answers-1", fingerprint)
 	if err != nil {
@@ -78,14 +78,14 @@ func Keep(m Model, s *store.Store) (*Kept, error) {
 // Follows implements [Follower].
 func (k *Kept) Follows(g *grammar.Grammar) error { return Follows(k.Model, g) }
 
-// Asked counts what a model was asked, and what was found.
+// Asked counts the answers that a model was asked for and those that were found in the store.
 type Asked struct {
-	Answers int64  `json:"answers"`         // that the model gave
-	Found   int64  `json:"found"`           // from the store, or of another caller who asked the same at the same time
-	Spent   *Spent `json:"spent,omitempty"` // of a server
+	Answers int64  `json:"answers"`         // from the model
+	Found   int64  `json:"found"`           // from the store, or from a concurrent caller with the same question
+	Spent   *Spent `json:"spent,omitempty"` // on a server
 }
 
-// Asked is what was asked so far.
+// Asked returns the counts so far.
 func (k *Kept) Asked() Asked {
 	a := Asked{Answers: k.asked.Load(), Found: k.found.Load()}
 	if r, ok := k.Model.(*Remote); ok {
@@ -95,7 +95,7 @@ func (k *Kept) Asked() Asked {
 	return a
 }
 
-// String says it in words.
+// String formats the counts for people.
 func (a Asked) String() string {
 	text := fmt.Sprintf("%d answers asked for, %d found", a.Answers, a.Found)
 	s := a.Spent
@@ -112,7 +112,7 @@ func (a Asked) String() string {
 	return text
 }
 
-// Concurrency is how many questions to ask at a time: as many as a server is sent, or a local model's batch.
+// Concurrency is the number of questions to ask at a time: a server's concurrency, or batch for a local model.
 func (k *Kept) Concurrency(batch int) int {
 	if r, ok := k.Model.(*Remote); ok {
 		return r.server.Concurrency
@@ -120,8 +120,8 @@ func (k *Kept) Concurrency(batch int) int {
 	return batch
 }
 
-// Chat returns the answer that is kept, or asks. An answer that cannot be kept is returned all the same, but nothing
-// more is asked then: the error wraps ErrUnavailable and names the folder.
+// Chat returns the stored answer, or asks the model. An answer that cannot be stored is still returned, but from then
+// on nothing more is asked: the error wraps ErrUnavailable and names the folder.
 func (k *Kept) Chat(ctx context.Context, messages []Message, o Options) (*Answer, error) {
 	key, err := keyOf(messages, o)
 	if err != nil {
@@ -142,13 +142,13 @@ func (k *Kept) Chat(ctx context.Context, messages []Message, o Options) (*Answer
 			return &a, nil
 		}
 		if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-			continue // the other caller, who asked for both, has left
+			continue // the other caller, who asked on behalf of both, has left
 		}
 		return nil, err
 	}
 }
 
-// ask looks the answer up or asks for it.
+// ask looks the answer up or asks the model.
 func (k *Kept) ask(ctx context.Context, key store.Key, messages []Message, o Options) (
 	a Answer, asked bool, err error) {
 	if raw := k.answers.Get(key); raw != nil {
@@ -158,7 +158,7 @@ func (k *Kept) ask(ctx context.Context, key store.Key, messages []Message, o Opt
 		}
 	}
 	if why := k.broken.Load(); why != nil {
-		return a, false, fmt.Errorf("%w: answers cannot be kept: %w", ErrUnavailable, *why)
+		return a, false, fmt.Errorf("%w: answers cannot be stored: %w", ErrUnavailable, *why)
 	}
 	if err := ctx.Err(); err != nil {
 		return a, false, err
@@ -204,7 +204,7 @@ func keyOf(messages []Message, o Options) (store.Key, error) {
 	return store.KeyOf(append(parts, string(options))...), err
 }
 
-// record is an answer as the store holds it. Texts of local models need not be UTF-8, so they are bytes.
+// record is an answer in the store. Texts of local models need not be UTF-8, so they are bytes.
 type record struct {
 	Text     []byte    `json:"text"`
 	TokenIDs []int64   `json:"token_ids,omitempty"`

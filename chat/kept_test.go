@@ -57,7 +57,8 @@ func keep(t *testing.T, m Model, folder string) *Kept {
 	return k
 }
 
-// TestKept: the same question is asked once, by another process too; a question that differs in anything is another.
+// TestKept: the same question is asked once, even by another process; a question that differs in anything is another
+// question.
 func TestKept(t *testing.T) {
 	folder := t.TempDir()
 	e := &echo{print: "a"}
@@ -129,7 +130,8 @@ func TestAskedOnce(t *testing.T) {
 	}
 }
 
-// TestOtherCallerLeaves: a caller whose question another one asked gets its answer when that one leaves.
+// TestOtherCallerLeaves: a caller that waits for another caller's request still gets its answer if that caller
+// leaves.
 func TestOtherCallerLeaves(t *testing.T) {
 	e := &echo{delay: 30 * time.Millisecond}
 	k := keep(t, e, t.TempDir())
@@ -150,12 +152,12 @@ func TestOtherCallerLeaves(t *testing.T) {
 	wg.Wait()
 }
 
-// TestCannotKeep: an answer that cannot be kept is returned, for it is paid for; then nothing more is asked.
+// TestCannotKeep: an answer that cannot be stored is returned, because it is paid for; then nothing more is asked.
 func TestCannotKeep(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "answers")
 	e := &echo{}
 	k := keep(t, e, folder)
-	if err := os.WriteFile(folder, nil, 0o600); err != nil { // nothing can be made in it
+	if err := os.WriteFile(folder, nil, 0o600); err != nil { // nothing can be created in it
 		t.Fatal(err)
 	}
 	if a, err := k.Chat(t.Context(), ask("a"), Options{}); err != nil || a.Text != "a\xff" {
@@ -167,7 +169,7 @@ func TestCannotKeep(t *testing.T) {
 	}
 }
 
-// TestFailuresAreNotKept: an error is no answer.
+// TestFailuresAreNotKept: an error is not an answer.
 func TestFailuresAreNotKept(t *testing.T) {
 	e := &echo{fail: errors.New("no")}
 	k := keep(t, e, t.TempDir())

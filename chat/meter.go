@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// Spent counts what a remote model was asked and what that cost.
+// Spent counts the requests to a remote model and their cost.
 type Spent struct {
-	Requests   int64   `json:"requests"` // sent, with those that were tried again
-	Answers    int64   `json:"answers"`  // that came
+	Requests   int64   `json:"requests"` // sent, including retries
+	Answers    int64   `json:"answers"`  // received
 	Prompt     int64   `json:"prompt_tokens"`
 	Cached     int64   `json:"cached_tokens"` // of the prompts
 	Completion int64   `json:"completion_tokens"`
-	Uncounted  int64   `json:"uncounted,omitempty"` // answers for which the server gave no usage
+	Uncounted  int64   `json:"uncounted,omitempty"` // answers without usage counts from the server
 	Cost       float64 `json:"cost"`                // in the currency of the prices
 }
 
-// Tokens is the number of all tokens.
+// Tokens is the total number of tokens.
 func (s Spent) Tokens() int64 { return s.Prompt + s.Completion }
 
 // meter counts, and refuses requests once a cap is reached. It is safe for concurrent use.
@@ -29,9 +29,9 @@ type meter struct {
 	mu      sync.Mutex
 	landed  *sync.Cond // a request has ended
 	spent   Spent
-	flying  int64   // requests on their way
-	tokens  int64   // of the largest answer so far, with its prompt
-	dearest float64 // cost of the dearest answer so far
+	flying  int64   // requests in flight
+	tokens  int64   // of the largest answer so far, prompt included
+	dearest float64 // cost of the most expensive answer so far
 }
 
 func newMeter(s *Server) *meter {
@@ -42,13 +42,13 @@ func newMeter(s *Server) *meter {
 
 func (m *meter) capped() bool { return m.tokenCap > 0 || m.costCap > 0 }
 
-// begin counts a request, or says that a cap leaves no room for it. A request and those on their way are taken to cost
-// as much as the dearest answer so far; it waits for these while they leave no room, and for the first answer, whose
-// cost nothing tells. So a cap is exceeded by an answer that is dearer than all before, and by what a server charges
-// without an answer.
+// begin counts a request, or returns an error if a cap leaves no room for it. A request and those in flight are each
+// assumed to cost as much as the most expensive answer so far. begin waits for the requests in flight while they
+// leave no room, and for the first answer, whose cost is unknown. So a cap can be exceeded only by an answer that is
+// more expensive than all before, and by what a server charges without an answer.
 func (m *meter) begin(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() {
-		m.mu.Lock() // no waiter is between its look at ctx and Wait
+		m.mu.Lock() // no waiter is between checking ctx and Wait
 		defer m.mu.Unlock()
 		m.landed.Broadcast()
 	})()
@@ -69,10 +69,11 @@ func (m *meter) begin(ctx context.Context) error {
 	return nil
 }
 
-// errUncounted is of answers without usage, where there is a cap.
-var errUncounted = fmt.Errorf("%w: the server gives no usage counts, so the caps cannot be kept", ErrUnavailable)
+// errUncounted reports an answer without usage counts although there is a cap.
+var errUncounted = fmt.Errorf("%w: the server sends no usage counts, so the caps cannot be enforced", ErrUnavailable)
 
-// full is an error if there is no room for a request beside so many: it wraps [ErrCap], or is errUncounted.
+// full returns an error if there is no room for one more request besides those in flight. It wraps [ErrCap], or is
+// errUncounted.
 func (m *meter) full(flying int64) error {
 	const rounding = 1 + 1e-9
 	tokens, cost := m.spent.Tokens()+(flying+1)*m.tokens, m.spent.Cost+float64(flying+1)*m.dearest
@@ -80,16 +81,16 @@ func (m *meter) full(flying int64) error {
 	case m.capped() && m.spent.Uncounted > 0:
 		return errUncounted
 	case m.tokenCap > 0 && tokens > m.tokenCap:
-		return fmt.Errorf("%w: %d tokens are used of at most %d, and an answer took up to %d", ErrCap, m.spent.Tokens(),
+		return fmt.Errorf("%w: %d of %d tokens are used, and an answer took up to %d", ErrCap, m.spent.Tokens(),
 			m.tokenCap, m.tokens)
 	case m.costCap > 0 && cost > m.costCap*rounding:
-		return fmt.Errorf("%w: %.4g is spent of at most %.4g, and an answer cost up to %.4g", ErrCap, m.spent.Cost, m.costCap,
+		return fmt.Errorf("%w: %.4g of %.4g is spent, and an answer cost up to %.4g", ErrCap, m.spent.Cost, m.costCap,
 			m.dearest)
 	}
 	return nil
 }
 
-// end says that a request has ended, with an answer or without (nil).
+// end records that a request has ended; u is nil without an answer.
 func (m *meter) end(u *counted) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +113,7 @@ func (m *meter) end(u *counted) {
 	m.dearest = max(m.dearest, dear)
 }
 
-// counted is the usage of an answer, if the server told it.
+// counted is the usage of an answer, if the server sent it.
 type counted struct {
 	Usage
 	known bool

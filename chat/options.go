@@ -8,15 +8,15 @@ import (
 	"assay/internal/strictjson"
 )
 
-// optionKeys are those that Read looks for, besides the names of max_new_tokens.
+// optionKeys are the keys that Read reads, in addition to the names of max_new_tokens.
 var optionKeys = []string{
 	"temperature", "top_k", "top_p", "repetition_penalty", "seed", "stop", "stop_token_ids", "response_format", "n",
 	"best_of",
 }
 
-// Read takes what a JSON object says about an answer. most are the names under which it says MaxNewTokens: tables call
-// it max_new_tokens, OpenAI's protocol max_tokens and max_completion_tokens. A stop is a text or a list; null is left
-// out.
+// Read reads the options of an answer from a JSON object. most are the keys for MaxNewTokens: tables call it
+// max_new_tokens, OpenAI's protocol max_tokens and max_completion_tokens. stop is a text or a list; a null value
+// counts as absent.
 func (o *Options) Read(from *strictjson.Object, most ...string) {
 	for _, key := range most {
 		from.Opt(key, &o.MaxNewTokens)
@@ -33,7 +33,7 @@ func (o *Options) Read(from *strictjson.Object, most ...string) {
 		var list []json.RawMessage
 		if json.Unmarshal(from.Raw(key), &list) == nil &&
 			slices.ContainsFunc(list, func(raw json.RawMessage) bool { return string(raw) == "null" }) {
-			from.Failf(key, "null is not allowed in it")
+			from.Failf(key, "null is not allowed in the list")
 		}
 	}
 	var below int64
@@ -51,7 +51,7 @@ func (o *Options) Read(from *strictjson.Object, most ...string) {
 	o.readFormat(from)
 }
 
-// readFormat takes response_format as OpenAI's protocol has it: text, or json_schema.
+// readFormat reads response_format as in OpenAI's protocol: text, or json_schema.
 func (o *Options) readFormat(from *strictjson.Object) {
 	format := from.Sub("response_format")
 	if format == nil {
@@ -63,7 +63,7 @@ func (o *Options) readFormat(from *strictjson.Object) {
 	case "json_schema":
 		s := format.Sub("json_schema")
 		if s == nil || !s.Has("schema") {
-			format.Failf("json_schema", "it is missing: an object with a schema")
+			format.Failf("json_schema", "missing: want an object with a schema")
 			break
 		}
 		g, err := grammar.FromSchema(s.Raw("schema"), true)
@@ -78,7 +78,7 @@ func (o *Options) readFormat(from *strictjson.Object) {
 	format.Close()
 }
 
-// Given tells which keys of Read an object has.
+// Given returns the keys of Read that an object has.
 func Given(from *strictjson.Object, most ...string) (keys []string) {
 	for _, key := range append(most, optionKeys...) {
 		if from.Has(key) {
@@ -88,9 +88,9 @@ func Given(from *strictjson.Object, most ...string) (keys []string) {
 	return keys
 }
 
-// ReadMessages reads the key messages: objects of role and content, which is a text, or a list of parts, each of which
-// is read by part. What is wrong is among the object's problems, where messages are counted from first. harmless are
-// further keys of messages that are let pass.
+// ReadMessages reads the key messages: objects with role and content, which is a text or a list of parts that part
+// reads. Problems are added to the object's problems, with messages counted from first. harmless are further keys of
+// messages that are accepted.
 func ReadMessages(
 	o *strictjson.Object, first int, part func(json.RawMessage) (Part, error), harmless strictjson.Harmless,
 ) (messages []Message) {
@@ -101,7 +101,7 @@ func ReadMessages(
 		object, err := strictjson.Parse("message", raw)
 		if err == nil {
 			if object.Get("role", &m.Role); m.Role == "" {
-				object.Failf("role", "it is missing: system, user or assistant")
+				object.Failf("role", "missing: want system, user or assistant")
 			}
 			m.Content = readContent(object, part)
 			object.Close(harmless)
@@ -131,7 +131,7 @@ func readContent(o *strictjson.Object, part func(json.RawMessage) (Part, error))
 		content = append(content, p)
 	}
 	if len(content) == 0 {
-		o.Failf("content", "there is none")
+		o.Failf("content", "empty")
 	}
 	return content
 }

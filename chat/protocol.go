@@ -17,14 +17,14 @@ import (
 	"assay/data"
 )
 
-// errNonsense is wrapped by errors of answers that do not follow the protocol.
+// errNonsense is wrapped by errors about answers that do not follow the protocol.
 var errNonsense = errors.New("the answer does not follow the protocol")
 
-// FinishRefusal says that the model refused to answer in words; Text has its reason.
+// FinishRefusal means that the model refused to answer; Text holds its reason.
 const FinishRefusal = "refusal"
 
-// request puts a request together. Options that OpenAI's own protocol lacks have the names that vLLM, SGLang and
-// transformers give them.
+// request builds a request. Options that OpenAI's protocol lacks have the names that vLLM, SGLang and transformers
+// use.
 func (r *Remote) request(messages []Message, o Options) (
 	p openai.ChatCompletionNewParams, options []option.RequestOption, err error) {
 	p.Model = r.server.Model
@@ -36,7 +36,7 @@ func (r *Remote) request(messages []Message, o Options) (
 		p.Messages = append(p.Messages, turn)
 	}
 	if len(messages) == 0 {
-		return p, nil, fmt.Errorf("%w: there is no message", ErrRequest)
+		return p, nil, fmt.Errorf("%w: no messages", ErrRequest)
 	}
 	if o.MaxNewTokens < 0 || o.Seed > math.MaxInt64 {
 		return p, nil, fmt.Errorf("%w: %d new tokens, seed %d: want 0 or more, and a seed below 2^63", ErrRequest,
@@ -91,9 +91,9 @@ func messageOf(m Message) (turn openai.ChatCompletionMessageParamUnion, err erro
 	}
 	switch {
 	case len(m.Content) == 0:
-		return turn, errors.New("it is empty")
+		return turn, errors.New("empty content")
 	case pictures && m.Role != "user":
-		return turn, fmt.Errorf("a picture of role %q: only users show pictures to a server", m.Role)
+		return turn, fmt.Errorf("a picture in a message of role %q: servers accept pictures only from the user", m.Role)
 	case m.Role == "system":
 		return openai.SystemMessage(text.String()), nil
 	case m.Role == "assistant":
@@ -116,7 +116,7 @@ func messageOf(m Message) (turn openai.ChatCompletionMessageParamUnion, err erro
 	return openai.UserMessage(parts), nil
 }
 
-// encoder writes PNG. Pictures are sent once and not kept, so speed counts more than size.
+// encoder writes PNG. Pictures are sent once and not stored, so speed matters more than size.
 var encoder = png.Encoder{CompressionLevel: png.BestSpeed, BufferPool: &buffers{}}
 
 // buffers implements png.EncoderBufferPool.
@@ -124,12 +124,12 @@ type buffers struct{ sync.Pool }
 
 func (b *buffers) Get() *png.EncoderBuffer {
 	e, _ := b.Pool.Get().(*png.EncoderBuffer)
-	return e // nil at first: the encoder makes one
+	return e // nil if the pool is empty: the encoder allocates one
 }
 
 func (b *buffers) Put(e *png.EncoderBuffer) { b.Pool.Put(e) }
 
-// dataURL is a picture as PNG in a URL: nothing is lost, as it would be in JPEG.
+// dataURL encodes a picture as PNG in a data URL: unlike JPEG, it is lossless.
 func dataURL(p *data.Picture) (string, error) {
 	if err := p.Check(); err != nil {
 		return "", err
@@ -148,7 +148,7 @@ func dataURL(p *data.Picture) (string, error) {
 	return url.String(), err
 }
 
-// usageOf reads the usage counts of an answer, if they are there and make sense.
+// usageOf reads the usage counts of an answer, if they are present and consistent.
 func usageOf(c *openai.ChatCompletion) *counted {
 	u := c.Usage
 	n := Usage{
@@ -168,9 +168,9 @@ func (r *Remote) answer(c *openai.ChatCompletion, o Options) (*Answer, error) {
 	case !c.JSON.Choices.Valid() || len(c.Choices) != 1:
 		return nil, fmt.Errorf("%w: want one choice, not %d", errNonsense, len(c.Choices))
 	case !c.JSON.Model.Valid():
-		return nil, fmt.Errorf("%w: it does not say which model it is of", errNonsense)
+		return nil, fmt.Errorf("%w: it does not name its model", errNonsense)
 	case c.Model != r.server.Model && !slices.Contains(r.server.AnswersAs, c.Model):
-		return nil, fmt.Errorf("%w: the answer is one of %q: list that name in answers_as if it is the same model",
+		return nil, fmt.Errorf("%w: the answer comes from %q: list that name in answers_as if it is the same model",
 			ErrUnavailable, c.Model)
 	}
 	choice := c.Choices[0]
@@ -182,12 +182,12 @@ func (r *Remote) answer(c *openai.ChatCompletion, o Options) (*Answer, error) {
 	case message.JSON.Content.Valid():
 	case message.JSON.Refusal.Valid():
 		a.Text, a.Finish = message.Refusal, FinishRefusal
-	case choice.FinishReason == FinishStop: // of other reasons there may be no text
+	case choice.FinishReason == FinishStop: // with other finish reasons there may be no text
 		return nil, fmt.Errorf("%w: a message without content", errNonsense)
 	}
 	if o.LogProbs {
 		if !choice.Logprobs.JSON.Content.Valid() {
-			return nil, fmt.Errorf("%w: logprobs were asked for, and the answer has none", ErrUnavailable)
+			return nil, fmt.Errorf("%w: logprobs were requested, but the answer has none", ErrUnavailable)
 		}
 		for _, token := range choice.Logprobs.Content {
 			if !token.JSON.Logprob.Valid() {

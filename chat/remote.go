@@ -17,11 +17,11 @@ import (
 	"assay/internal/store"
 )
 
-// ErrUnavailable is wrapped by errors after which no other request would be answered either. The key is refused, the
-// server serves another model or has failed many times in a row, or answers cannot be kept. A run ends there.
+// ErrUnavailable is wrapped by errors after which no other request would be answered either: the key is refused, the
+// server serves another model or has failed many times in a row, or answers cannot be stored. A run ends there.
 var ErrUnavailable = errors.New("no more answers")
 
-// ErrCap is wrapped by errors of requests for which the caps on tokens and costs leave no room. It wraps
+// ErrCap is wrapped by errors of requests for which the caps on tokens and cost leave no room. It wraps
 // ErrUnavailable.
 var ErrCap = fmt.Errorf("%w: the cap is reached", ErrUnavailable)
 
@@ -70,7 +70,7 @@ func OpenRemote(s Server) (*Remote, error) {
 	return &Remote{
 		server:      s,
 		key:         key,
-		completions: openai.NewChatCompletionService(options...), // which, unlike a client, reads no variables
+		completions: openai.NewChatCompletionService(options...), // unlike a client, reads no environment variables
 		fingerprint: store.KeyOf("remote-1", identity).String(),
 		slots:       make(chan struct{}, s.Concurrency),
 		meter:       newMeter(&s),
@@ -81,25 +81,25 @@ func OpenRemote(s Server) (*Remote, error) {
 // Fingerprint is a digest of the URL, the model's name and the extra fields.
 func (r *Remote) Fingerprint() string { return r.fingerprint }
 
-// Close closes connections that wait for another request.
+// Close closes idle connections.
 func (r *Remote) Close() error {
 	r.idle.CloseIdleConnections()
 	return nil
 }
 
-// Spent is what this model was asked so far.
+// Spent returns the counts and cost so far.
 func (r *Remote) Spent() Spent {
 	r.meter.mu.Lock()
 	defer r.meter.mu.Unlock()
 	return r.meter.spent
 }
 
-// Chat sends a request, and sends it again after failures that may pass. These are 408, 409, 429 and 5xx, a broken
-// connection, no answer in time, and an answer that is cut off or no JSON. It waits as long as Retry-After says, or
+// Chat sends a request and retries after transient failures: 408, 409, 425, 429 and 5xx, a broken connection, a
+// timeout, and an answer that is truncated, not JSON or not in the protocol. It waits as long as Retry-After says, or
 // twice as long each time.
 //
-// When ctx ends nothing more is sent, but what was sent already is waited for: it is paid for, and its answer is
-// returned.
+// When ctx ends, nothing more is sent, but a request already sent is waited for and its answer returned, because it
+// is paid for.
 func (r *Remote) Chat(ctx context.Context, messages []Message, o Options) (*Answer, error) {
 	select {
 	case r.slots <- struct{}{}:
@@ -126,7 +126,7 @@ func (r *Remote) Chat(ctx context.Context, messages []Message, o Options) (*Answ
 		}
 		wait := r.wait(try, failed.after)
 		if wait > r.server.maxWait() {
-			return nil, r.describe(fmt.Errorf("%w: %w (it says to try again in %v, which is longer than max_wait)",
+			return nil, r.describe(fmt.Errorf("%w: %w (the server says to try again in %v, which is longer than max_wait)",
 				ErrUnavailable, failed.err, failed.after))
 		}
 		if try == r.server.Retries {
@@ -140,36 +140,37 @@ func (r *Remote) Chat(ctx context.Context, messages []Message, o Options) (*Answ
 	}
 }
 
-// answered forgets the failures before a request was sent that is answered now. Those since then count: a late answer
-// does not say that the server is still there.
+// answered forgets the failures counted before the answered request was sent. Later failures still count: a late
+// answer does not prove that the server is still up.
 func (r *Remote) answered(before int64) {
 	for n := r.failures.Load(); !r.failures.CompareAndSwap(n, max(n-before, 0)); {
 		n = r.failures.Load()
 	}
 }
 
-// giveUp is the error of a request that failed so many times. A server that fails for many requests in a row is gone.
+// giveUp returns the error of a request that failed that many times. A server that fails for many requests in a row
+// counts as gone.
 func (r *Remote) giveUp(err error, tries int) error {
 	if tries > 1 {
 		err = fmt.Errorf("%w (tried %d times)", err, tries)
 	}
 	if n, most := r.failures.Add(1), int64(10+r.server.Concurrency); n >= most {
-		return fmt.Errorf("%w: %d requests in a row failed, the last one so: %w", ErrUnavailable, n, err)
+		return fmt.Errorf("%w: %d requests in a row failed, the last one with: %w", ErrUnavailable, n, err)
 	}
 	return &ServerError{err}
 }
 
-// ServerError says that the server failed at a request, which may succeed another time.
+// ServerError reports that the server failed at a request, which may succeed later.
 type ServerError struct{ Err error }
 
-// Temporary says that it may succeed another time.
+// Temporary reports that a retry may succeed.
 func (e *ServerError) Temporary() bool { return true }
 
 func (e *ServerError) Error() string { return e.Err.Error() }
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// wait is how long to wait before the next try: as long as the server says, or half a second, a second, ... half a
-// minute, each shortened by up to a half at random, so that not all come back at once.
+// wait returns how long to wait before the next try: as long as the server says, or half a second, a second, ... half
+// a minute, each randomly shortened by up to half, so that clients do not all return at once.
 func (r *Remote) wait(try int, after time.Duration) time.Duration {
 	if after > 0 {
 		return after
@@ -178,7 +179,7 @@ func (r *Remote) wait(try int, after time.Duration) time.Duration {
 	return longest/2 + rand.N(longest/2+1)
 }
 
-// describe names the model that failed, and takes the key out of what a server says.
+// describe adds the model and URL to an error, and removes the key from what a server says.
 func (r *Remote) describe(err error) error {
 	text := err.Error()
 	if r.key != "" {
@@ -194,6 +195,6 @@ type remoteError struct {
 
 func (e *remoteError) Error() string { return e.text }
 
-// Is and As look at the cause without showing its text, in which the key may be.
+// Is and As look at the cause without exposing its text, which may contain the key.
 func (e *remoteError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e *remoteError) As(target any) bool   { return errors.As(e.err, target) }

@@ -23,12 +23,12 @@ import (
 	"assay/internal/long"
 )
 
-// fakeServer answers requests as a function of their number, from 0, and keeps their bodies.
+// fakeServer answers requests as a function of their number, from 0, and records their bodies.
 type fakeServer struct {
 	*httptest.Server
 	mu     sync.Mutex
 	bodies []map[string]any
-	header http.Header // of the last one
+	header http.Header // of the last request
 	n      atomic.Int64
 }
 
@@ -53,7 +53,7 @@ func newFakeServer(t *testing.T, answer func(w http.ResponseWriter, n int64)) *f
 	return f
 }
 
-// says is an answer as servers give it.
+// says returns an answer as servers send it.
 func says(text string) string {
 	raw, _ := json.Marshal(text)
 	return fmt.Sprintf(`{"id": "1", "object": "chat.completion", "created": 1, "model": "judge-7b",
@@ -90,8 +90,8 @@ func gradient(w, h int) *data.Picture {
 	return p
 }
 
-// TestRequest: what is sent is what was asked, greedy decoding included, pictures with all their pixels, and no key but
-// the one that is named.
+// TestRequest: the request holds exactly what was asked, including greedy decoding and every pixel of the pictures,
+// and no key other than the named one.
 func TestRequest(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "another key")
 	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
@@ -156,8 +156,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestWeather: every way in which a server can fail ends in an answer after another try, or in an error that says what
-// it was and whose fault.
+// TestWeather injects faults: every server failure ends in an answer after a retry, or in an error that names the
+// failure and whose fault it is.
 func TestWeather(t *testing.T) {
 	long.Test(t)
 	status := func(code int, body string, header ...string) func(http.ResponseWriter) {
@@ -186,8 +186,8 @@ func TestWeather(t *testing.T) {
 		answer  func(http.ResponseWriter)
 		times   int64  // then it answers
 		fails   string // "": it answers in the end
-		request bool   // the fault of the request
-		ends    bool   // no other request will do better
+		request bool   // the request's fault
+		ends    bool   // no other request would succeed
 	}{
 		{"429", status(429, `{"error": {"message": "slow down"}}`, "Retry-After", "0.01"), 2, "", false, false},
 		{"429 in milliseconds", status(429, "", "Retry-After-Ms", "5"), 2, "", false, false},
@@ -203,7 +203,7 @@ func TestWeather(t *testing.T) {
 		{"no content", status(200, strings.Replace(ok, `"content": "fine"`, `"content": null`, 1)), 99, "without content",
 			false, false},
 		{"never stops", slow, 99, "no answer within 0.3 seconds (tried 3 times)", false, false},
-		{"another model", status(200, strings.Replace(ok, "judge-7b", "other", 1)), 99, `one of "other"`, false, true},
+		{"another model", status(200, strings.Replace(ok, "judge-7b", "other", 1)), 99, `comes from "other"`, false, true},
 		{"wrong key", status(401, `{"error": {"message": "bad key secret-1"}}`), 99, "401: bad key (the key)", false, true},
 		{"no such model", status(404, `{"error": {"message": "no judge-7b"}}`), 99, "404: no judge-7b", false, true},
 		{"no money", status(429, `{"error": {"message": "pay", "code": "insufficient_quota"}}`), 99, "429: pay",
@@ -258,7 +258,7 @@ func TestAnswersAs(t *testing.T) {
 	}
 }
 
-// TestLogProbs: log-probabilities are returned where they are, and missed where they are not.
+// TestLogProbs: log-probabilities are returned if present; missing ones are an error.
 func TestLogProbs(t *testing.T) {
 	f := newFakeServer(t, func(w http.ResponseWriter, n int64) {
 		text := says("fine")
@@ -280,7 +280,7 @@ func TestLogProbs(t *testing.T) {
 	}
 }
 
-// TestCapsTogether: a cap holds among callers that ask at the same time, the first answer's cost unknown.
+// TestCapsTogether: a cap holds across concurrent callers while the first answer's cost is unknown.
 func TestCapsTogether(t *testing.T) {
 	for name, change := range map[string]func(*Server){
 		"tokens": func(s *Server) { s.TokenCap = 600 },
@@ -311,7 +311,7 @@ func TestCapsTogether(t *testing.T) {
 	}
 }
 
-// TestCapsUncounted: where answers come without usage, a cap lets one of many callers ask.
+// TestCapsUncounted: if answers come without usage, a cap lets only one of many callers ask.
 func TestCapsUncounted(t *testing.T) {
 	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
 		time.Sleep(5 * time.Millisecond)
@@ -354,7 +354,7 @@ func TestCapsCancelled(t *testing.T) {
 		_, err := r.Chat(ctx, ask("b"), Options{})
 		second <- err
 	}()
-	time.Sleep(10 * time.Millisecond) // it waits by now; where it does not yet, it leaves all the same
+	time.Sleep(10 * time.Millisecond) // by now it waits; if not yet, it leaves anyway
 	cancel()
 	if err := <-second; !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v of the caller that left, want %v", err, context.Canceled)
@@ -365,7 +365,7 @@ func TestCapsCancelled(t *testing.T) {
 	}
 }
 
-// TestCaps: a cap on tokens or costs ends the run before it, and the counters say what was spent.
+// TestCaps: a cap on tokens or cost ends the run before it is exceeded, and the counters show what was spent.
 func TestCaps(t *testing.T) {
 	for _, change := range []func(*Server){
 		func(s *Server) { s.TokenCap = 600 },
@@ -401,7 +401,7 @@ func TestCaps(t *testing.T) {
 	}
 }
 
-// TestConcurrency: so many requests at a time, and no more.
+// TestConcurrency: no more than the configured number of requests at a time.
 func TestConcurrency(t *testing.T) {
 	var now, most atomic.Int64
 	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
@@ -427,7 +427,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// TestGone: a server that fails for many requests in a row ends the run, instead of every row of it.
+// TestGone: a server that fails for many requests in a row ends the run, instead of failing every row.
 func TestGone(t *testing.T) {
 	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { w.WriteHeader(500) })
 	r := f.open(t, func(s *Server) { s.Retries, s.Concurrency = 0, 1 })
@@ -445,7 +445,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestGoneMeanwhile: an answer that comes late does not make a server that failed since then one that is there.
+// TestGoneMeanwhile: a late answer does not clear the failures that came after its request.
 func TestGoneMeanwhile(t *testing.T) {
 	asked, release := make(chan bool), make(chan bool)
 	f := newFakeServer(t, func(w http.ResponseWriter, n int64) {
@@ -465,7 +465,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	}()
 	<-asked
 	for n := 1; n <= 12; n++ {
-		if n == 12 { // the one that is too many
+		if n == 12 { // one too many
 			close(release)
 			if err := <-late; err != nil {
 				t.Fatal(err)
@@ -477,7 +477,8 @@ func TestGoneMeanwhile(t *testing.T) {
 	}
 }
 
-// TestCancel: what was sent is waited for and returned when the context ends; nothing more is sent.
+// TestCancel: when the context ends, a request already sent is waited for and its answer returned; nothing more is
+// sent.
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
@@ -512,7 +513,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestCheck: wrong settings are all named.
+// TestCheck: all wrong settings are named.
 func TestCheck(t *testing.T) {
 	_, err := OpenRemote(Server{URL: "https://user:pw@host/v1?key=1", Extra: Object{"model": "x"}, CostCap: 1})
 	for _, key := range []string{
@@ -531,7 +532,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestEndlessBody: a body without an end is cut off.
+// TestEndlessBody: an endless body is cut off.
 func TestEndlessBody(t *testing.T) {
 	long.Test(t)
 	junk := bytes.Repeat([]byte(" "), 1<<20)
@@ -597,7 +598,7 @@ func TestResponseFormat(t *testing.T) {
 	}
 }
 
-// TestRetryAfterDate: a date says when by the server's clock, whatever this machine's clock shows.
+// TestRetryAfterDate: a date is compared with the server's clock, whatever this machine's clock shows.
 func TestRetryAfterDate(t *testing.T) {
 	now := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC) // long ago
 	h := http.Header{"Date": {now.Format(http.TimeFormat)}}

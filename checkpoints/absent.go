@@ -9,8 +9,8 @@ import (
 	"assay/onnx"
 )
 
-// OpenOrAbsent is OpenWeights, but a directory without weights, or without all the shards that its index lists, gives
-// Weights that are Absent and hold nothing until they are declared.
+// OpenOrAbsent is OpenWeights, but for a directory without weights, or with shards missing, it returns Weights that
+// are Absent and empty until tensors are declared.
 func OpenOrAbsent(dir string) (*Weights, error) {
 	w, err := OpenWeights(dir)
 	if errors.Is(err, errNoWeights) || errors.Is(err, fs.ErrNotExist) {
@@ -33,13 +33,13 @@ func OpenOrAbsent(dir string) (*Weights, error) {
 	return w, err
 }
 
-// Absent reports whether only names, types and shapes are known: models can be built of such weights, but not run.
+// Absent reports whether only names, types and shapes are known: models can be built from such weights, but not run.
 func (w *Weights) Absent() bool { return w.absent }
 
-// Why is the reason that weights are absent; nil if they are there.
+// Why returns the reason why weights are absent; nil if they are present.
 func (w *Weights) Why() error { return w.why }
 
-// Partly reports whether some shards of absent weights are there.
+// Partly reports whether some shards of absent weights exist.
 func (w *Weights) Partly() bool { return w.partly }
 
 // anyShard reports whether a directory has any file of weights.
@@ -60,11 +60,11 @@ func (w *Weights) Declare(name string, t onnx.DType, shape []int64) {
 	w.stored[name] = s
 }
 
-// Present is an error if the weights are absent: for those who want their values.
+// Present returns an error if the weights are absent, for callers that need their values.
 func (w *Weights) Present() error {
 	if w.absent {
-		return fmt.Errorf("%s holds only a configuration: without weights a run can be planned (train --dry-run), but "+
-			"nothing can be run",
+		return fmt.Errorf("%s only has a configuration: without weights a run can be planned (train --dry-run), but "+
+			"nothing can run",
 			w.dir)
 	}
 	return nil

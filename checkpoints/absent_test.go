@@ -9,7 +9,7 @@ import (
 	"assay/onnx"
 )
 
-// TestAbsent declares tensors where there are no weights, or not all the shards of an index.
+// TestAbsent declares tensors for a checkpoint without weights, or with shards missing.
 func TestAbsent(t *testing.T) {
 	bare, partial, broken := t.TempDir(), t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{

@@ -9,7 +9,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// CopyCompanions copies into the folder to what belongs to the checkpoint in from besides its weights: configuration,
+// CopyCompanions copies the files of the checkpoint in from other than its weights to the folder to: configuration,
 // tokenizer, processor, chat templates, model code, licence.
 func CopyCompanions(from, to string) error {
 	names, err := companions(from)
@@ -27,7 +27,7 @@ func CopyCompanions(from, to string) error {
 	return nil
 }
 
-// CopyTo copies the shards into the folder to under their names, and the index of several.
+// CopyTo copies the shards to the folder to under their names, and the index if there are several.
 func (w *Weights) CopyTo(to string) error {
 	for _, s := range w.shards {
 		if err := atomicfile.Copy(s.Path(), filepath.Join(to, s.Name)); err != nil {
@@ -47,12 +47,12 @@ func companions(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		st, err := os.Stat(filepath.Join(dir, e.Name())) // Hugging Face's cache is links
+		st, err := os.Stat(filepath.Join(dir, e.Name())) // Hugging Face's cache uses links
 		if err == nil && st.Mode().IsRegular() && isCompanion(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
-	// transformers keeps chat templates besides the default one here
+	// transformers stores additional chat templates here
 	templates, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(dir), "additional_chat_templates", "*.jinja"))
 	for _, t := range templates {
 		names = append(names, filepath.Join("additional_chat_templates", filepath.Base(t)))

@@ -18,13 +18,13 @@ func Float32s(t onnx.DType, data []byte) ([]float32, error) {
 		return nil, fmt.Errorf("%v is not a floating-point type", t)
 	}
 	if len(data)%t.Size() != 0 {
-		return nil, fmt.Errorf("%d bytes are no whole number of elements of type %v", len(data), t)
+		return nil, fmt.Errorf("%d bytes are not a whole number of elements of type %v", len(data), t)
 	}
 	out := make([]float32, len(data)/t.Size())
 	return out, Widen(out, t, data)
 }
 
-// halves are the values of all float16 numbers.
+// halves returns the values of all float16 numbers.
 var halves = sync.OnceValue(func() *[1 << 16]float32 {
 	var out [1 << 16]float32
 	for i := range out {
@@ -33,7 +33,7 @@ var halves = sync.OnceValue(func() *[1 << 16]float32 {
 	return &out
 })
 
-// Widen is [Float32s] into an array of as many elements as the bytes hold.
+// Widen is [Float32s] into an existing slice, whose length must match the bytes.
 func Widen(out []float32, t onnx.DType, data []byte) error {
 	if !t.IsFloat() {
 		return fmt.Errorf("%v is not a floating-point type", t)
@@ -125,7 +125,7 @@ func dense(t onnx.DType, shape []int64, data []byte) (*tensor.Dense, error) {
 		}
 		backing = v
 	default:
-		return nil, fmt.Errorf("elements of type %v are not read", t)
+		return nil, fmt.Errorf("elements of type %v are not supported", t)
 	}
 	return tensor.New(tensor.WithShape(dims...), tensor.WithBacking(backing)), nil
 }
@@ -139,7 +139,7 @@ func decode[T float64 | int64 | int32 | int16 | int8 | uint64 | uint32 | uint16]
 	return out
 }
 
-// storedType returns the element type that a tensor's data is stored as.
+// storedType returns the element type that a tensor is stored with.
 func storedType(d *tensor.Dense) (onnx.DType, error) {
 	for t, dt := range map[onnx.DType]tensor.Dtype{onnx.Float: tensor.Float32, onnx.Double: tensor.Float64,
 		onnx.Int64: tensor.Int64, onnx.Int32: tensor.Int32, onnx.Int16: tensor.Int16, onnx.Int8: tensor.Int8,
@@ -157,11 +157,11 @@ func appendElements(b []byte, d *tensor.Dense) ([]byte, error) {
 	if slices.Contains(d.Shape(), 0) { // no elements, and no data to ask for
 		return b, nil
 	}
-	if d.RequiresIterator() || !d.DataOrder().IsRowMajor() { // a view: copy it to be contiguous
+	if d.RequiresIterator() || !d.DataOrder().IsRowMajor() { // a view: copy it to make it contiguous
 		d = d.Materialize().(*tensor.Dense)
 	}
 	data := d.Data()
-	switch v := data.(type) { // a scalar's data is no slice
+	switch v := data.(type) { // a scalar's data is not a slice
 	case float32:
 		data = []float32{v}
 	case float64, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool:

@@ -62,37 +62,38 @@ func OpenFile(path string) (*SafetensorsFile, error) {
 	return file, nil
 }
 
-// identity is another one for a file that was replaced or written to.
+// identity returns a string that changes if the file is replaced or written to.
 func identity(st os.FileInfo) string {
 	s := st.Sys().(*syscall.Stat_t)
 	return fmt.Sprint(s.Dev, s.Ino, s.Ctim, s.Size)
 }
 
-// ID identifies the file as it was when it was opened, on this machine: one that was replaced or written to since has
-// another.
+// ID identifies the file on this machine as it was when opened: it is different after the file is replaced or written
+// to.
 func (f *SafetensorsFile) ID() string { return f.id }
 
-// contentState is another one for a file whose content was changed or that was replaced; a new link or mode is no
-// change.
+// contentState returns a string that changes if the file is replaced or its content changes, but not with a new link
+// or mode.
 func contentState(st os.FileInfo) string {
 	s := st.Sys().(*syscall.Stat_t)
 	return fmt.Sprint(s.Dev, s.Ino, s.Mtim, s.Size)
 }
 
-// Unchanged is an error if the file was replaced or changed since it was opened: the mapping may mix old and new bytes.
+// Unchanged returns an error if the file was replaced or changed since it was opened: the mapping may mix old and new
+// bytes.
 func (f *SafetensorsFile) Unchanged() error {
 	st, err := os.Stat(f.path)
 	if err != nil {
-		return fmt.Errorf("the weights in use are not there any more, open the model again: %w", err)
+		return fmt.Errorf("the weights in use no longer exist, open the model again: %w", err)
 	}
 	if contentState(st) != contentState(f.opened) {
-		return fmt.Errorf("%s was changed while it is in use: open the model again", f.path)
+		return fmt.Errorf("%s was changed while in use: open the model again", f.path)
 	}
 	return nil
 }
 
-// Overwritten is an error if the file was written to since it was opened, so that the mapping has new bytes. One that
-// was replaced by another file, or removed, is mapped as it was.
+// Overwritten returns an error if the file was written to since it was opened, so that the mapping has new bytes. If
+// the file was replaced by another one, or removed, the mapping is unaffected.
 func (f *SafetensorsFile) Overwritten() error {
 	if st, err := os.Stat(f.path); err != nil || !os.SameFile(st, f.opened) {
 		return nil
@@ -100,7 +101,7 @@ func (f *SafetensorsFile) Overwritten() error {
 	return f.Unchanged()
 }
 
-// Close unmaps the file; slices that Bytes returned must not be used any more.
+// Close unmaps the file; slices returned by Bytes must no longer be used.
 func (f *SafetensorsFile) Close() error {
 	if f.data == nil {
 		return nil
@@ -110,10 +111,10 @@ func (f *SafetensorsFile) Close() error {
 	return err
 }
 
-// Forget gives back the memory of the pages that were read; they are read again when they are looked at.
+// Forget releases the memory of the pages that were read; they are read again on access.
 func (f *SafetensorsFile) Forget() {
 	if len(f.data) > 0 {
-		syscall.Madvise(f.data, syscall.MADV_DONTNEED) // a hint: nothing is lost where it is not taken
+		syscall.Madvise(f.data, syscall.MADV_DONTNEED) // a hint: it may be ignored
 	}
 }
 
@@ -143,8 +144,8 @@ func (f *SafetensorsFile) Info(name string) (TensorInfo, bool) {
 	return t, true
 }
 
-// Bytes returns the tensor's bytes, little-endian and row-major, as they lie in the mapped file. They must not be
-// written to, and not be used after Close.
+// Bytes returns the tensor's bytes in the mapped file, little-endian and row-major. They must not be modified, and
+// not used after Close.
 func (f *SafetensorsFile) Bytes(name string) ([]byte, error) {
 	i, ok := f.byName[name]
 	switch {
@@ -157,7 +158,7 @@ func (f *SafetensorsFile) Bytes(name string) ([]byte, error) {
 	return f.data[t.Offset : t.Offset+t.Length : t.Offset+t.Length], nil
 }
 
-// Dense returns a copy of the tensor. float16 and bfloat16 become float32; every other type stays as it is. A tensor
+// Dense returns a copy of the tensor. float16 and bfloat16 become float32; every other type is unchanged. A tensor
 // without elements is an error: a tensor.Dense cannot be empty.
 func (f *SafetensorsFile) Dense(name string) (*tensor.Dense, error) {
 	b, err := f.Bytes(name)
@@ -188,8 +189,8 @@ func ReadFile(path string) (map[string]*tensor.Dense, map[string]string, error) 
 	return out, f.Metadata(), nil
 }
 
-// Tensor returns a reference to the tensor's bytes in the file at location, which is relative to the folder that the
-// model will be run from.
+// Tensor returns a reference to the tensor's bytes in the file at location, relative to the folder that the model
+// will run from.
 func (t TensorInfo) Tensor(location string) *onnx.Tensor {
 	return &onnx.Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape,
 		External: &onnx.External{Location: location, Offset: t.Offset, Length: t.Length}}

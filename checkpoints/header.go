@@ -1,8 +1,9 @@
 // Package checkpoints reads and writes tensors on disk: safetensors files, Hugging Face checkpoint directories, and the
 // state of a training run.
 //
-// Files are mapped into memory, never read whole: opening an 8B checkpoint costs its headers. Whatever is written
-// appears under its final name only when it is complete and on the disk.
+// Files are mapped into memory, never read in full: opening an 8B checkpoint only reads its headers. Written files
+// appear under their final name only when they are complete and on disk. PyTorch pickles are read without running
+// them (OpenPickle).
 package checkpoints
 
 import (
@@ -33,7 +34,7 @@ type TensorInfo struct {
 	Length int64 // bytes
 }
 
-// maxHeader is the library's own limit on the length of a header.
+// maxHeader is the safetensors library's limit on the length of a header.
 const maxHeader = 100_000_000
 
 // format lists the element types in the order in which the safetensors library lays tensors out (8 bytes first, so that
@@ -64,10 +65,10 @@ func dtypeOf(name string) (onnx.DType, error) {
 		}
 		known[i] = f.name
 	}
-	return 0, fmt.Errorf("element type %q is not read (known: %s)", name, strings.Join(known, ", "))
+	return 0, fmt.Errorf("element type %q is not supported (known: %s)", name, strings.Join(known, ", "))
 }
 
-// byteLength returns the bytes that a tensor of this type and shape takes.
+// byteLength returns the size in bytes of a tensor of this type and shape.
 func byteLength(t onnx.DType, shape []int64) (int64, error) {
 	n := uint64(t.Size())
 	if n == 0 {
@@ -93,10 +94,10 @@ type header struct {
 }
 
 // readHeader parses and checks the front of a file of the given size. The tensors must fill the rest of the file
-// without gap and overlap, as the safetensors library demands.
+// without gaps or overlaps, as the safetensors library requires.
 func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	if size < 8 {
-		return nil, fmt.Errorf("not a safetensors file: it has %d bytes, the length of the header alone takes 8", size)
+		return nil, fmt.Errorf("not a safetensors file: it has %d bytes, but the header length alone takes 8", size)
 	}
 	var front [8]byte
 	if _, err := r.ReadAt(front[:], 0); err != nil {
@@ -136,7 +137,7 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 				t.Offset, before, end)
 		}
 		if t.Offset > end {
-			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, but what is before it ends at %d: bytes %d to "+
+			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, but the tensor before it ends at %d: bytes %d to "+
 				"%d belong to no tensor",
 				t.Name, t.Offset, end, end, t.Offset)
 		}
@@ -144,7 +145,7 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 		t.Offset += start
 	}
 	if end != body {
-		return nil, fmt.Errorf("the tensors take %d bytes after the header, the file holds %d", end, body)
+		return nil, fmt.Errorf("the tensors take %d bytes after the header, the file has %d", end, body)
 	}
 	return h, nil
 }
@@ -285,7 +286,7 @@ func layout(tensors []TensorInfo, metadata map[string]string) ([]TensorInfo, []b
 	return out, append(front, text...), nil
 }
 
-// place sets the tensors' lengths and their offsets from the start of the data, one behind the other.
+// place sets the tensors' lengths and their consecutive offsets from the start of the data.
 func place(tensors []TensorInfo) error {
 	seen := make(map[string]bool, len(tensors))
 	end := int64(0)
@@ -311,8 +312,8 @@ func place(tensors []TensorInfo) error {
 	return nil
 }
 
-// headerText is the JSON of a header, byte for byte as the safetensors library writes it, padded so that the data
-// begins at a multiple of 8. Offsets are from the start of the data.
+// headerText returns the JSON of a header, byte for byte as the safetensors library writes it, padded so that the
+// data begins at a multiple of 8. Offsets are from the start of the data.
 func headerText(tensors []TensorInfo, metadata map[string]string) []byte {
 	var text bytes.Buffer
 	text.WriteByte('{')

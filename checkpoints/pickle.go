@@ -20,12 +20,12 @@ import (
 type TensorFile interface {
 	Names() []string
 	Info(name string) (TensorInfo, bool)
-	// Bytes returns the tensor's bytes, little-endian and row-major, which must not be written to.
+	// Bytes returns the tensor's bytes, little-endian and row-major, which must not be modified.
 	Bytes(name string) ([]byte, error)
 	Close() error
 }
 
-// OpenTensors opens a .safetensors file, or what torch.save made of a state dict (.pth, .pt, .bin, .ckpt).
+// OpenTensors opens a .safetensors file, or a state dict saved by torch.save (.pth, .pt, .bin, .ckpt).
 func OpenTensors(file string) (TensorFile, error) {
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".safetensors":
@@ -33,12 +33,12 @@ func OpenTensors(file string) (TensorFile, error) {
 	case ".pth", ".pt", ".bin", ".ckpt":
 		return OpenPickle(file)
 	}
-	return nil, fmt.Errorf("%s: want .safetensors, or .pth, .pt, .bin or .ckpt as torch.save makes them", file)
+	return nil, fmt.Errorf("%s: want .safetensors, or .pth, .pt, .bin or .ckpt as written by torch.save", file)
 }
 
-// PickleFile is a state dict that torch.save wrote, in its zip format or the one before PyTorch 1.6. A pickle is a
-// program; here it may build dictionaries, lists, tuples, numbers, texts and tensors, and nothing of it is run. The
-// tensors' bytes stay in the file until they are asked for.
+// PickleFile is a state dict written by torch.save, in its zip format or the format before PyTorch 1.6. A pickle is a
+// program; here it may only build dictionaries, lists, tuples, numbers, strings and tensors, and no Python code is
+// run. The tensors' bytes stay in the file until they are read.
 type PickleFile struct {
 	path     string
 	file     *os.File
@@ -47,7 +47,7 @@ type PickleFile struct {
 	storages map[string]storage
 }
 
-// storage is where the elements of tensors lie in the file.
+// storage is the position of the elements of tensors in the file.
 type storage struct {
 	offset, length int64 // bytes
 }
@@ -65,7 +65,7 @@ type pickledTensor struct {
 // beyond reports whether a stride leaves the storage.
 func (t *pickledTensor) beyond(stride int64) bool { return stride < 0 || stride > max(t.count, 1) }
 
-// storageTypes are torch's classes of storages.
+// storageTypes are torch's storage classes.
 var storageTypes = map[string]onnx.DType{
 	"torch FloatStorage": onnx.Float, "torch HalfStorage": onnx.Float16, "torch BFloat16Storage": onnx.BFloat16,
 	"torch DoubleStorage": onnx.Double, "torch LongStorage": onnx.Int64, "torch IntStorage": onnx.Int32,
@@ -73,8 +73,8 @@ var storageTypes = map[string]onnx.DType{
 	"torch BoolStorage": onnx.Bool,
 }
 
-// OpenPickle reads the pickle of a file of torch.save: a state dict, or a dictionary with one under state_dict or
-// model.
+// OpenPickle reads the pickle in a torch.save file: a state dict, or a dictionary with a state dict under state_dict
+// or model.
 func OpenPickle(file string) (*PickleFile, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *PickleFile) read() error {
 	}
 	var front [4]byte
 	if _, err := p.file.ReadAt(front[:], 0); err != nil {
-		return fmt.Errorf("it is no file of torch.save: %w", err)
+		return fmt.Errorf("not a torch.save file: %w", err)
 	}
 	var root any
 	if string(front[:]) == "PK\x03\x04" {
@@ -108,7 +108,7 @@ func (p *PickleFile) read() error {
 	return p.addAll(root)
 }
 
-// readZip reads data.pkl of an archive. Its other files are the storages, which torch.save does not compress.
+// readZip reads data.pkl in an archive. Its other files are the storages, which torch.save does not compress.
 func (p *PickleFile) readZip(size int64) (root any, err error) {
 	archive, err := zip.NewReader(p.file, size)
 	if err != nil {
@@ -121,7 +121,7 @@ func (p *PickleFile) readZip(size int64) (root any, err error) {
 		at, err := f.DataOffset()
 		length := int64(f.UncompressedSize64)
 		if err != nil || length < 0 || length > size-at {
-			return nil, fmt.Errorf("it is damaged: %s does not lie in the file", f.Name)
+			return nil, fmt.Errorf("the file is damaged: %s is outside it", f.Name)
 		}
 		switch folder, name := path.Split(f.Name); {
 		case name == "data.pkl" && root == nil:
@@ -131,20 +131,20 @@ func (p *PickleFile) readZip(size int64) (root any, err error) {
 		case name == "byteorder":
 			order := make([]byte, min(length, 16))
 			if _, err := p.file.ReadAt(order, at); err != nil || string(order) != "little" {
-				return nil, fmt.Errorf("its bytes are in the order %q: little is read", order)
+				return nil, fmt.Errorf("byte order %q is not supported: want little", order)
 			}
 		case path.Base(folder) == "data":
 			p.storages[name] = storage{at, length}
 		}
 	}
 	if root == nil {
-		return nil, errors.New("it is no file of torch.save: there is no data.pkl in it")
+		return nil, errors.New("not a torch.save file: no data.pkl in it")
 	}
 	return root, nil
 }
 
-// Before PyTorch 1.6 a file was pickles, one behind the other: this number, the protocol, facts about the system, the
-// object, the keys of the storages. Then each storage has its number of elements, 8 bytes, and the elements.
+// Before PyTorch 1.6 a file was a sequence of pickles: this magic number, the protocol, system information, the
+// object, and the keys of the storages. Then follow the storages: the number of elements, 8 bytes, and the elements.
 var legacyMagic = []byte{0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19}
 
 func (p *PickleFile) readLegacy(size int64) (root any, err error) {
@@ -155,12 +155,12 @@ func (p *PickleFile) readLegacy(size int64) (root any, err error) {
 			return nil, err
 		}
 		if magic, ok := parts[0].(pickledLong); !ok || string(magic) != string(legacyMagic) {
-			return nil, errors.New("it is no file of torch.save")
+			return nil, errors.New("not a torch.save file")
 		}
 	}
 	keys, ok := parts[4].(*pickledList)
 	if !ok {
-		return nil, errors.New("it is damaged: the keys of the storages are missing")
+		return nil, errors.New("the file is damaged: the keys of the storages are missing")
 	}
 	sizes := map[string]int64{} // bytes of an element
 	eachTensor(parts[3], 4, func(t *pickledTensor) { sizes[t.key] = int64(t.dtype.Size()) })
@@ -169,15 +169,15 @@ func (p *PickleFile) readLegacy(size int64) (root any, err error) {
 		key, _ := k.(string)
 		var raw [8]byte
 		if _, err := p.file.ReadAt(raw[:], at); err != nil {
-			return nil, fmt.Errorf("it is cut short: %w", err)
+			return nil, fmt.Errorf("the file is truncated: %w", err)
 		}
 		count := binary.LittleEndian.Uint64(raw[:])
 		if sizes[key] == 0 || count > uint64(size)/uint64(sizes[key]) {
-			return nil, fmt.Errorf("it is damaged: the storage %q does not lie in the file", key)
+			return nil, fmt.Errorf("the file is damaged: the storage %q is outside it", key)
 		}
 		p.storages[key] = storage{at + 8, int64(count) * sizes[key]}
 		if at += 8 + int64(count)*sizes[key]; at > size {
-			return nil, fmt.Errorf("it is cut short: the storage %q ends behind the file", key)
+			return nil, fmt.Errorf("the file is truncated: the storage %q ends after it", key)
 		}
 	}
 	return parts[3], nil
@@ -203,7 +203,7 @@ func (c *countedReader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// eachTensor calls f for the tensors of dictionaries in each other, so many levels deep.
+// eachTensor calls f for the tensors in nested dictionaries, up to levels deep.
 func eachTensor(v any, levels int, f func(*pickledTensor)) {
 	switch x := v.(type) {
 	case *pickledTensor:
@@ -217,11 +217,11 @@ func eachTensor(v any, levels int, f func(*pickledTensor)) {
 	}
 }
 
-// addAll takes the tensors of a state dict.
+// addAll adds the tensors of a state dict.
 func (p *PickleFile) addAll(root any) error {
 	d, ok := root.(*pickledDict)
 	if !ok {
-		return fmt.Errorf("it holds %s: a state dict was expected", kindOf(root))
+		return fmt.Errorf("it contains %s: want a state dict", kindOf(root))
 	}
 	for _, name := range []string{"state_dict", "model"} {
 		if inner, ok := d.get(name).(*pickledDict); ok {
@@ -233,7 +233,7 @@ func (p *PickleFile) addAll(root any) error {
 		name, isText := key.(string)
 		t, isTensor := d.values[i].(*pickledTensor)
 		if !isText || !isTensor {
-			return fmt.Errorf("%v is %s: a state dict of tensors was expected", key, kindOf(d.values[i]))
+			return fmt.Errorf("%v is %s: want a state dict of tensors", key, kindOf(d.values[i]))
 		}
 		if err := p.check(t); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -246,7 +246,7 @@ func (p *PickleFile) addAll(root any) error {
 	return nil
 }
 
-// check refuses a tensor that reaches beyond its storage.
+// check returns an error if a tensor reaches beyond its storage.
 func (p *PickleFile) check(t *pickledTensor) error {
 	s, ok := p.storages[t.key]
 	size := int64(t.dtype.Size())
@@ -273,7 +273,7 @@ func (p *PickleFile) check(t *pickledTensor) error {
 // Names returns the tensors' names in the order of the state dict.
 func (p *PickleFile) Names() []string { return p.names }
 
-// Info describes a tensor; its offset in the file is not given.
+// Info describes a tensor, without its offset in the file.
 func (p *PickleFile) Info(name string) (TensorInfo, bool) {
 	t := p.tensors[name]
 	if t == nil {

@@ -12,7 +12,7 @@ import (
 	"assay/internal/packed"
 )
 
-// TestPickles: what torch.save wrote has the tensors of the safetensors file beside it, byte for byte.
+// TestPickles: files of torch.save have the same tensors as the safetensors file next to them, byte for byte.
 func TestPickles(t *testing.T) {
 	dir := packed.Unpack(t, "testdata/pickles.zip")
 	for _, name := range []string{"types", "views", "module", "parameters", "nested"} {
@@ -41,7 +41,7 @@ func TestPickles(t *testing.T) {
 					a, err := got.Bytes(tensor)
 					b, _ := want.Bytes(tensor)
 					if err != nil || !bytes.Equal(a, b) {
-						t.Errorf("%s: got other bytes than wanted (%v)", tensor, err)
+						t.Errorf("%s: got unexpected bytes (%v)", tensor, err)
 					}
 				}
 			})
@@ -49,7 +49,7 @@ func TestPickles(t *testing.T) {
 	}
 }
 
-// archive writes an archive as torch.save does.
+// archive writes an archive like torch.save.
 func archive(t *testing.T, path, pickle string, method uint16) {
 	t.Helper()
 	var b bytes.Buffer
@@ -71,15 +71,15 @@ func archive(t *testing.T, path, pickle string, method uint16) {
 	}
 }
 
-// tensorPickle is {"w": a tensor over the storage 0 of four float32s} with an offset, a shape and a stride, one byte
-// each.
+// tensorPickle returns {"w": a tensor on storage 0 with four float32s}, with an offset, a shape and a stride, one
+// byte each.
 func tensorPickle(offset, shape, stride string) string {
 	return "\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n" +
 		"FloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ" + offset + shape + stride +
 		"\x89ccollections\nOrderedDict\n)RtRs."
 }
 
-// TestHostilePickles: what no state dict needs is refused, nothing is run, and damage is an error.
+// TestHostilePickles: instructions that no state dict needs are refused, no code is run, and damage is an error.
 func TestHostilePickles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.pt")
 	good := tensorPickle("K\x00", "K\x02K\x02\x86", "K\x02K\x01\x86")
@@ -96,13 +96,13 @@ func TestHostilePickles(t *testing.T) {
 		"a class":           {"\x80\x02c__main__\nModel\n)\x81}b.", `"Model"`},
 		"an instance":       {"(ios\nsystem\n.", "which no state dict needs"},
 		"text protocol":     {"cos\nsystem\n(S'true'\ntR.", `"system"`},
-		"no state dict":     {"\x80\x02]K\x01a.", "holds a list"},
+		"no state dict":     {"\x80\x02]K\x01a.", "it contains a list"},
 		"a number":          {"\x80\x02}X\x01\x00\x00\x00wK\x01s.", "w is a number"},
 		"cut short":         {good[:len(good)-9], "the pickle is damaged"},
-		"empty stack":       {"\x80\x02R.", "takes what is not there"},
-		"no mark":           {"\x80\x02K\x01t.", "takes what is not there"},
-		"unknown memo":      {"\x80\x02h\x07.", "takes what is not there"},
-		"a long text":       {"\x80\x02X\xff\xff\xff\x7fabc", "a text of 2147483647 bytes"},
+		"empty stack":       {"\x80\x02R.", "missing or invalid arguments"},
+		"no mark":           {"\x80\x02K\x01t.", "missing or invalid arguments"},
+		"unknown memo":      {"\x80\x02h\x07.", "missing or invalid arguments"},
+		"a long text":       {"\x80\x02X\xff\xff\xff\x7fabc", "a string of 2147483647 bytes"},
 		"offset":            {tensorPickle("K\x01", "K\x02K\x02\x86", "K\x02K\x01\x86"), "reaches beyond"},
 		"huge offset":       {tensorPickle(long, "K\x02K\x02\x86", "K\x02K\x01\x86"), "do not fit"},
 		"shape":             {tensorPickle("K\x00", "K\x05\x85", "K\x01\x85"), "do not fit"},
@@ -110,7 +110,7 @@ func TestHostilePickles(t *testing.T) {
 		"huge stride":       {tensorPickle("K\x00", "K\x02\x85", long+"\x85"), "do not fit"},
 		"negative stride":   {tensorPickle("K\x00", "K\x02\x85", "J\xff\xff\xff\xff\x85"), "do not fit"},
 		"more dimensions":   {tensorPickle("K\x00", "K\x02\x85", "K\x02K\x01\x86"), "do not fit"},
-		"shape is a text":   {tensorPickle("K\x00", "X\x01\x00\x00\x002\x85", "K\x01\x85"), "takes what is not there"},
+		"shape is a text":   {tensorPickle("K\x00", "X\x01\x00\x00\x002\x85", "K\x01\x85"), "missing or invalid arguments"},
 		"negated":           {strings.Replace(good, ")RtRs.", ")R}X\x03\x00\x00\x00neg\x88stRs.", 1), "save its clone()"},
 		"another storage":   {strings.Replace(good, "\x000X", "\x001X", 1), "is not in the file"},
 		"attributes of all": {"\x80\x02K\x01}b.", "sets the attributes of a number"},
@@ -141,7 +141,7 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
-// FuzzPickle: no file of whatever bytes ends the process, or has a tensor that cannot be read.
+// FuzzPickle: no input crashes the process, or yields a tensor that cannot be read.
 func FuzzPickle(f *testing.F) {
 	f.Add([]byte(tensorPickle("K\x00", "K\x02K\x02\x86", "K\x02K\x01\x86")))
 	f.Add([]byte("\x80\x02]K\x01a."))

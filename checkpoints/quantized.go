@@ -9,12 +9,12 @@ import (
 	"assay/onnx"
 )
 
-// QuantizedTensor is a matrix that a checkpoint stores packed into few bits, in several tensors.
+// QuantizedTensor is a matrix that a checkpoint stores quantized and packed, in several tensors.
 type QuantizedTensor interface {
 	Shape() []int64
 	Values() ([]float32, error) // all elements, row-major
-	Stored() int64              // bytes of the tensors that it is stored in
-	Memory() int64              // bytes that it takes while graphs over it run
+	Stored() int64              // bytes of its stored tensors
+	Memory() int64              // bytes that it needs while graphs with it run
 	Key() string                // identifies the values on this machine
 }
 
@@ -30,19 +30,19 @@ func (w *Weights) AddQuantized(name string, d QuantizedTensor, parts ...string) 
 	}
 }
 
-// Quantized returns the quantized tensor of a name; nil: there is none.
+// Quantized returns the quantized tensor with a name; nil: none.
 func (w *Weights) Quantized(name string) QuantizedTensor { return w.quantized[name] }
 
 // AnyLocation is the location, relative to Folder, of a file of the checkpoint: see [onnx.LazyTensor].
 func (w *Weights) AnyLocation() string { return w.shards[0].location }
 
-// ShardOf returns the file that a stored tensor lies in; nil: it is not stored.
+// ShardOf returns the file that contains a stored tensor; nil: it is not stored.
 func (w *Weights) ShardOf(name string) *Shard {
 	s, _ := w.find(name)
 	return s
 }
 
-// Part describes a stored tensor and returns its mapped bytes, also where a quantized one has its name.
+// Part describes a stored tensor and returns its mapped bytes, even if a quantized tensor has its name.
 func (w *Weights) Part(name string) (TensorInfo, []byte, error) {
 	s, stored := w.find(name)
 	if s == nil {
@@ -65,7 +65,7 @@ func (w *Weights) dequantized(d QuantizedTensor) (*tensor.Dense, error) {
 	return tensor.New(tensor.WithShape(int(shape[0]), int(shape[1])), tensor.WithBacking(v)), nil
 }
 
-// lazyTensor is the dequantized matrix, float32, for graphs that cannot compute with the packed one.
+// lazyTensor returns the dequantized matrix, float32, for graphs that cannot compute with the packed one.
 func (w *Weights) lazyTensor(name string, d QuantizedTensor) *onnx.Tensor {
 	return &onnx.Tensor{Name: name, Type: onnx.Float, Shape: d.Shape(), Lazy: &onnx.LazyTensor{
 		Key:      d.Key() + " values",

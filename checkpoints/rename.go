@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// OpenWeightsAt is OpenWeights of a directory, or of one .safetensors file of any name.
+// OpenWeightsAt is OpenWeights for a directory, or for a single .safetensors file with any name.
 func OpenWeightsAt(path string) (*Weights, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -18,8 +18,8 @@ func OpenWeightsAt(path string) (*Weights, error) {
 		return OpenWeights(path)
 	}
 	if ext := filepath.Ext(path); ext != ".safetensors" {
-		return nil, fmt.Errorf("weights: %s: a .safetensors file or a folder is wanted; PyTorch pickles (.pth, .bin) are "+
-			"not read: save it with safetensors.torch.save_file", path)
+		return nil, fmt.Errorf("weights: %s: want a .safetensors file or a folder; PyTorch pickles (.pth, .bin) are not "+
+			"supported: save it with safetensors.torch.save_file", path)
 	}
 	w := &Weights{dir: filepath.Dir(path), stored: map[string]*Shard{}, alias: map[string]string{}}
 	if err := w.open([]string{filepath.Base(path)}, nil); err != nil {
@@ -29,8 +29,7 @@ func OpenWeightsAt(path string) (*Weights, error) {
 	return w, nil
 }
 
-// Rename gives every stored tensor the name that it is known by from now on, or hides it. It is called before anything
-// is read, at most once.
+// Rename renames or hides every stored tensor. It must be called before anything is read, and at most once.
 func (w *Weights) Rename(name func(stored string) (as string, keep bool)) error {
 	stored, names := map[string]*Shard{}, map[string]string{}
 	for _, old := range slices.Sorted(maps.Keys(w.stored)) {
@@ -39,7 +38,7 @@ func (w *Weights) Rename(name func(stored string) (as string, keep bool)) error 
 			continue
 		}
 		if stored[as] != nil {
-			return fmt.Errorf("%s: tensor %q and another one both mean %q", w.dir, old, as)
+			return fmt.Errorf("%s: tensor %q and another one are both renamed to %q", w.dir, old, as)
 		}
 		if stored[as] = w.stored[old]; as != old {
 			names[as] = old
@@ -49,18 +48,18 @@ func (w *Weights) Rename(name func(stored string) (as string, keep bool)) error 
 	return nil
 }
 
-// KnownAs is the name that a tensor of the files is known by; false: it is hidden. See [Weights.Rename].
+// KnownAs returns the new name of a tensor in the files; false: it is hidden. See [Weights.Rename].
 func (w *Weights) KnownAs(inFile string) (name string, ok bool) {
 	for name, stored := range w.names {
 		if stored == inFile {
 			return name, true
 		}
 	}
-	if _, other := w.names[inFile]; other { // the name belongs to another tensor by now
+	if _, other := w.names[inFile]; other { // the name now belongs to another tensor
 		return "", false
 	}
 	return inFile, w.stored[inFile] != nil
 }
 
-// Renamed reports whether tensors may be known by other names than the files', or hidden.
+// Renamed reports whether tensors may be renamed or hidden.
 func (w *Weights) Renamed() bool { return w.names != nil }

@@ -8,8 +8,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// SaveAs writes a checkpoint like this one into dir, which must not exist. It has one file of weights. The tensors that
-// changed names, aliases included, get other values (float32, converted to the stored type); all else is copied.
+// SaveAs writes a copy of this checkpoint into dir, which must not exist, with all weights in one file. The tensors
+// that are keys of changed, which may be aliases, get new values (float32, converted to the stored type); everything
+// else is copied.
 func (w *Weights) SaveAs(dir string, changed map[string]*tensor.Dense) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
@@ -17,7 +18,7 @@ func (w *Weights) SaveAs(dir string, changed map[string]*tensor.Dense) error {
 	return w.SaveInto(dir, changed)
 }
 
-// SaveInto is SaveAs of a folder that exists and is empty.
+// SaveInto is SaveAs for an existing, empty folder.
 func (w *Weights) SaveInto(dir string, changed map[string]*tensor.Dense) error {
 	if err := CopyCompanions(w.dir, dir); err != nil {
 		return err
@@ -31,7 +32,7 @@ func (w *Weights) SaveInto(dir string, changed map[string]*tensor.Dense) error {
 		values[info.Name] = t
 	}
 	var infos []TensorInfo
-	if w.names != nil { // in the order of the names that count
+	if w.names != nil { // in the order of the new names
 		for _, name := range w.Names() {
 			info, _ := w.Info(name)
 			infos = append(infos, info)

@@ -20,7 +20,7 @@ import (
 	"assay/internal/jsonfile"
 )
 
-// manifestName is written last into a run's checkpoint; it lists every other file.
+// manifestName is the last file written into a run's checkpoint; it lists all other files.
 const manifestName = "MANIFEST.json"
 
 type manifest struct {
@@ -35,14 +35,14 @@ type manifestFile struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Save writes the checkpoint root/step-N: complete or absent, whenever the process or the machine stops. write puts the
-// files into the folder that it is given. They are synced and listed with their SHA-256 in a manifest, and the folder
-// gets its name. Only then older checkpoints are removed; the newest keep stay (0: all stay). If anything fails,
-// nothing of the new checkpoint is left and those before it are untouched.
+// Save writes the checkpoint root/step-N: complete or absent, whenever the process or the machine stops. write writes
+// the files into its folder. They are synced and listed with their SHA-256 in a manifest, and the folder is renamed
+// to its final name. Only then are older checkpoints removed, except the newest keep (0: all are kept). If anything
+// fails, nothing of the new checkpoint is left and earlier checkpoints are untouched.
 func Save(root string, step int64, keep int, write func(dir string) error) error {
 	if err := save(root, step, write); err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			err = fmt.Errorf("%w: free space there, or keep fewer checkpoints", err)
+			err = fmt.Errorf("%w: free disk space, or keep fewer checkpoints", err)
 		}
 		return fmt.Errorf("saving checkpoint step-%d in %s: %w (earlier checkpoints are intact)", step, root, err)
 	}
@@ -56,7 +56,7 @@ func save(root string, step int64, write func(dir string) error) error {
 	if err := atomicfile.RemoveLeftovers(root, "step-*"); err != nil {
 		return err
 	}
-	// instead of a damaged one, or of a run that is repeated
+	// replaces a damaged checkpoint, or one of a run that is repeated
 	return atomicfile.PlaceDir(filepath.Join(root, stepName(step)), func(tmp string) error {
 		if err := write(tmp); err != nil {
 			return err
@@ -79,7 +79,7 @@ func seal(dir string, step int64) error {
 			folders = append(folders, path)
 			return nil
 		case !e.Type().IsRegular():
-			return fmt.Errorf("%s: only regular files belong into a checkpoint", path)
+			return fmt.Errorf("%s: a checkpoint may only contain regular files", path)
 		}
 		size, sum, err := digest(path, (*os.File).Sync)
 		if err != nil {
@@ -100,7 +100,7 @@ func seal(dir string, step int64) error {
 	return jsonfile.Write(filepath.Join(dir, manifestName), m)
 }
 
-// digest returns size and SHA-256 of a file, after running first on it.
+// digest returns size and SHA-256 of a file, after calling first on it.
 func digest(path string, first func(*os.File) error) (int64, string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -140,8 +140,8 @@ func steps(root string) ([]int64, error) {
 	return out, nil
 }
 
-// prune removes all but the newest keep checkpoints up to step. Later ones are left: they are damaged, or another
-// run's.
+// prune removes all except the newest keep checkpoints up to step. It leaves later ones: they are damaged, or from
+// another run.
 func prune(root string, step int64, keep int) error {
 	if keep <= 0 {
 		return nil
@@ -174,8 +174,8 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() []error { return e.Problems }
 
-// Latest returns the newest checkpoint of root whose every file is as its manifest says. Damaged ones are skipped: then
-// err is a [*DamagedError], beside a good dir if there is one. Without any checkpoint dir is "" and err nil.
+// Latest returns the newest checkpoint of root whose files all match its manifest. Damaged checkpoints are skipped:
+// then err is a [*DamagedError], with a good dir if there is one. Without any checkpoint dir is "" and err nil.
 func Latest(root string) (dir string, step int64, err error) {
 	all, err := steps(root)
 	if err != nil {
@@ -202,7 +202,7 @@ func Latest(root string) (dir string, step int64, err error) {
 	return "", 0, nil
 }
 
-// verify compares a checkpoint with its manifest: every listed file must be there, with its size and SHA-256.
+// verify compares a checkpoint with its manifest: every listed file must exist, with its size and SHA-256.
 func verify(dir string) error {
 	path := filepath.Join(dir, manifestName)
 	text, err := os.ReadFile(path)
@@ -216,12 +216,12 @@ func verify(dir string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if m.Format != 1 || stepName(m.Step) != filepath.Base(dir) {
-		return fmt.Errorf("%s: it is of format %d and step %d, wanted format 1 of %s", path, m.Format, m.Step,
+		return fmt.Errorf("%s: has format %d and step %d, want format 1 and %s", path, m.Format, m.Step,
 			filepath.Base(dir))
 	}
 	for _, f := range m.Files {
 		if !filepath.IsLocal(filepath.FromSlash(f.Path)) {
-			return fmt.Errorf("%s: path %q leads out of the checkpoint", path, f.Path)
+			return fmt.Errorf("%s: path %q is outside the checkpoint", path, f.Path)
 		}
 		name := filepath.Join(dir, filepath.FromSlash(f.Path))
 		st, err := os.Stat(name)
@@ -229,14 +229,14 @@ func verify(dir string) error {
 			return err
 		}
 		if st.Size() != f.Size {
-			return fmt.Errorf("%s: it has %d bytes, %d were written", name, st.Size(), f.Size)
+			return fmt.Errorf("%s: has %d bytes, but %d were written", name, st.Size(), f.Size)
 		}
 		_, sum, err := digest(name, nil)
 		if err != nil {
 			return err
 		}
 		if sum != f.SHA256 {
-			return fmt.Errorf("%s: its SHA-256 is %s, %s was written", name, sum, f.SHA256)
+			return fmt.Errorf("%s: its SHA-256 is %s, but %s was written", name, sum, f.SHA256)
 		}
 	}
 	return nil

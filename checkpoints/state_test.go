@@ -22,7 +22,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// writeState is a run's state that can be recognised: two files, one in a folder, filled with the step.
+// writeState returns a function that writes a recognisable state: two files, one in a folder, filled with the step.
 func writeState(step int64, size int) func(string) error {
 	return func(dir string) error {
 		if err := os.Mkdir(filepath.Join(dir, "sub"), 0o777); err != nil {
@@ -71,7 +71,7 @@ func TestSaveKeepsTheNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkState(t, dir, 12, 3)
-	if err := Save(root, 10, 1, writeState(10, 3)); err != nil { // an earlier one: what was just written stays
+	if err := Save(root, 10, 1, writeState(10, 3)); err != nil { // an earlier step: the new checkpoint is kept
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"step-10", "step-11"}, testfile.Names(t, root)); diff != "" {
@@ -89,14 +89,14 @@ func TestDamagedCheckpointsAreSkipped(t *testing.T) {
 		"missing file": {func(d string) error { return os.Remove(filepath.Join(d, "sub", "b.bin")) },
 			"b.bin: no such file"},
 		"truncated file": {func(d string) error { return os.Truncate(filepath.Join(d, "a.bin"), 5) },
-			"a.bin: it has 5 bytes, 10 were written"},
+			"a.bin: has 5 bytes, but 10 were written"},
 		"flipped bit": {func(d string) error {
 			return os.WriteFile(filepath.Join(d, "a.bin"), []byte("\x02\x02\x02\x02\x03\x02\x02\x02\x02\x02"), 0o666)
 		}, "a.bin: its SHA-256 is"},
 		"other step": {func(d string) error {
 			os.RemoveAll(d)
 			return os.CopyFS(d, os.DirFS(filepath.Join(filepath.Dir(d), "step-1")))
-		}, "wanted format 1 of step-2"},
+		}, "want format 1 and step-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -143,7 +143,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 	if diff := cmp.Diff([]string{"step-1"}, testfile.Names(t, root)); diff != "" {
 		t.Error(diff)
 	}
-	file := filepath.Join(root, "step-1", "a.bin") // a file where a folder is needed: nobody can write below it
+	file := filepath.Join(root, "step-1", "a.bin") // a file instead of a folder: nothing can be written below it
 	if err := Save(
 		filepath.Join(file, "x"),
 		2,
@@ -180,7 +180,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 
 const childSize = 300_000
 
-// TestMain lets the test binary play the process that is killed, or whose disk is full.
+// TestMain lets the test binary act as the process that is killed, or whose disk is full.
 func TestMain(m *testing.M) {
 	root := os.Getenv("CHECKPOINTS_TEST_ROOT")
 	switch os.Getenv("CHECKPOINTS_TEST_CHILD") {
@@ -253,7 +253,7 @@ func TestKilledWhileSaving(t *testing.T) {
 		}
 		checkState(t, dir, step, childSize)
 		steps, _ := steps(root)
-		for _, s := range steps { // whatever bears a name is whole
+		for _, s := range steps { // every named checkpoint is complete
 			if err := verify(filepath.Join(root, stepName(s))); err != nil {
 				t.Error(err)
 			}

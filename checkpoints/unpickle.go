@@ -11,7 +11,7 @@ import (
 	"assay/onnx"
 )
 
-// What a pickle is made of here: nil, bool, int64, float64, string, and these.
+// The values of a pickle: nil, bool, int64, float64, string, and these.
 type (
 	pickledLong  []byte // little-endian, two's complement: an integer of more than 8 bytes
 	pickledList  struct{ items []any }
@@ -35,7 +35,7 @@ func (d *pickledDict) get(key string) any {
 	return nil
 }
 
-// kindOf names a value for messages.
+// kindOf describes a value for messages.
 func kindOf(v any) string {
 	switch v.(type) {
 	case *pickledTensor:
@@ -45,36 +45,36 @@ func kindOf(v any) string {
 	case *pickledList, *pickledTuple:
 		return "a list"
 	case string:
-		return "a text"
+		return "a string"
 	case nil:
 		return "nothing"
 	}
 	return "a number"
 }
 
-// byteReader is what a pickle is read from.
+// byteReader is the source of a pickle.
 type byteReader interface {
 	io.Reader
 	io.ByteReader
 }
 
-// unpickler is the machine that a pickle is a program of: a stack, and values that were put aside.
+// unpickler is the pickle virtual machine: a stack and a memo.
 type unpickler struct {
 	r     byteReader
 	stack []any
 	memo  map[uint32]any
 }
 
-// maxText bounds texts and numbers of a pickle: names of tensors are short.
+// maxText is the maximum length of strings and integers in a pickle: names of tensors are short.
 const maxText = 1 << 20
 
-// unpickle runs one pickle, of protocols 2 to 5.
+// unpickle runs one pickle of protocol 2 to 5.
 func unpickle(r byteReader) (any, error) {
 	u := &unpickler{r: r, memo: map[uint32]any{}}
 	for {
 		op, err := r.ReadByte()
 		if err != nil {
-			return nil, fmt.Errorf("the pickle is cut short: %w", err)
+			return nil, fmt.Errorf("the pickle is truncated: %w", err)
 		}
 		if op == '.' {
 			return u.pop()
@@ -87,7 +87,7 @@ func unpickle(r byteReader) (any, error) {
 
 func (u *unpickler) push(v any) { u.stack = append(u.stack, v) }
 
-var errStack = errors.New("the pickle is damaged: it takes what is not there")
+var errStack = errors.New("the pickle is damaged: missing or invalid arguments")
 
 func (u *unpickler) pop() (any, error) {
 	if len(u.stack) == 0 {
@@ -105,7 +105,7 @@ func (u *unpickler) top() (any, error) {
 	return u.stack[len(u.stack)-1], nil
 }
 
-// popMark takes everything above the last mark.
+// popMark pops everything above the last mark.
 func (u *unpickler) popMark() ([]any, error) {
 	for i := len(u.stack) - 1; i >= 0; i-- {
 		if _, ok := u.stack[i].(mark); ok {
@@ -117,7 +117,7 @@ func (u *unpickler) popMark() ([]any, error) {
 	return nil, errStack
 }
 
-// popN takes n values.
+// popN pops n values.
 func (u *unpickler) popN(n int) ([]any, error) {
 	if len(u.stack) < n {
 		return nil, errStack
@@ -127,18 +127,18 @@ func (u *unpickler) popN(n int) ([]any, error) {
 	return items, nil
 }
 
-// uint reads an unsigned number of n bytes.
+// uint reads an unsigned integer of n bytes.
 func (u *unpickler) uint(n int) (uint64, error) {
 	var raw [8]byte
 	_, err := io.ReadFull(u.r, raw[:n])
 	return binary.LittleEndian.Uint64(raw[:]), err
 }
 
-// bytes reads a length of n bytes, and so many bytes.
+// bytes reads a length of n bytes, and that many bytes.
 func (u *unpickler) bytes(n int) ([]byte, error) {
 	length, err := u.uint(n)
 	if err == nil && length > maxText {
-		err = fmt.Errorf("a text of %d bytes", length)
+		err = fmt.Errorf("a string of %d bytes", length)
 	}
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (u *unpickler) line() (string, error) {
 	return "", errors.New("a line is too long")
 }
 
-// run runs one instruction.
+// run executes one instruction.
 func (u *unpickler) run(op byte) error {
 	v, isValue, err := u.literal(op)
 	if err != nil {
@@ -202,7 +202,7 @@ func (u *unpickler) run(op byte) error {
 		return u.storage()
 	case 'R', 0x81: // REDUCE, NEWOBJ
 		return u.call()
-	case 'b': // BUILD: attributes of a dictionary, which do not matter
+	case 'b': // BUILD: attributes of a dictionary, which are ignored
 		if _, err := u.pop(); err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (u *unpickler) run(op byte) error {
 	return fmt.Errorf("the pickle has the instruction %#02x, which no state dict needs", op)
 }
 
-// literal reads an instruction that puts a value on the stack.
+// literal reads an instruction that pushes a value.
 func (u *unpickler) literal(op byte) (v any, is bool, err error) {
 	var n uint64
 	var raw []byte
@@ -254,7 +254,7 @@ func (u *unpickler) literal(op byte) (v any, is bool, err error) {
 	return v, true, err
 }
 
-// integer is the number of some bytes.
+// integer decodes a little-endian two's complement integer.
 func integer(raw []byte) any {
 	if len(raw) > 8 {
 		return pickledLong(raw)
@@ -321,7 +321,7 @@ func (u *unpickler) fill(op byte) (err error) {
 	return nil
 }
 
-// functions are what a pickle may call.
+// functions are the functions that a pickle may call.
 var functions = map[global]func(args []any) (any, error){
 	"collections OrderedDict":         orderedDict,
 	"torch._utils _rebuild_tensor_v2": rebuildTensor,
@@ -355,14 +355,14 @@ func (u *unpickler) global(op byte) error {
 	}
 	name := global(parts[0] + " " + parts[1])
 	if _, ok := storageTypes[string(name)]; !ok && functions[name] == nil {
-		return fmt.Errorf("the pickle wants to call %q of Python's module %q: a state dict of tensors is read here, and "+
-			"nothing is run", parts[1], parts[0])
+		return fmt.Errorf("the pickle tries to call %q of Python's module %q: only a state dict of tensors is read, and "+
+			"no code is run", parts[1], parts[0])
 	}
 	u.push(name)
 	return nil
 }
 
-// storage makes the reference to a storage: ("storage", its class, its key, where it was, its number of elements).
+// storage pushes the reference to a storage, given as ("storage", class, key, original device, number of elements).
 func (u *unpickler) storage() error {
 	v, err := u.pop()
 	if err != nil {
@@ -370,7 +370,7 @@ func (u *unpickler) storage() error {
 	}
 	t, ok := v.(*pickledTuple)
 	if !ok || len(t.items) < 5 || t.items[0] != "storage" {
-		return errors.New("the pickle refers to something that is no storage")
+		return errors.New("the pickle refers to something that is not a storage")
 	}
 	kind, isGlobal := t.items[1].(global)
 	dtype, known := storageTypes[string(kind)]
@@ -393,7 +393,7 @@ func (u *unpickler) call() error {
 	args, isTuple := both[1].(*pickledTuple)
 	f := functions[name]
 	if !isGlobal || !isTuple || f == nil {
-		return errors.New("the pickle calls what is no function")
+		return errors.New("the pickle calls something that is not a function")
 	}
 	v, err := f(args.items)
 	if err != nil {
@@ -429,15 +429,15 @@ func orderedDict(args []any) (any, error) {
 	return d, nil
 }
 
-// rebuildTensor is a view of a storage: storage, offset, shape, strides, what training wants to know, and from the
-// seventh on whether the elements are negated or conjugated, which none of a released file is.
+// rebuildTensor returns a view of a storage. Its arguments are storage, offset, shape, strides, two for training, and
+// as the seventh whether the elements are negated or conjugated, which is not the case in released files.
 func rebuildTensor(args []any) (any, error) {
 	if len(args) < 4 {
 		return nil, errStack
 	}
 	if len(args) > 6 && args[6] != nil {
 		if d, ok := args[6].(*pickledDict); !ok || len(d.keys) > 0 {
-			return nil, errors.New("a tensor that is negated or conjugated when it is read: save its clone()")
+			return nil, errors.New("the tensor is a lazily negated or conjugated view: save its clone()")
 		}
 	}
 	s, isStorage := args[0].(*storageRef)

@@ -20,7 +20,7 @@ import (
 	"assay/onnx"
 )
 
-// Names that Hugging Face gives to the files of a checkpoint.
+// Hugging Face's names of the files of a checkpoint.
 const (
 	SingleFile = "model.safetensors"
 	IndexFile  = "model.safetensors.index.json"
@@ -33,14 +33,14 @@ type Weights struct {
 	shards    []*Shard
 	stored    map[string]*Shard
 	alias     map[string]string
-	parts     map[string]bool            // stored tensors that quantized ones consist of
+	parts     map[string]bool            // stored parts of quantized tensors
 	quantized map[string]QuantizedTensor // see AddQuantized
 	absent    bool                       // see OpenOrAbsent
-	why       error                      // the file or tensor that is missing then
-	partly    bool                       // absent, but some of its files are there
-	read      sync.Map                   // stored names that were asked for: see Unread
+	why       error                      // error that names the missing file or tensor
+	partly    bool                       // absent, but some of its files exist
+	read      sync.Map                   // stored names that were requested: see Unread
 
-	names map[string]string // name -> that in the file, where it is another: see Rename
+	names map[string]string // name -> name in the file, if different: see Rename
 }
 
 // Shard is one file of a checkpoint.
@@ -101,18 +101,18 @@ func shardNames(dir string) (names []string, listed map[string]string, err error
 	return slices.Sorted(maps.Keys(shards)), x.WeightMap, nil
 }
 
-var errNoWeights = errors.New("it is not a Hugging Face checkpoint with weights")
+var errNoWeights = errors.New("not a Hugging Face checkpoint with weights")
 
 func missingCheckpoint(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("checkpoint directory: %w", err)
 	}
 	if bins, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")); len(bins) > 0 {
-		return fmt.Errorf("%s holds PyTorch pickles (%s), which are not read; save it with transformers' "+
+		return fmt.Errorf("%s has PyTorch pickles (%s), which are not supported; save it with transformers' "+
 			"save_pretrained(safe_serialization=True)",
 			dir, filepath.Base(bins[0]))
 	}
-	return fmt.Errorf("%s holds neither %s nor %s: %w", dir, SingleFile, IndexFile, errNoWeights)
+	return fmt.Errorf("%s has neither %s nor %s: %w", dir, SingleFile, IndexFile, errNoWeights)
 }
 
 func (w *Weights) open(names []string, listed map[string]string) error {
@@ -121,7 +121,7 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		path := filepath.Join(w.dir, name)
 		full, err := filepath.EvalSymlinks(path)
 		if errors.Is(err, fs.ErrNotExist) && listed != nil {
-			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it); fetch it: %w", w.dir,
+			return fmt.Errorf("%s: the shard %s of %s's %d is missing (it has %d of the %d tensors); download it: %w", w.dir,
 				name, IndexFile, len(names), inShard(listed, name), len(listed), err)
 		} else if err != nil {
 			return fmt.Errorf("checkpoint shard: %w", err)
@@ -129,7 +129,7 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		if full, err = filepath.Abs(full); err != nil {
 			return err
 		}
-		if full, err = filepath.EvalSymlinks(full); err != nil { // the working directory may be reached by links
+		if full, err = filepath.EvalSymlinks(full); err != nil { // the working directory may contain links
 			return err
 		}
 		f, err := OpenFile(path)
@@ -141,7 +141,7 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		resolved = append(resolved, full)
 		for _, t := range f.header.tensors {
 			if listed != nil && listed[t.Name] != name {
-				continue // transformers goes by the index, too
+				continue // transformers also goes by the index
 			}
 			w.stored[t.Name] = s
 		}
@@ -169,7 +169,7 @@ func inShard(listed map[string]string, name string) (n int) {
 	return n
 }
 
-// commonFolder returns the deepest folder that all absolute paths lie in.
+// commonFolder returns the deepest folder that contains all absolute paths.
 func commonFolder(paths []string) string {
 	folder := filepath.Dir(paths[0])
 	for _, p := range paths[1:] {
@@ -189,15 +189,15 @@ func (w *Weights) Close() error {
 	return errors.Join(errs...)
 }
 
-// Forget is [File.Forget] of all files.
+// Forget is [SafetensorsFile.Forget] for all files.
 func (w *Weights) Forget() {
 	for _, s := range w.shards {
 		s.Forget()
 	}
 }
 
-// NonFinite looks for NaN and infinities in all tensors, in parallel, and names the first by name that holds one, with
-// the value and its index; "" if there is none.
+// NonFinite searches all tensors for NaN and infinities, in parallel, and returns the name of the first tensor, by
+// name, that has one, with the value and its index; "" if there is none.
 func (w *Weights) NonFinite() (name, what string, err error) {
 	if w.absent {
 		return "", "", nil
@@ -240,19 +240,19 @@ func (w *Weights) NonFinite() (name, what string, err error) {
 // Dir returns the directory as given to OpenWeights.
 func (w *Weights) Dir() string { return w.dir }
 
-// Folder is the absolute folder, free of symbolic links, that Tensor's locations are relative to. ONNX Runtime refuses
-// links and "..", and a Hugging Face cache is made of links (snapshots/x/model.safetensors -> ../../blobs/hash), so
-// this is the common parent of the real files.
+// Folder returns the absolute folder, without symbolic links, that Tensor's locations are relative to. ONNX Runtime
+// refuses links and "..", and a Hugging Face cache consists of links (snapshots/x/model.safetensors ->
+// ../../blobs/hash), so this is the common parent of the real files.
 func (w *Weights) Folder() string { return w.folder }
 
 // Shards returns the checkpoint's files in the order of their names.
 func (w *Weights) Shards() []*Shard { return w.shards }
 
-// Unchanged is an error if one of the files was changed or replaced since it was opened: see
+// Unchanged returns an error if one of the files was changed or replaced since it was opened: see
 // [SafetensorsFile.Unchanged].
 func (w *Weights) Unchanged() error { return w.each((*Shard).Unchanged) }
 
-// Overwritten is an error if one of the files was written to since it was opened: see
+// Overwritten returns an error if one of the files was written to since it was opened: see
 // [SafetensorsFile.Overwritten].
 func (w *Weights) Overwritten() error { return w.each((*Shard).Overwritten) }
 
@@ -269,8 +269,8 @@ func (w *Weights) each(check func(*Shard) error) error {
 	return nil
 }
 
-// Alias makes the stored tensor known under another name as well. One checkpoint layout exists in several spellings;
-// the reader decides on one and names the others.
+// Alias adds another name for a stored tensor. One checkpoint layout exists in several spellings; the reader chooses
+// one and adds aliases for the others.
 func (w *Weights) Alias(canonical, stored string) { w.alias[canonical] = stored }
 
 func (w *Weights) find(name string) (*Shard, string) {
@@ -284,7 +284,7 @@ func (w *Weights) find(name string) (*Shard, string) {
 	return w.stored[stored], stored
 }
 
-// Names returns the stored names, sorted; derived tensors stand for their parts.
+// Names returns the stored names, sorted; quantized tensors replace their parts.
 func (w *Weights) Names() []string {
 	names := slices.Collect(maps.Keys(w.quantized))
 	for name := range w.stored {
@@ -296,7 +296,7 @@ func (w *Weights) Names() []string {
 	return names
 }
 
-// inFile is the name under which a file holds a stored tensor.
+// inFile returns the name of a stored tensor in its file.
 func (w *Weights) inFile(stored string) string {
 	if name, ok := w.names[stored]; ok {
 		return name
@@ -304,7 +304,7 @@ func (w *Weights) inFile(stored string) string {
 	return stored
 }
 
-// Unread returns the stored names, sorted, that neither Tensor nor Dense was asked for.
+// Unread returns the stored names, sorted, that neither Tensor nor Dense was called with.
 func (w *Weights) Unread() []string {
 	return slices.DeleteFunc(w.Names(), func(name string) bool {
 		_, read := w.read.Load(name)
@@ -312,7 +312,7 @@ func (w *Weights) Unread() []string {
 	})
 }
 
-// Has reports whether the tensor, or the one that its alias refers to, exists.
+// Has reports whether a tensor with this name or alias exists.
 func (w *Weights) Has(name string) bool {
 	if w.quantized[name] != nil {
 		return true
@@ -321,7 +321,7 @@ func (w *Weights) Has(name string) bool {
 	return s != nil
 }
 
-// Info describes a tensor; Name is the stored one. A quantized one has its own name, and the bytes of its parts.
+// Info describes a tensor; Name is the stored name. A quantized tensor has its own name, and the length of its parts.
 func (w *Weights) Info(name string) (TensorInfo, bool) {
 	if d := w.quantized[name]; d != nil {
 		return TensorInfo{Name: name, Type: onnx.Float, Shape: d.Shape(), Length: d.Stored()}, true
@@ -335,10 +335,10 @@ func (w *Weights) Info(name string) (TensorInfo, bool) {
 	return info, ok
 }
 
-// Bytes returns a tensor's mapped bytes; see [File.Bytes]. QuantizedTensor ones have none.
+// Bytes returns a tensor's mapped bytes; see [SafetensorsFile.Bytes]. Quantized tensors have none.
 func (w *Weights) Bytes(name string) ([]byte, error) {
 	if w.quantized[name] != nil {
-		return nil, fmt.Errorf("%s: tensor %q is stored packed: its numbers lie nowhere as they are", w.dir, name)
+		return nil, fmt.Errorf("%s: tensor %q is stored quantized: it has no plain bytes", w.dir, name)
 	}
 	s, stored := w.find(name)
 	if s == nil {
@@ -350,7 +350,7 @@ func (w *Weights) Bytes(name string) ([]byte, error) {
 	return s.Bytes(w.inFile(stored))
 }
 
-// Dense returns a copy of a tensor; see [File.Dense].
+// Dense returns a copy of a tensor; see [SafetensorsFile.Dense].
 func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 	if d := w.quantized[name]; d != nil {
 		return w.dequantized(d)
@@ -366,8 +366,8 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 	return s.Dense(w.inFile(stored))
 }
 
-// Tensor returns a tensor, named as asked for, that refers to its bytes in the checkpoint. Its location is relative to
-// Folder.
+// Tensor returns a tensor, with the requested name, that refers to its bytes in the checkpoint. Its location is
+// relative to Folder.
 func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
 	if d := w.quantized[name]; d != nil {
 		return w.lazyTensor(name, d), nil

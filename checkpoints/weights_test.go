@@ -14,7 +14,7 @@ import (
 	"assay/internal/long"
 )
 
-// sharded writes a checkpoint of two shards with an index, and returns its directory.
+// sharded writes a checkpoint with two shards and an index, and returns its directory.
 func sharded(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestHubCache lays files out as Hugging Face's cache does: the snapshot is links into blobs.
+// TestHubCache uses the layout of Hugging Face's cache: the snapshot consists of links to blobs.
 func TestHubCache(t *testing.T) {
 	root, source := t.TempDir(), sharded(t)
 	snapshot := filepath.Join(root, "models--a--b", "snapshots", "0123")

@@ -22,8 +22,8 @@ type Writer struct {
 	written map[string]int64 // bytes
 }
 
-// NewWriter begins a file with these tensors (Offset and Length are computed, not read) and metadata (nil: none).
-// Nothing is seen under path before Close succeeds.
+// NewWriter starts a file with these tensors (Offset and Length are computed, not read) and metadata (nil: none).
+// Nothing appears under path before Close succeeds.
 func NewWriter(path string, tensors []TensorInfo, metadata map[string]string) (*Writer, error) {
 	placed, front, err := layout(tensors, metadata)
 	if err != nil {
@@ -43,7 +43,7 @@ func NewWriter(path string, tensors []TensorInfo, metadata map[string]string) (*
 	return w, nil
 }
 
-// Write writes the whole tensor.
+// Write writes a full tensor.
 func (w *Writer) Write(name string, data []byte) error {
 	if t, ok := w.tensors[name]; ok && t.Length != int64(len(data)) {
 		return fmt.Errorf("writing %s: tensor %q takes %d bytes, not %d", w.path, name, t.Length, len(data))
@@ -51,14 +51,14 @@ func (w *Writer) Write(name string, data []byte) error {
 	return w.WriteAt(name, data, 0)
 }
 
-// WriteAt writes a part of a tensor, offset bytes after its beginning. Every byte must be written exactly once.
+// WriteAt writes a part of a tensor, starting at byte offset. Every byte must be written exactly once.
 func (w *Writer) WriteAt(name string, data []byte, offset int64) error {
 	t, ok := w.tensors[name]
 	if !ok {
-		return fmt.Errorf("writing %s: tensor %q was not announced", w.path, name)
+		return fmt.Errorf("writing %s: tensor %q was not passed to NewWriter", w.path, name)
 	}
 	if offset < 0 || int64(len(data)) > t.Length-offset {
-		return fmt.Errorf("writing %s: tensor %q has %d bytes, not %d from %d on", w.path, name, t.Length, len(data), offset)
+		return fmt.Errorf("writing %s: tensor %q has %d bytes, not %d at %d", w.path, name, t.Length, len(data), offset)
 	}
 	if _, err := w.file.WriteAt(data, t.Offset+offset); err != nil {
 		return fmt.Errorf("writing %s: tensor %q: %w", w.path, name, err)
@@ -69,7 +69,8 @@ func (w *Writer) WriteAt(name string, data []byte, offset int64) error {
 	return nil
 }
 
-// Close checks that every tensor is complete, syncs the file and gives it its name; on failure nothing is left.
+// Close checks that every tensor is complete, syncs the file and renames it to its final name; on failure nothing is
+// left.
 func (w *Writer) Close() error {
 	var missing error
 	for _, name := range slices.Sorted(maps.Keys(w.tensors)) {
@@ -81,7 +82,7 @@ func (w *Writer) Close() error {
 	return w.file.Finish(missing)
 }
 
-// Abort gives up: the temporary is removed and path stays as it was.
+// Abort removes the temporary file and leaves path unchanged.
 func (w *Writer) Abort() { _ = w.file.Finish(errors.New("given up")) }
 
 // WriteFile writes tensors as the Python library does, byte for byte. Metadata may be nil; PyTorch's files have

@@ -1,5 +1,5 @@
-// Package client asks a server, score serve, what its judges say of edits. It imports the standard library alone: a
-// program that uses it needs no ONNX Runtime.
+// Package client requests scores of edits from a server, score serve. It imports only the standard library: a program
+// that uses it does not need ONNX Runtime.
 //
 //	c := client.Client{URL: "http://127.0.0.1:8100"}
 //	answer, err := c.Score(ctx, client.Request{Source: source, Instruction: "make it brighter", Edits: edits})
@@ -7,7 +7,7 @@
 //		fmt.Println(r.Score, r.Error)
 //	}
 //
-// A request gets an id, which it keeps when it is sent again: the server answers it without judging twice.
+// Every request has an id, which stays the same in retries: the server answers a retry without judging twice.
 package client
 
 import (
@@ -28,15 +28,15 @@ import (
 	"time"
 )
 
-// Client is a server's address, and how it is asked. It may be used by several goroutines.
+// Client has the address of a server and the options of requests. It may be used by several goroutines.
 type Client struct {
 	URL   string        // http://127.0.0.1:8100
-	Token string        // bearer token; "": that of the variable ASSAY_TOKEN, if there is one
-	Wait  time.Duration // how long to ask a server that is away or busy; 0: until the context ends
+	Token string        // bearer token; "": the value of the variable ASSAY_TOKEN, if set
+	Wait  time.Duration // how long to retry while the server is away or busy; 0: until the context ends
 	HTTP  *http.Client  // nil: http.DefaultClient
 
-	// Retries is how often to ask again after 408, a 5xx that does not mean that the server is away or busy, or an answer
-	// that cannot be read. 0: 8, as Python's client; negative: never.
+	// Retries is the number of retries after 408, a 5xx that does not mean that the server is away or busy, or an
+	// unreadable answer. 0: 8, as in the Python client; negative: none.
 	Retries int
 }
 
@@ -44,17 +44,17 @@ type Client struct {
 // files.
 type Request struct {
 	ID          string   `json:"id,omitempty"`          // "": a new one
-	Scorer      string   `json:"scorer,omitempty"`      // "": the server's first one
-	Fingerprint string   `json:"fingerprint,omitempty"` // that the scorer must have; "": any
+	Scorer      string   `json:"scorer,omitempty"`      // "": the server's first scorer
+	Fingerprint string   `json:"fingerprint,omitempty"` // required of the scorer; "": any
 	Source      []byte   `json:"source,omitempty"`
-	Sources     [][]byte `json:"sources,omitempty"` // several, in the order in which the instruction counts them
+	Sources     [][]byte `json:"sources,omitempty"` // several, in the order in which the instruction numbers them
 	Instruction string   `json:"instruction,omitempty"`
 	Edits       [][]byte `json:"edits,omitempty"`
 	Pairs       []Pair   `json:"pairs,omitempty"`
 
-	Rewards []Reward `json:"rewards,omitempty"`  // several scorers, in place of Scorer
+	Rewards []Reward `json:"rewards,omitempty"`  // several scorers, instead of Scorer
 	Combine string   `json:"combine,omitempty"`  // rule of the weighted sum: raw, score01, zscore or rank; "": no sum
-	OnError string   `json:"on_error,omitempty"` // of an edit that could not be judged: null, mean or fail; "": null
+	OnError string   `json:"on_error,omitempty"` // for edits that could not be judged: null, mean or fail; "": null
 }
 
 // Pair is an edit with its own source.
@@ -63,23 +63,23 @@ type Pair struct {
 	Sources     [][]byte `json:"sources,omitempty"`
 	Instruction string   `json:"instruction"`
 	Edit        []byte   `json:"edit"`
-	Group       string   `json:"group,omitempty"` // for zscore, rank and mean; "": all of its sources and instruction
+	Group       string   `json:"group,omitempty"` // for zscore, rank and mean; "": by sources and instruction
 }
 
-// Reward is a scorer of a sum.
+// Reward is one scorer of a weighted sum.
 type Reward struct {
 	Name        string   `json:"name"`
 	Weight      *float64 `json:"weight,omitempty"`      // nil: 1
-	Dimension   string   `json:"dimension,omitempty"`   // in place of the score
-	Scale       string   `json:"scale,omitempty"`       // its own rule; "": that of Combine
-	Fingerprint string   `json:"fingerprint,omitempty"` // that the scorer must have
+	Dimension   string   `json:"dimension,omitempty"`   // instead of the score
+	Scale       string   `json:"scale,omitempty"`       // its own rule; "": the rule in Combine
+	Fingerprint string   `json:"fingerprint,omitempty"` // required of the scorer
 }
 
 // Answer has a result for each edit, in order.
 type Answer struct {
 	ID      string   `json:"id"`
 	Version string   `json:"version"` // of the server
-	Judges  []Judge  `json:"judges"`  // that were asked
+	Judges  []Judge  `json:"judges"`  // the judges that were asked
 	Results []Result `json:"results"`
 }
 
@@ -87,10 +87,10 @@ type Answer struct {
 type Judge struct {
 	Name        string      `json:"name"`
 	Fingerprint string      `json:"fingerprint"` // of weights, prompts and configuration
-	Range       *[2]float64 `json:"score_range"` // nil: its scores have no bounds
+	Range       *[2]float64 `json:"score_range"` // nil: its scores are unbounded
 }
 
-// Result is what is said of one edit. It has a score or an error; for several rewards it has one of each.
+// Result is the result of one edit: a score or an error, or, with several rewards, one in Rewards for each.
 type Result struct {
 	Score
 	Reward  *float64 `json:"reward"`  // the weighted sum; nil: a judge failed, or no sum was asked for
@@ -98,27 +98,27 @@ type Result struct {
 	Rewards []Score  `json:"rewards"`
 }
 
-// Score is what one judge says of an edit.
+// Score is the score of one judge for an edit.
 type Score struct {
-	Name    string   `json:"name"`    // of the judge, of several
-	Value   float64  `json:"score"`   // on the scorer's range; NaN: there is none
-	Score01 *float64 `json:"score01"` // nil: the scores have no bounds
-	Sigma   float64  `json:"sigma"`   // 0: not known
+	Name    string   `json:"name"`    // the judge's name, with several judges
+	Value   float64  `json:"score"`   // on the scorer's range; NaN: no score
+	Score01 *float64 `json:"score01"` // nil: the scores are unbounded
+	Sigma   float64  `json:"sigma"`   // 0: unknown
 	Error   *Error   `json:"error"`   // nil: there is a score
 }
 
-// Error is a refusal, of a request or of one edit.
+// Error is the refusal of a request or of one edit.
 type Error struct {
-	Status  int    `json:"-"` // of HTTP; 0: of one edit
+	Status  int    `json:"-"` // HTTP status; 0: an error of one edit
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Score sends a request, again and again while the server is away or busy (429, 502, 503, 504), and some times after
-// other failures that may pass (see [Client].Retries). The error is an [Error] if the server refused it. If every edit
-// failed, there is an answer that says so.
+// Score sends a request. It retries while the server is away or busy (429, 502, 503, 504), and a few times after
+// other temporary failures (see [Client].Retries). The error is an [Error] if the server refused the request. If
+// every edit failed, there still is an answer, with their errors.
 func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 	if q.OnError == "nan" {
 		return nil, errors.New("on_error nan: JSON in Go has no NaN; null gives a nil Reward")
@@ -152,13 +152,13 @@ func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 	}
 }
 
-// A failure may pass: the request is sent again.
+// A failure is temporary: the request is retried.
 type failure struct {
-	away  bool          // the server is not there, or busy
-	pause time.Duration // to wait at least
+	away  bool          // the server is unreachable or busy
+	pause time.Duration // minimum wait before the retry
 }
 
-// ask sends a request of so many edits once. Without a failure the error is final.
+// ask sends a request with this number of edits once. Without a failure the error is final.
 func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answer, f *failure, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/v1/score",
 		bytes.NewReader(body))
@@ -191,7 +191,7 @@ func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answe
 	return c.read(w, raw, edits)
 }
 
-// read reads an answer's body, as ask returns it.
+// read parses an answer's body; its results are those of ask.
 func (c *Client) read(w *http.Response, raw []byte, edits int) (*Answer, *failure, error) {
 	var said struct {
 		Answer
@@ -202,7 +202,7 @@ func (c *Client) read(w *http.Response, raw []byte, edits int) (*Answer, *failur
 		err = markMissing(raw, said.Results, edits)
 	}
 	switch {
-	case err == nil && said.Results != nil && !busy(w.StatusCode): // 502, too: a judge's answers could not be read
+	case err == nil && said.Results != nil && !busy(w.StatusCode): // including 502: a judge's answers could not be read
 		return &said.Answer, nil, nil
 	case w.StatusCode == http.StatusRequestTimeout || w.StatusCode == http.StatusTooManyRequests || w.StatusCode >= 500:
 		seconds, _ := strconv.ParseFloat(w.Header.Get("Retry-After"), 64)
@@ -213,13 +213,13 @@ func (c *Client) read(w *http.Response, raw []byte, edits int) (*Answer, *failur
 	case said.Error != nil || w.StatusCode != http.StatusOK:
 		return nil, nil, refusal(said.Error, w)
 	case err == nil:
-		err = errors.New("there are no results")
+		err = errors.New("no results")
 	}
-	return nil, &failure{}, fmt.Errorf("%s: an answer that cannot be read: %w", c.URL, err)
+	return nil, &failure{}, fmt.Errorf("%s: unreadable answer: %w", c.URL, err)
 }
 
-// markMissing makes scores that an answer does not have NaN. Its results must be of as many edits, each with a score,
-// an error, or several rewards.
+// markMissing sets scores that are missing in an answer to NaN. There must be as many results as edits, each with a
+// score, an error, or several rewards.
 func markMissing(raw []byte, results []Result, edits int) error {
 	type given struct {
 		Score *float64 `json:"score"`
@@ -265,7 +265,7 @@ func (c *Client) token() string {
 	return os.Getenv("ASSAY_TOKEN")
 }
 
-// busy reports whether a server's answer will be another one later.
+// busy reports whether a server refused a request only for now.
 func busy(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }

@@ -27,7 +27,7 @@ func (red) Info() edit.Info              { return edit.Info{Range: edit.Range{0,
 func (red) Fingerprint() (string, error) { return "red-1", nil }
 func (red) Close() error                 { return nil }
 
-// level is the red of an edit.
+// level is the red value of an edit.
 type level byte
 
 func (level) Size(edit.Inputs) int { return 1 }
@@ -137,7 +137,8 @@ func TestScore(t *testing.T) {
 	})
 }
 
-// TestRetries: a server that is busy, or breaks off, is asked again with the same id, and no sooner than it says.
+// TestRetries: a request to a server that is busy or drops the connection is retried with the same id, and not before
+// the time that the server asks for.
 func TestRetries(t *testing.T) {
 	var ids []string
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +175,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestFailures: what may pass, such as a fault of the server, is asked again, at most Retries times; a refusal is not.
+// TestFailures: temporary failures, such as a server error, are retried at most Retries times; a refusal is not.
 func TestFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -211,7 +212,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestAnswers: what an answer has of the edits that were sent is taken from it; what it lacks is no score of 0.
+// TestAnswers: an answer's results for the edits of the request are used; a missing result is not a score of 0.
 func TestAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

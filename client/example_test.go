@@ -9,7 +9,7 @@ import (
 	"assay/client"
 )
 
-// Example asks about an edit of a server that is running.
+// Example asks a running server about an edit.
 func Example() {
 	source, err := os.ReadFile("a.png")
 	if err != nil {

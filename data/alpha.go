@@ -6,14 +6,14 @@ import (
 	"image/color"
 )
 
-// errBare says that the colours below a picture's transparency are not known.
-var errBare = errors.New("a transparent picture whose colours below the transparency the decoder does not keep: " +
+// errBare reports that the colours of transparent pixels are not known.
+var errBare = errors.New("the decoder does not keep the colours of this picture's transparent pixels: " +
 	"save it as PNG")
 
-// DropAlpha returns a decoded picture with the colours that its file has where it is transparent, as Pillow's
-// convert("RGB") does: not put over white. Pictures without transparency are returned as they are, and so is what was
-// made of a picture: only decoding knows of transparency. It fails where the decoder does not keep those colours (GIF
-// with a transparent colour).
+// DropAlpha returns a decoded picture with the stored colours of its transparent pixels, as Pillow's convert("RGB")
+// does, instead of compositing them over white. Pictures without transparency are returned as they are, and so are
+// pictures derived from others: only decoding tracks transparency. It fails if the decoder does not keep those
+// colours (GIF with a transparent colour).
 func (p *Picture) DropAlpha() (*Picture, error) {
 	switch {
 	case p.bareLost:
@@ -24,7 +24,7 @@ func (p *Picture) DropAlpha() (*Picture, error) {
 	return &Picture{Width: p.Width, Height: p.Height, Pix: p.bare}, nil
 }
 
-// keepBare keeps the colours of m, which has some transparency, below that; p is m over white.
+// keepBare keeps the colours of the transparent pixels of m; p is m over white.
 func (p *Picture) keepBare(m image.Image) {
 	switch m := m.(type) {
 	case *image.NRGBA:
@@ -42,7 +42,7 @@ func (p *Picture) keepBare(m image.Image) {
 	}
 }
 
-// keepPalette keeps the colours of a palette's entries. The GIF decoder replaces that of the transparent one.
+// keepPalette keeps the colours of a palette's entries. The GIF decoder replaces the colour of the transparent entry.
 func (p *Picture) keepPalette(m *image.Paletted) {
 	var table [256][3]byte
 	for i, c := range m.Palette {
@@ -72,7 +72,7 @@ func (p *Picture) setBare(row func(dst []byte, y int)) {
 	})
 }
 
-// bareRow copies the colours of a row of straight-alpha RGBA. step: bytes a channel; the first one counts.
+// bareRow copies the colours of a row of straight-alpha RGBA. step: bytes per channel, of which the first is used.
 func bareRow(dst, src []byte, step int) {
 	for x := 0; x+2 < len(dst); x += 3 {
 		dst[x], dst[x+1], dst[x+2] = src[0], src[step], src[2*step]
@@ -80,7 +80,7 @@ func bareRow(dst, src []byte, step int) {
 	}
 }
 
-// upright is applyOrientation for a picture with what lies below its transparency.
+// upright is applyOrientation for a picture and the colours kept below its transparency.
 func (p *Picture) upright(orientation int) *Picture {
 	out := p.applyOrientation(orientation)
 	if out != p && p.bare != nil {

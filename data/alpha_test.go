@@ -11,7 +11,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// TestDropAlpha compares what lies below the transparency of pictures with Pillow's convert("RGB").
+// TestDropAlpha compares the colours of transparent pixels with Pillow's convert("RGB").
 func TestDropAlpha(t *testing.T) {
 	var want map[string]string
 	testfile.ReadJSON(t, filepath.Join("testdata", "bare.json"), &want)
@@ -47,5 +47,5 @@ func TestDropAlpha(t *testing.T) {
 	}
 }
 
-// lost are pictures whose colours the decoders do not keep.
+// lost are pictures for which the decoders do not keep the colours of transparent pixels.
 var lost = []string{"key.gif", "partial_key.gif"}

@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// Annotations are what people said of an edit: labels, ranks and preferences. The JSON is a part of digests of rows.
+// Annotations are human annotations of an edit: labels, ranks and preferences. Their JSON is part of row digests.
 type Annotations struct {
 	// Labels are on 0..1: label ("", as Row.Label) and label_<dimension>.
 	Labels map[string]float64 `json:"labels,omitempty"`
 	// Ranks within the group are rank ("") and rank_<dimension>: lower is better, equal is a tie.
 	Ranks map[string]float64 `json:"ranks,omitempty"`
-	Votes float64            `json:"votes,omitempty"` // number of people whose labels these are; 0: not known
-	// Ratings are the labels that several people, or several passes of a judge, gave the edit; none: the label alone.
+	Votes float64            `json:"votes,omitempty"` // number of annotators; 0: not known
+	// Ratings are the labels from several annotators, or several passes of a judge; empty: there is only the label.
 	Ratings []float64 `json:"ratings,omitempty"`
-	Verdict *Verdict  `json:"pair,omitempty"` // on the two edits of a row of preferences; nil: it stands alone
+	Verdict *Verdict  `json:"pair,omitempty"` // on the two edits of a row of preferences; nil: not from such a row
 }
 
-// Verdict is what people said of two edits, the first and the second of a row of preferences.
+// Verdict is the human preference between two edits, the first and the second of a row of preferences.
 type Verdict struct {
-	Second    bool // which of the two the edit is
+	Second    bool // the edit is the second of the two
 	Dimension string
-	Votes     [3]float64 // for the first, for neither, for the second: counts, or a single 1
-	Counted   bool       // they are counts
-	Margin    *float64   // by how much the better one is better; nil: not known
+	Votes     [3]float64 // for the first, for a tie, for the second: counts, or a single 1
+	Counted   bool       // Votes are counts
+	Margin    *float64   // how much better the preferred edit is; nil: not known
 }
 
-// Majority is the outcome with the most votes: the first edit, neither, the second. If two outcomes have equally many
+// Majority is the outcome with the most votes, one-hot: the first edit, a tie, the second. If two outcomes are level,
 // it is a tie.
 func (p *Verdict) Majority() [3]float64 {
 	switch v := p.Votes; {
@@ -39,7 +39,7 @@ func (p *Verdict) Majority() [3]float64 {
 	return [3]float64{0, 1, 0}
 }
 
-// None reports whether people said nothing.
+// None reports whether there are no labels, ranks or verdict.
 func (a *Annotations) None() bool { return len(a.Labels) == 0 && len(a.Ranks) == 0 && a.Verdict == nil }
 
 // Dimensions are the dimensions of labels and ranks, sorted; "" is the score.
@@ -53,7 +53,7 @@ func (a *Annotations) Dimensions() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// Place is where an edit stands among others of its group in a dimension, lower is better: by rank, or by label.
+// Place is the position of an edit within its group in a dimension, lower is better: its rank, or its negated label.
 func (a *Annotations) Place(dimension string, ranked bool) (at float64, ok bool) {
 	if ranked {
 		at, ok = a.Ranks[dimension]
@@ -63,9 +63,8 @@ func (a *Annotations) Place(dimension string, ranked bool) (at float64, ok bool)
 	return -at, ok
 }
 
-// Above tells whether an edit is better than another (d > 0), by rank if both have one, else by label, and by how much
-// its label is above the other's: ranks do not say, and a tie has no margin. ok is false where there is nothing to
-// compare.
+// Above compares an edit with another: it is better if d > 0, by rank if both have one, else by label. margin is the
+// difference of their labels; ranks do not give one, and a tie has none. ok is false if there is nothing to compare.
 func (a *Annotations) Above(o *Annotations, dimension string) (d, margin float64, ok bool) {
 	for _, ranked := range []bool{true, false} {
 		x, has := a.Place(dimension, ranked)

@@ -14,7 +14,7 @@ func RandomAugmentation(seed uint64) Augmentation {
 	return Augmentation{bits&1 != 0, bits&2 != 0, int(bits >> 2 & 3)}
 }
 
-// Apply returns the augmented picture; p itself is kept.
+// Apply returns the augmented picture and leaves p unchanged.
 func (a Augmentation) Apply(p *Picture) *Picture {
 	if a.FlipHorizontal {
 		p = p.FlipHorizontal()

@@ -33,8 +33,8 @@ func decodeBMP(f encodedFile) (*Picture, error) {
 	return flatten(m), nil
 }
 
-// decodeBGR decodes 24 bits a pixel, without the four bytes a pixel that the library makes on the way. It returns nil
-// for other files, and where pixels are missing.
+// decodeBGR decodes 24 bits per pixel, without the library's intermediate four bytes per pixel. It returns nil for
+// other files, and if pixels are missing.
 func decodeBGR(header, pixels []byte) *Picture {
 	c, err := bmp.DecodeConfig(bytes.NewReader(header))
 	if err != nil || binary.LittleEndian.Uint16(header[28:]) != 24 {
@@ -59,9 +59,9 @@ func decodeBGR(header, pixels []byte) *Picture {
 	return p
 }
 
-// plainBMP rewrites what stands before the pixels: the library wants a header of 40 bytes, a palette of all colours,
-// and the pixels right behind it. Files whose pixels have alpha get a header of 108 bytes, which says so to the
-// library. Pillow goes by the bit masks alone, not by the header's length.
+// plainBMP rewrites everything before the pixels: the library expects a 40-byte header, a complete palette, and the
+// pixels directly after it. Files whose pixels have alpha get a 108-byte header, which tells the library so. Pillow
+// decides by the bit masks only, not by the header's length.
 func plainBMP(raw []byte) (header, pixels []byte, err error) {
 	const fileHeader, coreHeader, infoHeader, alphaHeader = 14, 12, 40, 108
 	if len(raw) < fileHeader+4 {
@@ -85,10 +85,10 @@ func plainBMP(raw []byte) (header, pixels []byte, err error) {
 	case infoHeader, 52, 56, 64, alphaHeader, 124:
 		copy(h, info)
 	default:
-		return nil, nil, errors.New("a header of unknown length")
+		return nil, nil, errors.New("unknown header length")
 	}
 	binary.LittleEndian.PutUint32(h, infoHeader)
-	binary.LittleEndian.PutUint16(h[12:], 1) // planes, which Pillow does not look at
+	binary.LittleEndian.PutUint16(h[12:], 1) // planes, which Pillow ignores
 	bits := int(binary.LittleEndian.Uint16(h[14:]))
 	alpha, rest, err := bmpCompression(h, info, rest, bits)
 	if err != nil {
@@ -131,12 +131,12 @@ func plainBMP(raw []byte) (header, pixels []byte, err error) {
 	return header, raw[offset:], nil
 }
 
-// bmpCompression looks at the kind of compression of the header h, and at the bit masks, which lie in longer headers or
-// behind the header. It returns what lies behind those.
+// bmpCompression checks the compression in header h, and the bit masks, which are part of longer headers or follow
+// the header. It returns the bytes after them.
 func bmpCompression(h, info, rest []byte, bits int) (alpha bool, behind []byte, err error) {
 	const none, rle8, rle4, bitFields = 0, 1, 2, 3
 	if bits == 16 {
-		return false, nil, notRead{"BMP", "16 bits a pixel"}
+		return false, nil, notRead{"BMP", "16 bits per pixel"}
 	}
 	switch binary.LittleEndian.Uint32(h[16:]) {
 	case none:
@@ -163,14 +163,14 @@ func bmpCompression(h, info, rest []byte, bits int) (alpha bool, behind []byte, 
 		case bits == 32 && (m == rgb+a || m == string(make([]byte, 16))):
 			return true, rest, nil
 		}
-		return false, nil, notRead{"BMP", "other bit masks than those of BGR and BGRA"}
+		return false, nil, notRead{"BMP", "bit masks other than BGR and BGRA"}
 	}
-	return false, nil, errors.New("an unknown kind of compression")
+	return false, nil, errors.New("unknown compression")
 }
 
-// bmpPalette makes a palette of all 1<<bits colours, of four bytes each. What the file lacks is black. Where all
-// entries are grey and in order, Pillow takes the indices for the picture, of 1 bit if there are two and of 8 bits if
-// there are more, whatever the header says.
+// bmpPalette builds a palette of all 1<<bits colours, four bytes each. Entries that the file lacks are black. If all
+// entries are grey and in order, Pillow takes the indices for the picture, 1-bit if there are two entries and 8-bit
+// if there are more, whatever the header says.
 func bmpPalette(raw []byte, entry, bits int) ([]byte, error) {
 	colours := len(raw) / entry
 	grey := true

@@ -2,12 +2,13 @@ package data
 
 import "image"
 
-// A rowFilter upsamples a row of chroma samples to dst. near is the closest row, far the next closest, and lower says
-// that far is below near. Beyond an edge the edge is repeated, which equals the libraries' special cases at the
+// A rowFilter upsamples a row of chroma samples to dst. near is the closest row, far the next closest, and lower is
+// set if far is below near. Beyond an edge the edge is repeated, which matches the libraries' special cases at the
 // edges.
 type rowFilter func(dst, near, far []byte, lower bool)
 
-// jpegFilter chooses as libjpeg does: triangle filters for factors of 2 and more than 2 samples a row, else repetition.
+// jpegFilter chooses the filter as libjpeg does: triangle filters for factors of 2 and more than 2 samples per row,
+// else repetition.
 func jpegFilter(columns, rows, samples int) rowFilter {
 	switch {
 	case columns == 1 && rows == 2:
@@ -96,7 +97,7 @@ func webpRow(dst []byte, channels [][]byte) {
 
 func clip(v int) byte { return byte(min(max(v, 0), 255)) }
 
-// A plane is one channel, which may have fewer samples than the picture has pixels: one for columns x rows of them.
+// A plane is one channel, which may be subsampled: one sample for columns x rows pixels.
 type plane struct {
 	pix           []byte
 	stride        int
@@ -104,7 +105,7 @@ type plane struct {
 	filter        rowFilter
 }
 
-// yCbCrPlanes are the planes of m, whose chroma is enlarged by filter.
+// yCbCrPlanes returns the planes of m, with filter to upsample chroma.
 func yCbCrPlanes(m *image.YCbCr, columns, rows int, filter rowFilter) []plane {
 	return []plane{
 		{m.Y, m.YStride, 1, 1, nil},
@@ -113,7 +114,7 @@ func yCbCrPlanes(m *image.YCbCr, columns, rows int, filter rowFilter) []plane {
 	}
 }
 
-// convertPlanes enlarges the planes and converts their rows to RGB.
+// convertPlanes upsamples the planes and converts their rows to RGB.
 func convertPlanes(width, height int, planes []plane, toRGB func(dst []byte, channels [][]byte)) *Picture {
 	p := NewPicture(width, height)
 	parallel(p.Height, len(p.Pix), func(from, to int) {

@@ -7,8 +7,8 @@ import (
 	"image"
 )
 
-// keyed makes one colour transparent as Pillow does: it compares the lower bytes of the file's colour with the upper
-// ones of each pixel's, which is right for samples that were 8 bits once.
+// keyed makes one colour transparent as Pillow does: it compares the low bytes of the file's colour with the high
+// bytes of each pixel, which is correct for samples that were originally 8 bits.
 func keyed(m *image.RGBA64, key [3]byte) image.Image {
 	for p := m.Pix; len(p) >= 8; p = p[8:] {
 		if p[0] == key[0] && p[2] == key[1] && p[4] == key[2] {
@@ -18,7 +18,7 @@ func keyed(m *image.RGBA64, key [3]byte) image.Image {
 	return &image.NRGBA64{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect}
 }
 
-// withoutChunk returns a PNG whose chunk at that place is one that decoders skip.
+// withoutChunk returns a copy of a PNG with the chunk at an offset renamed to one that decoders skip.
 func withoutChunk(raw []byte, at int) []byte {
 	raw = bytes.Clone(raw)
 	copy(raw[at+4:], "noNe")
@@ -27,7 +27,8 @@ func withoutChunk(raw []byte, at int) []byte {
 	return raw
 }
 
-// chunk returns where the first chunk of that kind lies before a PNG's pixels, 0 if there is none of at least 2 bytes.
+// chunk returns the offset of the first chunk of a kind before a PNG's pixels, 0 if there is none of at least 2
+// bytes.
 func chunk(raw []byte, kind string) int {
 	for at := 8; at+12 <= len(raw); {
 		n := uint64(binary.BigEndian.Uint32(raw[at:]))
@@ -43,7 +44,7 @@ func chunk(raw []byte, kind string) int {
 	return 0
 }
 
-// flattened is flatten, but refuses 16-bit grey beyond what Pillow's conversion to RGB keeps.
+// flattened is flatten, but refuses 16-bit grey that Pillow's conversion to RGB would clip.
 func flattened(m image.Image, format string) (*Picture, error) {
 	if grey, ok := m.(*image.Gray16); ok {
 		for i := 0; i < len(grey.Pix); i += 2 {

@@ -70,8 +70,8 @@ type kindError struct {
 
 func (e *kindError) Error() string { return "want " + e.want + ", have " + kindOf(e.have) }
 
-// inferColumns finds the columns of a text table, in the order in which they first appear, and the narrowest kinds
-// that hold all their values. It skips rows that cannot be read, which are reported when they are read again.
+// inferColumns finds the columns of a text table, in order of first appearance, and the narrowest kinds that hold all
+// their values. It skips rows that cannot be read; reading them again reports the error.
 func (t *Table) inferColumns() ([]Column, error) {
 	var columns []Column
 	at := map[string]int{}
@@ -130,8 +130,8 @@ func kindFor(v any) Kind {
 	return KindJSON
 }
 
-// wider returns the kind that holds values of both: numbers hold integers, pictures hold paths, text holds what can be
-// written as text, JSON everything.
+// wider returns the kind that holds values of both: numbers hold integers, pictures hold paths, text holds anything
+// that can be written as text, JSON holds everything.
 func wider(a, b Kind) Kind {
 	if a > b {
 		a, b = b, a
@@ -149,18 +149,18 @@ func wider(a, b Kind) Kind {
 	return KindJSON
 }
 
-// CaptionColumns are the columns with captions of source and target, which label tables lack.
+// CaptionColumns are the columns with the captions of source and target, which are not part of the label table.
 var CaptionColumns = []string{"source_caption", "target_caption"}
 
-// WithoutCaptions is a column map (ours to the table's) without the columns of captions.
+// WithoutCaptions returns a column map (ours to the table's) without the caption columns.
 func WithoutCaptions(columns map[string]string) map[string]string {
 	out := maps.Clone(columns)
 	maps.DeleteFunc(out, func(ours, _ string) bool { return slices.Contains(CaptionColumns, ours) })
 	return out
 }
 
-// FindColumns looks for the columns that a map of ours to the table's names: one that no row has is a
-// *MissingColumnError. A table without rows that can be read lacks none.
+// FindColumns looks for all columns in a column map (ours to the table's): one that no row has is a
+// *MissingColumnError. A table without readable rows lacks none.
 func (t *Table) FindColumns(columns map[string]string) error {
 	if len(columns) == 0 {
 		return nil // and no row is read

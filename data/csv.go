@@ -10,12 +10,12 @@ import (
 )
 
 // delimited is a text format of rows whose fields are separated by a delimiter: CSV and TSV as Python's csv module
-// reads them with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one
-// quote, and line ends in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are
-// skipped.
+// reads them with its default dialect. A field that starts with a quote ends with one, a doubled quote inside it is
+// one quote, and line ends inside it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines
+// are skipped.
 //
-// Python accepts a quoted field that the end of the file cuts off. Here it is an error: the file was cut off, or its
-// quotes mean something else.
+// Python accepts a quoted field that is cut off by the end of the file. Here it is an error: the file is truncated,
+// or its quotes mean something else.
 type delimited struct{ comma byte }
 
 // The states between two bytes of a row.
@@ -27,7 +27,7 @@ const (
 )
 
 // next returns the state after a byte, whether the byte belongs to the field, and whether it ends the field. Line
-// ends are only met in quotes.
+// ends are only passed in inside quotes.
 func (d delimited) next(state int, c byte) (after int, keep, ends bool) {
 	switch state {
 	case inQuotes:
@@ -87,7 +87,7 @@ func (d delimited) rows(r io.Reader, found func(raw []byte, start int64, line in
 		if !ended {
 			if state == fieldStart && at <= int64(len(bom)) &&
 				bytes.HasPrefix(bom, append(row[:len(row):len(row)], c)) {
-				row = append(row, c) // a byte order mark stands before the first field
+				row = append(row, c) // a byte order mark precedes the first field
 				continue
 			}
 			state, _, _ = d.next(state, c)
@@ -101,7 +101,7 @@ func (d delimited) rows(r io.Reader, found func(raw []byte, start int64, line in
 	}
 }
 
-// fields cuts a row, without its line end, into its fields.
+// fields splits a row, without its line end, into fields.
 func (d delimited) fields(row []byte) []string {
 	var out []string
 	var field []byte
@@ -121,7 +121,7 @@ func (d delimited) fields(row []byte) []string {
 
 var bom = []byte("\ufeff")
 
-// utf16 names the encoding of a file that begins like UTF-16 or UTF-32, "" for others.
+// utf16 names the encoding of a file that starts like UTF-16 or UTF-32, "" for others.
 func utf16(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte{0xff, 0xfe, 0, 0}), bytes.HasPrefix(head, []byte{0, 0, 0xfe, 0xff}):
@@ -135,7 +135,7 @@ func utf16(head []byte) string {
 	return ""
 }
 
-// checkText refuses bytes that are not UTF-8, and NUL.
+// checkText refuses invalid UTF-8 and NUL bytes.
 func checkText(raw []byte) error {
 	if utf8.Valid(raw) && bytes.IndexByte(raw, 0) < 0 {
 		return nil
@@ -149,7 +149,7 @@ func checkText(raw []byte) error {
 			)
 		}
 		if r == 0 {
-			return errors.New("a NUL byte, which is no text")
+			return errors.New("not text: it contains a NUL byte")
 		}
 		i += n
 	}

@@ -12,7 +12,7 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// TestDamagedTable: a table in Parquet with a damaged byte is refused, or every row is what was written.
+// TestDamagedTable: a Parquet table with a damaged byte is refused, or every row is as written.
 func TestDamagedTable(t *testing.T) {
 	dir := t.TempDir()
 	text, path := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "table.parquet")
@@ -86,13 +86,13 @@ func TestDamagedTable(t *testing.T) {
 			return false, fmt.Errorf("its columns are %q", names)
 		}
 		if !reflect.DeepEqual(got, want) {
-			return false, fmt.Errorf("%d rows, others than were written", len(got))
+			return false, fmt.Errorf("%d rows, different from those written", len(got))
 		}
 		return false, nil
 	})
 }
 
-// TestDamagedRow: the error of a row on a damaged page names file, row and column.
+// TestDamagedRow: the error for a row in a damaged page names file, row and column.
 func TestDamagedRow(t *testing.T) {
 	raw, err := os.ReadFile("testdata/tables/plain.parquet")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"assay/internal/packed"
 )
 
-// ending is a context that is done when it has been asked left times.
+// ending is a context that is done after its error was checked left times.
 type ending struct {
 	context.Context
 	left, after int
@@ -63,8 +63,7 @@ func TestDecodeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Pictures of many rows: if each row cost a look at the whole picture, as once the opaque ones did, this would take
-// hours.
+// Pictures of many rows: if each row scanned the whole picture, as opaque pictures once did, this would take hours.
 func TestFlattenLooksOnceAtAPixel(t *testing.T) {
 	r := image.Rect(0, 0, 2, 1<<20)
 	last := image.Pt(1, 1<<20-1)

@@ -18,17 +18,17 @@ import (
 // pictures are files in every format and colour type (tools/oracle/data_decode.py).
 const pictures = "testdata/decode.zip"
 
-// unread are pictures that Pillow reads and we refuse, with what the error says.
+// unread are pictures that Pillow reads and we refuse, with a part of the error.
 var unread = map[string]string{
-	"jpeg.tif":        "another compression",
-	"grey_alpha.tif":  "other channels",
+	"jpeg.tif":        "compression other",
+	"grey_alpha.tif":  "channels other",
 	"cmyk.tif":        "CMYK",
-	"grey_16.png":     "PNG pictures with 16-bit grey above 255, which Pillow clips to white, are not read: convert them",
+	"grey_16.png":     "PNG pictures with 16-bit grey above 255, which Pillow clips to white, are not supported: convert",
 	"grey_16_key.png": "16-bit grey and a transparent value",
 	"grey_16.tif":     "16-bit grey above 255",
 }
 
-// A decodedPicture is what Pillow makes of a file.
+// A decodedPicture is Pillow's result for a file.
 type decodedPicture struct {
 	Size   []int
 	SHA256 string
@@ -48,7 +48,7 @@ func TestDecodeIsPillows(t *testing.T) {
 	}
 }
 
-// isPillows compares a picture with Pillow's; JPEG may be rounded.
+// isPillows compares a picture with Pillow's; JPEG may differ by rounding.
 func isPillows(t *testing.T, dir, name string, e decodedPicture, rounded bool) {
 	p, err := Open(filepath.Join(dir, name), Limits{})
 	if want, ok := unread[name]; ok {
@@ -70,7 +70,7 @@ func isPillows(t *testing.T, dir, name string, e decodedPicture, rounded bool) {
 	}
 }
 
-// closeToPillow allows what the rounding of an inverse DCT can do: single levels before the colour conversion.
+// closeToPillow allows for the rounding of the inverse DCT: single levels before the colour conversion.
 func closeToPillow(t *testing.T, p *Picture, reference string) {
 	t.Helper()
 	want, err := Open(reference, Limits{})
@@ -94,7 +94,7 @@ func difference(p, q *Picture) (mean float64, most int) {
 	return float64(total) / float64(len(p.Pix)), most
 }
 
-// header is a PNG that says it has width x height pixels and holds none.
+// header is a PNG whose header says width x height pixels, without any pixel data.
 func header(width, height uint32) []byte {
 	body := append([]byte("IHDR"), make([]byte, 13)...)
 	binary.BigEndian.PutUint32(body[4:], width)
@@ -155,7 +155,7 @@ func TestDamage(t *testing.T) {
 			}
 		})
 	}
-	t.Run("behind the pixels", func(t *testing.T) { // where EXIF's orientation is
+	t.Run("behind the pixels", func(t *testing.T) { // where the EXIF orientation is
 		raw, err := os.ReadFile(filepath.Join(filepath.Dir(files[0]), "exif.webp"))
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestDamage(t *testing.T) {
 	})
 	for _, c := range []struct{ raw, want string }{
 		{"", "empty file"}, {"hello, world", "not a PNG, JPEG"}, {"\xff\xd8\xff\xe0", "truncated JPEG"},
-		{"RIFF\x04\x00\x00\x00WEBP", "WebP"}, {"\x00\x00\x00\x1cftypavif\x00\x00", "AVIF pictures are not read: convert"},
+		{"RIFF\x04\x00\x00\x00WEBP", "WebP"}, {"\x00\x00\x00\x1cftypavif\x00\x00", "AVIF pictures are not supported"},
 		{"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"}, {"\xff\x4f\xff\x51\x00", "JPEG 2000"},
 		{"\x00\x00\x00\x1cftypheic\x00\x00", "HEIC"}, {"II*\x00\xff\xff\xff\x7f", "TIFF"}, {string(header(0, 5)), "PNG"},
 	} {

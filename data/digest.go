@@ -10,12 +10,12 @@ import (
 	"assay/internal/remote"
 )
 
-// decoding is the version of Decode's results. Raise it whenever any picture gets other pixels than before, so that
-// stored digests of pixels are not used any more.
+// decoding is the version of Decode's results. Increment it whenever any picture decodes to different pixels, to
+// invalidate stored pixel digests.
 const decoding = "3"
 
-// Decoding identifies what Decode makes of files: its version, and the decoder of JPEG unless it is Go's. What is kept
-// by a picture's file and not by its pixels must have it in its key.
+// Decoding identifies Decode's results: its version, and the JPEG decoder unless it is Go's. Anything cached by a
+// picture's file rather than by its pixels must include it in the key.
 func Decoding() string {
 	if name, _ := JPEGDecoder(); name != GoDecoder {
 		return decoding + " " + name
@@ -33,7 +33,8 @@ func (p *Picture) Digest() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// File is the path of a picture that has a file or an object of its own, "" for others. Relative paths start at folder.
+// File is the path of a picture that is a separate file or object, "" for embedded pictures. Relative paths start at
+// folder.
 func (m Image) File(folder string) string {
 	if len(m.Bytes) > 0 || m.Path == "" {
 		return ""
@@ -41,8 +42,8 @@ func (m Image) File(folder string) string {
 	return remote.Join(folder, m.Path)
 }
 
-// Size is the number of bytes of a picture as it is stored. It is 0 if that is not known: each object of object storage
-// would have to be asked for it. folder is where relative paths begin.
+// Size is the stored size of a picture in bytes. It is 0 if unknown: object storage would need one request per
+// object. Relative paths start at folder.
 func (m Image) Size(folder string) int64 {
 	if len(m.Bytes) > 0 || m.Path == "" {
 		return int64(len(m.Bytes))
@@ -54,7 +55,7 @@ func (m Image) Size(folder string) int64 {
 	return info.Size()
 }
 
-// Read returns the encoded bytes of the picture. Relative paths start at folder; more than l.MaxBytes are refused.
+// Read returns the encoded bytes of the picture. Relative paths start at folder; more than l.MaxBytes is an error.
 func (m Image) Read(folder string, l Limits) ([]byte, error) {
 	switch {
 	case m.IsZero():

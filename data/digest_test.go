@@ -10,8 +10,8 @@ import (
 	"assay/internal/packed"
 )
 
-// TestDigest: the digest is that of width, height and pixels, so it tells pictures of the same bytes in other shapes
-// apart.
+// TestDigest: the digest covers width, height and pixels, so pictures with the same bytes but different shapes
+// differ.
 func TestDigest(t *testing.T) {
 	p := &Picture{Width: 2, Height: 1, Pix: []byte{1, 2, 3, 4, 5, 6}}
 	want := sha256.Sum256([]byte{2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6})
@@ -24,8 +24,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestDecodingVersion: pixels of files are remembered under Decoding. If this fails because Decode gives other pixels
-// than it did, on purpose, raise Decoding and put in the new digest.
+// TestDecodingVersion: pixels of files are cached under Decoding. If this fails because Decode intentionally returns
+// different pixels, increment the version in Decoding and update the digest.
 func TestDecodingVersion(t *testing.T) {
 	for name, digest := range map[string]string{
 		"go":            "b64d6af8d7c65e3d422cfe3eed469953cd2b3da0958ff5f2ed7f6de8dd79f909",

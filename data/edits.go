@@ -15,18 +15,18 @@ import (
 
 // The layouts of tables that training reads.
 const (
-	LayoutLabels      = "labels"      // a row per edit: a label table; label_<dimension>, rank, rank_<dimension>, votes
+	LayoutLabels      = "labels"      // a label table, one row per edit; label_<dimension>, rank, rank_<dimension>, votes
 	LayoutPreferences = "preferences" // TRL's: prompt, source, chosen, rejected, margin; votes; see PreferenceColumns
 	LayoutEditReward  = "editreward"  // EditReward-Data: left and right outputs, scores on two dimensions, a vote
 )
 
-// PreferenceColumns are the columns of preferences that a label table does not have.
+// PreferenceColumns are the columns of the preferences layout that label tables lack.
 var PreferenceColumns = []Column{
 	{"prompt", KindText}, {"chosen", KindImage}, {"rejected", KindImage}, {"margin", KindNumber},
 	{"votes_chosen", KindNumber}, {"votes_tie", KindNumber}, {"votes_rejected", KindNumber}, {"dimension", KindText},
 }
 
-// CheckEditColumn refuses a name that is no column of ours in any layout.
+// CheckEditColumn refuses a name that is not one of our columns in any layout.
 func CheckEditColumn(name string) error {
 	named := func(c Column) bool { return c.Name == name }
 	if name == sourcesColumn || name == "rank" || name == "votes" || name == ratingsColumn ||
@@ -38,20 +38,20 @@ func CheckEditColumn(name string) error {
 	return fmt.Errorf("want one of our columns: %s", strings.Join(columnNames(LabelColumns), ", "))
 }
 
-// Edits is a table of edits in any of the layouts, read with their annotations. A row of two edits counts twice: edit i
-// is in row i/2 of the table.
+// Edits is a table of edits in any of the layouts, read with their annotations. A row with two edits counts twice:
+// edit i is in row i/2 of the table.
 type Edits struct {
 	*Table
 	Layout  string
-	Classes map[string][]string         // by dimension: the names that label_<dimension> has in place of numbers
-	Unread  func(dimension string) bool // its labels may be names that nobody needs to know; nil: none may
+	Classes map[string][]string         // by dimension: the names that label_<dimension> holds instead of numbers
+	Unread  func(dimension string) bool // the dimension is not used, so its labels may be any names; nil: all are used
 	names   map[string]string           // our column -> the table's
-	own     map[string]string           // the table's column -> ours, of those that names renames
+	own     map[string]string           // the table's column -> ours, for renamed columns
 }
 
-// OpenEdits opens a table; its columns tell the layout. columns maps our names to those of the table: those of the
-// label table, label_<dimension>, rank, rank_<dimension>, votes, and PreferenceColumns. options are those of a label
-// table, such as [WithRequired].
+// OpenEdits opens a table and detects its layout from its columns. columns maps our names (the label table's columns,
+// label_<dimension>, rank, rank_<dimension>, votes, and PreferenceColumns) to the table's. options apply to label
+// tables, such as [WithRequired].
 func OpenEdits(path string, columns map[string]string, options ...Option) (*Edits, error) {
 	e := &Edits{Layout: LayoutLabels, names: columns, own: map[string]string{}}
 	known := map[string]string{}
@@ -91,7 +91,7 @@ func OpenEdits(path string, columns map[string]string, options ...Option) (*Edit
 	return e, err
 }
 
-// name is the table's name of a column of ours.
+// name returns the table's name for one of our columns.
 func (e *Edits) name(ours string) string {
 	if own, ok := e.names[ours]; ok {
 		return own
@@ -99,7 +99,7 @@ func (e *Edits) name(ours string) string {
 	return ours
 }
 
-// Each is the number of edits of a row of the table.
+// Each is the number of edits per row of the table.
 func (e *Edits) Each() int {
 	if e.Layout == LayoutLabels {
 		return 1
@@ -137,7 +137,7 @@ func (e *Edits) Read(i int) (Row, error) {
 	return out, err
 }
 
-// All yields every edit in the table's order. One that cannot be read comes as an error, and the next ones follow.
+// All yields every edit in table order. An edit that cannot be read is yielded as an error, and iteration continues.
 func (e *Edits) All() iter.Seq2[Row, error] { return each(e.Len(), e.Read) }
 
 // labels reads a row of a label table, with its dimensions.
@@ -151,7 +151,7 @@ func (e *Edits) labels(rec Record) (Row, error) {
 		if ours, ok := e.own[name]; ok {
 			name = ours
 		} else if _, elsewhere := e.names[name]; elsewhere {
-			continue // ours is another column
+			continue // our column of this name is mapped to another one
 		}
 		dimension, isLabel := strings.CutPrefix(name, "label_")
 		rank, isRank := strings.CutPrefix(name, "rank_")
@@ -177,10 +177,10 @@ func (e *Edits) labels(rec Record) (Row, error) {
 	return out, nil
 }
 
-// ratingsColumn is the column of several labels of an edit: a list of numbers.
+// ratingsColumn is the column with several labels per edit: a list of numbers.
 const ratingsColumn = "ratings"
 
-// rate notes the ratings of a row. A row without a label has their mean.
+// rate sets the ratings of a row. A row without a label gets their mean.
 func (r *Row) rate(v any) (err error) {
 	if r.Ratings, err = Numbers(v); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (r *Row) rate(v any) (err error) {
 	total := 0.0
 	for _, x := range r.Ratings {
 		if x < 0 || x > 1 {
-			return fmt.Errorf("ratings are numbers of 0 to 1, not %v", x)
+			return fmt.Errorf("ratings must be between 0 and 1, not %v", x)
 		}
 		total += x
 	}
@@ -198,7 +198,7 @@ func (r *Row) rate(v any) (err error) {
 	return nil
 }
 
-// Numbers returns a list of finite numbers, or the JSON text of one; null is none.
+// Numbers parses a list of finite numbers, or the JSON text of one; nil for null.
 func Numbers(v any) ([]float64, error) {
 	list, _, err := listOf(v, "numbers, as [0.5, 1]")
 	if err != nil {
@@ -211,14 +211,14 @@ func Numbers(v any) ([]float64, error) {
 			return nil, err
 		}
 		if x == nil {
-			return nil, errors.New("there is no number in a list of numbers")
+			return nil, errors.New("null in a list of numbers")
 		}
 		out = append(out, *x)
 	}
 	return out, nil
 }
 
-// put notes a number unless it is null.
+// put stores a number unless it is null.
 func put(into *map[string]float64, key string, v any, lo, hi float64) error {
 	x, err := Finite(v)
 	if err != nil || x == nil {
@@ -234,7 +234,7 @@ func put(into *map[string]float64, key string, v any, lo, hi float64) error {
 	return nil
 }
 
-// isName reports whether a label is a text that is no number.
+// isName reports whether a label is text that is not a number.
 func isName(v any) bool {
 	s, err := Text(v)
 	if err != nil || s == "" {
@@ -244,8 +244,8 @@ func isName(v any) bool {
 	return err != nil
 }
 
-// putClass notes the place of a name among a dimension's classes, in equal steps from 0 to 1, unless it is null or
-// empty.
+// putClass stores the position of a name among a dimension's classes, in equal steps from 0 to 1, unless it is null
+// or empty.
 func putClass(into *map[string]float64, key string, v any, names []string) error {
 	name, err := Text(v)
 	if err != nil || name == "" {
@@ -253,12 +253,12 @@ func putClass(into *map[string]float64, key string, v any, names []string) error
 	}
 	k := slices.Index(names, name)
 	if k < 0 {
-		return fmt.Errorf("%q is none of the classes %s", name, strings.Join(names, ", "))
+		return fmt.Errorf("%q is not one of the classes %s", name, strings.Join(names, ", "))
 	}
 	return put(into, key, float64(k)/float64(len(names)-1), 0, 1)
 }
 
-// count is a number of votes; null: no votes are given.
+// count reads a number of votes; 0 for null.
 func count(v any) (float64, error) {
 	x, err := Finite(v)
 	if err != nil || x == nil {
@@ -297,16 +297,16 @@ func (e *Edits) preference(rec *Record, second bool) (out Row, err error) {
 	if !p.Counted {
 		p.Votes[0] = 1
 	} else if p.Votes[0]+p.Votes[1]+p.Votes[2] == 0 {
-		c.fail("votes_chosen", errors.New("nobody voted: all counts are 0"))
+		c.fail("votes_chosen", errors.New("no votes: all counts are 0"))
 	}
 	if p.Margin != nil && *p.Margin < 0 {
-		c.fail("margin", fmt.Errorf("%v is below 0: exchange chosen and rejected", *p.Margin))
+		c.fail("margin", fmt.Errorf("%v is below 0: swap chosen and rejected", *p.Margin))
 	}
 	out.Verdict = p
 	return out, c.done(&out)
 }
 
-// EditReward-Data's marks by dimension, with their range; the overall one is the sum of the two.
+// EditReward-Data's scores by dimension, with their range; the overall score is the sum of the other two.
 var editRewardMarks = []struct {
 	dimension, column string
 	lo, hi            float64
@@ -362,8 +362,8 @@ func (e *Edits) editReward(rec *Record, second bool) (out Row, err error) {
 	return out, c.done(&out)
 }
 
-// GroupOf names the group of an edit without a group of its own: those of one source and instruction. picture is what
-// identifies the source.
+// GroupOf returns the group of an edit that does not name one: edits with the same source and instruction share it.
+// picture identifies the source.
 func GroupOf(picture []byte, instruction string) string {
 	h := sha256.New()
 	h.Write(picture)
@@ -372,7 +372,7 @@ func GroupOf(picture []byte, instruction string) string {
 	return "\x01" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Place names edit i for people: its row, and which of two it is.
+// Place names edit i in messages: its row, and which of the two edits it is.
 func (e *Edits) Place(i int) string {
 	base := filepath.Base(e.Path())
 	if e.Each() == 1 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// cells reads values of a record by our names, and keeps the first error.
+// cells reads the values of a record by our column names, and keeps the first error.
 type cells struct {
 	rec   *Record
 	edits *Edits
@@ -43,18 +43,18 @@ func (c *cells) picture(ours string) Image {
 	return m
 }
 
-// done looks for what every edit has.
+// done checks that the required pictures are there.
 func (c *cells) done(e *Row) error {
 	if c.err == nil && e.Source.IsZero() {
 		c.err = &MissingColumnError{Column: "source", Name: c.edits.name("source"), Have: c.rec.names()}
 	}
 	if c.err == nil && e.Edit.IsZero() {
-		c.err = errors.New("the picture of an edit is missing")
+		c.err = errors.New("the picture of the edit is missing")
 	}
 	return c.err
 }
 
-// prompt is a text, or messages as TRL's conversational format has them: the texts of the user's.
+// prompt returns the instruction: a text, or the text of the user's messages in TRL's conversational format.
 func (c *cells) prompt() string {
 	name := "prompt"
 	if _, ok := c.rec.Get(c.edits.name(name)); !ok {
@@ -71,7 +71,7 @@ func (c *cells) prompt() string {
 	return c.text(name)
 }
 
-// messageText are the texts of a user's message {role, content}, whose content is a text or parts {type, text}.
+// messageText returns the texts of a user message {role, content}, whose content is a text or parts {type, text}.
 func messageText(m any) (texts []string) {
 	raw, err := json.Marshal(m)
 	var message struct {

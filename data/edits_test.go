@@ -10,7 +10,7 @@ import (
 	"assay/internal/packed"
 )
 
-// readEdits describes all edits of a table, one a line.
+// readEdits describes all edits of a table, one per line.
 func readEdits(t *testing.T, path string, columns map[string]string) (out []string) {
 	t.Helper()
 	e, err := OpenEdits(path, columns)
@@ -94,8 +94,8 @@ func TestEditsOfPreferences(t *testing.T) {
 	want := []string{"preferences", "p/chosen|x|1|2|map[]|map[]|0|false [1 0 0] false  1.5",
 		"p/rejected|x|1|3|map[]|map[]|0|true [1 0 0] false  1.5",
 		"|do\nit|1|1|map[]|map[]|0|false [0 2 0] true quality", "|do\nit|1|1|map[]|map[]|0|true [0 2 0] true quality"}
-	want = append(want, both("error: nobody voted")...)
-	want = append(want, both("error: -1 is below 0: exchange chosen and rejected")...)
+	want = append(want, both("error: no votes")...)
+	want = append(want, both("error: -1 is below 0: swap chosen and rejected")...)
 	want = append(want, both(`error: no column "source"`)...)
 	expectLines(t, readEdits(t, path, nil), want...)
 }
@@ -105,7 +105,7 @@ func TestEditsOfPreferences(t *testing.T) {
 func TestEditsOfEditReward(t *testing.T) {
 	got := readEdits(t, filepath.Join(packed.Unpack(t, "readers/testdata/layouts.zip"), "editreward.parquet"), nil)
 	for i := range got {
-		parts := strings.Split(got[i], "|") // sizes of pictures are of no interest
+		parts := strings.Split(got[i], "|") // ignore the sizes of pictures
 		if len(parts) > 4 {
 			got[i] = strings.Join(append(parts[:2], parts[4:]...), "|")
 		}
@@ -128,7 +128,7 @@ func TestMajority(t *testing.T) {
 	}
 }
 
-// A column that ours are found elsewhere for is none of ours, whatever it is called.
+// If one of our columns is mapped to another name, a column with its own name is not ours.
 func TestRenamedColumnHidesItsName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	for _, text := range []string{`"q": 0.25, "label_q": 0.75, "n": 7, "votes": 3, "r": 1, "rank": 2`,
@@ -142,7 +142,7 @@ func TestRenamedColumnHidesItsName(t *testing.T) {
 	}
 }
 
-// TestClassNames: names of classes are labels in equal steps; of a dimension that nobody reads they are passed over.
+// TestClassNames: class names are labels in equal steps; they are skipped for unused dimensions.
 func TestClassNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	row := `{"id": "%d", "source": "a", "edit": "b", "instruction": "x", "label_emotion": %s, "label_mood": %s}` + "\n"
@@ -169,7 +169,7 @@ func TestClassNames(t *testing.T) {
 		}
 	}
 	expectLines(t, got, "map[emotion:0.5]", "map[emotion:1 mood:0.25]", "map[]",
-		`error: "rage" is none of the classes calm, awe, fear`, "error: 1.5 is outside 0..1")
+		`error: "rage" is not one of the classes calm, awe, fear`, "error: 1.5 is outside 0..1")
 	e.Unread = nil
 	if _, err := e.Read(0); err == nil || !strings.Contains(err.Error(), "want a number") {
 		t.Errorf("a name where none may be: got %v, want a refusal", err)

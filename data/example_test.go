@@ -8,7 +8,7 @@ import (
 	"assay/data"
 )
 
-// Two pictures, joined as ADIEE joins them: each resized to 512 x 512, side by side.
+// Two pictures joined as in ADIEE: each resized to 512 x 512, side by side.
 func ExamplePicture_Resize() {
 	photo, err := data.Open("../testdata/oracle/images/coffee.png", data.Limits{})
 	if err != nil {
@@ -20,7 +20,7 @@ func ExamplePicture_Resize() {
 	// Output: 1024 512
 }
 
-// A table of any format with other names of columns passes through with a score added.
+// A table of any format, with other column names, is copied with a score added.
 func ExampleTable_NewWriter() {
 	table, err := data.OpenTable("testdata/tables/nested.parquet", data.WithRequired())
 	if err != nil {

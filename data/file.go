@@ -1,9 +1,9 @@
 package data
 
-// File is a picture of a table that is decoded when it is wanted.
+// File is a picture of a table that is decoded on demand.
 type File struct {
 	Image
-	Folder string // that a relative path starts at: Table.Folder
+	Folder string // base of a relative path: Table.Folder
 	Limits Limits
 }
 

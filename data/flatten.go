@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// flatten converts a decoded picture to RGB, with transparency over white. It reads each pixel once: no conversion of
-// a row may look at the whole picture.
+// flatten converts a decoded picture to RGB, composited over white. It reads each pixel once: converting a row must
+// not scan the whole picture.
 func flatten(m image.Image) *Picture {
 	p := NewPicture(m.Bounds().Dx(), m.Bounds().Dy())
 	convert := rowsOf(m)
@@ -34,7 +34,7 @@ func rowsOf(m image.Image) rowConversion {
 	switch m := m.(type) {
 	case *image.Gray:
 		return func(dst []byte, y int) bool { return greyRow(dst, m.Pix[y*m.Stride:], 1) }
-	case *image.Gray16: // of up to 255: see flattened
+	case *image.Gray16: // at most 255: see flattened
 		return func(dst []byte, y int) bool { return greyRow(dst, m.Pix[y*m.Stride+1:], 2) }
 	case *image.NRGBA:
 		return func(dst []byte, y int) bool {
@@ -43,7 +43,7 @@ func rowsOf(m image.Image) rowConversion {
 		}
 	case *image.NRGBA64:
 		return func(dst []byte, y int) bool { return blendRow(dst, m.Pix[y*m.Stride:], 2) }
-	case *image.RGBA: // what the decoders of opaque pictures return, and TIFF's for premultiplied ones
+	case *image.RGBA: // returned by decoders of opaque pictures, and by TIFF's for premultiplied alpha
 		return func(dst []byte, y int) bool {
 			src := m.Pix[y*m.Stride:]
 			return opaqueRow(dst, src) || premultipliedRow(dst, src, 1, true)
@@ -53,7 +53,7 @@ func rowsOf(m image.Image) rowConversion {
 	case *image.CMYK:
 		return func(dst []byte, y int) bool { return cmykRow(dst, m.Pix[y*m.Stride:]) }
 	case *image.Paletted:
-		var table [256]uint32 // RGB, and a byte that is not 0 if that is transparent; an index beyond the palette is black
+		var table [256]uint32 // RGB, and a byte that is not 0 if transparent; an index beyond the palette is black
 		for i, c := range m.Palette {
 			v := overWhite(c)
 			table[i] = uint32(v[0]) | uint32(v[1])<<8 | uint32(v[2])<<16
@@ -66,7 +66,7 @@ func rowsOf(m image.Image) rowConversion {
 	b := m.Bounds()
 	o, ok := m.(interface{ Opaque() bool })
 	opaque := !ok || o.Opaque()
-	return func(dst []byte, y int) bool { // the slow way, for types that no decoder in use returns
+	return func(dst []byte, y int) bool { // slow path, for types that no decoder in use returns
 		for x := range len(dst) / 3 {
 			c := overWhite(m.At(b.Min.X+x, b.Min.Y+y))
 			copy(dst[3*x:], c[:])
@@ -75,8 +75,8 @@ func rowsOf(m image.Image) rowConversion {
 	}
 }
 
-// opaqueRow copies the colours of a row of RGBA, if all of it is opaque. Pixels are written as four bytes, of which the
-// next pixel overwrites the last.
+// opaqueRow copies the colours of a row of RGBA and reports whether all of it is opaque. Each pixel is written as
+// four bytes, the last of which the next pixel overwrites.
 func opaqueRow(dst, src []byte) bool {
 	alpha := uint32(255 << 24)
 	for len(dst) > 3 && len(src) >= 4 {
@@ -92,7 +92,7 @@ func opaqueRow(dst, src []byte) bool {
 	return alpha == 255<<24
 }
 
-// paletteRow writes the entries of a palette that a row names.
+// paletteRow looks up a row of indices in a palette, and reports whether all its entries are opaque.
 func paletteRow(dst, src []byte, table *[256]uint32) bool {
 	const rgb = 1<<24 - 1
 	all := uint32(0)
@@ -117,8 +117,8 @@ func paletteRow(dst, src []byte, table *[256]uint32) bool {
 	return all>>24 == 0
 }
 
-// premultipliedRow divides a row of premultiplied RGBA by its alpha, as Pillow does, and puts it over white if white is
-// set. step: bytes a channel; the first one counts.
+// premultipliedRow divides a row of premultiplied RGBA by its alpha, as Pillow does, and composites it over white if
+// white is set. step: bytes per channel, of which the first is used.
 func premultipliedRow(dst, src []byte, step int, white bool) (opaque bool) {
 	opaque = true
 	for x := 0; x+2 < len(dst); x += 3 {
@@ -141,7 +141,7 @@ func premultipliedRow(dst, src []byte, step int, white bool) (opaque bool) {
 	return opaque
 }
 
-// greyRow repeats a row of grey three times. step: from one sample's byte to the next.
+// greyRow replicates a row of grey to three channels. step: bytes from one sample to the next.
 func greyRow(dst, src []byte, step int) bool {
 	for x := 0; x+2 < len(dst); x += 3 {
 		v := src[x/3*step]
@@ -150,11 +150,11 @@ func greyRow(dst, src []byte, step int) bool {
 	return true
 }
 
-// blendRow puts a row of straight-alpha RGBA over white. step: bytes a channel; the first one counts.
+// blendRow composites a row of straight-alpha RGBA over white. step: bytes per channel, of which the first is used.
 func blendRow(dst, src []byte, step int) bool {
 	opaque := true
 	for x := 0; x+2 < len(dst); x += 3 {
-		// of 16 bits of alpha the first byte decides what is seen, both whether it is opaque
+		// with 16 bits of alpha the first byte is blended with; both bytes decide whether the pixel is opaque
 		a := src[3*step]
 		opaque = opaque && a == 255 && src[4*step-1] == 255
 		dst[x] = blendOverWhite(src[0], a)
@@ -165,7 +165,7 @@ func blendRow(dst, src []byte, step int) bool {
 	return opaque
 }
 
-// blendAlpha puts a row of RGB over white by a row of alpha.
+// blendAlpha composites a row of RGB over white with a row of alpha.
 func blendAlpha(dst, alpha []byte) {
 	for x, a := range alpha {
 		if a != 255 {

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// FuzzDecode: any bytes are a picture of the size that the header says, or an error.
+// FuzzDecode: any bytes decode to a picture of the size in the header, or an error.
 func FuzzDecode(f *testing.F) {
 	x := fuzzing.New(f)
 	for _, raw := range fuzzing.Files(f, 1600, filepath.Join(packed.Unpack(f, pictures), "*")) {
@@ -55,7 +55,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// plainIsTheLibrarys: what is decoded here without a library is what that makes of the file.
+// plainIsTheLibrarys: our own decoders agree with the library.
 func plainIsTheLibrarys(t testing.TB, raw []byte) {
 	f := encodedFile{context.Background(), raw}
 	format, _ := detectFormat(raw)
@@ -91,7 +91,7 @@ func plainIsTheLibrarys(t testing.TB, raw []byte) {
 	}
 }
 
-// FuzzInflate: libdeflate makes of a stream what Go's package makes of it. The checksum is made to fit.
+// FuzzInflate: libdeflate and Go's package inflate a stream to the same bytes. The checksum is fixed up to match.
 func FuzzInflate(f *testing.F) {
 	if err := noLibdeflate(); err != nil {
 		f.Skip(err)
@@ -116,7 +116,7 @@ func FuzzInflate(f *testing.F) {
 	})
 }
 
-// FuzzParquet reads anything as a Parquet table: all rows, as a label table and as records.
+// FuzzParquet reads arbitrary bytes as a Parquet table: all rows, as a label table and as records.
 func FuzzParquet(f *testing.F) {
 	x := fuzzing.New(f)
 	for _, raw := range fuzzing.Files(f, 6<<10, "testdata/tables/*.parquet") {
@@ -127,12 +127,12 @@ func FuzzParquet(f *testing.F) {
 	}
 	path := fuzzing.File(f, "t.parquet")
 	x.Run(func(t testing.TB, raw []byte) {
-		// Each page of a small file may have 4 Mi values that take no bytes, and pages may be read again for each row.
+		// Each page of a small file may have 4 Mi values that take no bytes, and pages may be reread for each row.
 		fuzzTable(t, path, 1<<30, append([]byte("PAR1"), raw[min(4, len(raw)):]...)) // anything else is FuzzText's
 	})
 }
 
-// FuzzText reads anything as JSON lines, a JSON array, CSV or TSV; the first byte says which.
+// FuzzText reads arbitrary bytes as JSON lines, a JSON array, CSV or TSV, chosen by the first byte.
 func FuzzText(f *testing.F) {
 	x := fuzzing.New(f)
 	for i, text := range []string{

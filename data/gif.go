@@ -6,7 +6,7 @@ import (
 	"image/gif"
 )
 
-// decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the
+// decodeGIF decodes the first frame. If it is smaller than the picture, the rest is transparent (here white) if the
 // frame has a transparent colour, else the first colour of its palette, as in Pillow.
 func decodeGIF(f encodedFile) (*Picture, error) {
 	if p := decodePlainGIF(f.raw); p != nil && f.ctx.Err() == nil {
@@ -41,7 +41,7 @@ func decodeGIF(f encodedFile) (*Picture, error) {
 }
 
 // decodePlainGIF decodes a first frame that covers the picture and has no transparent colour, at twice the speed of
-// image/gif. It returns nil for other files, and for those with anything wrong.
+// image/gif. It returns nil for any other file, or for a damaged one.
 func decodePlainGIF(raw []byte) *Picture {
 	const header, colourTable, interlaced = 13, 1 << 7, 1 << 6
 	if len(raw) < header {
@@ -85,7 +85,7 @@ func decodePlainGIF(raw []byte) *Picture {
 	return gifPicture(width, height, indices, table, flags&interlaced != 0)
 }
 
-// gifPicture is the picture of indices into a palette; nil: one of them has no colour.
+// gifPicture converts indices into a palette to a picture; nil if an index has no colour.
 func gifPicture(width, height int, indices []byte, table *[256]uint32, interlaced bool) *Picture {
 	passes := [][2]int{{0, 1}} // the first row, and the step to the next
 	if interlaced {
@@ -103,8 +103,8 @@ func gifPicture(width, height int, indices []byte, table *[256]uint32, interlace
 	return p
 }
 
-// skipExtensions returns what is behind the extensions that b begins with; nil: one of them changes how the picture is
-// shown, or is cut off.
+// skipExtensions skips the extensions at the start of b and returns the rest; nil if one of them changes how the
+// picture is shown, or is cut off.
 func skipExtensions(b []byte) []byte {
 	const extension, graphicControl, comment, application, transparent = 0x21, 0xf9, 0xfe, 0xff, 1
 	for len(b) > 7 && b[0] == extension {
@@ -121,7 +121,7 @@ func skipExtensions(b []byte) []byte {
 	return b
 }
 
-// paletteOf are the colours of a palette of RGB, as paletteRow takes them.
+// paletteOf converts an RGB palette to the table that paletteRow takes.
 func paletteOf(rgb []byte) *[256]uint32 {
 	table := new([256]uint32)
 	for i := range len(rgb) / 3 {
@@ -131,7 +131,7 @@ func paletteOf(rgb []byte) *[256]uint32 {
 	return table
 }
 
-// gifBlocks joins blocks up to the empty one, and returns what follows, nil if that does not come.
+// gifBlocks joins sub-blocks up to the empty one, and returns the bytes after it; nil if it is missing.
 func gifBlocks(b []byte) (data, rest []byte) {
 	for len(b) > 0 && int(b[0]) < len(b) {
 		n := int(b[0])

@@ -22,22 +22,21 @@ import (
 const drawn = "testdata/headers.zip"
 
 var (
-	update  = flag.Bool("update", false, "write the table in docs/pictures.md and testdata/damaged.txt anew")
+	update  = flag.Bool("update", false, "rewrite the table in docs/pictures.md and testdata/damaged.txt")
 	headers = flag.String("headers", drawn, "another draw of tools/oracle/data_headers.py")
 )
 
 //go:generate go test -run TestHeaders -update
 
-// An expectedPicture is what Pillow makes of a file (tools/oracle/data_headers.py).
+// An expectedPicture is Pillow's result for a file (tools/oracle/data_headers.py).
 type expectedPicture struct {
 	Size   []int
 	SHA256 string // half of the digest of the RGB bytes, over white; none for a JPEG
-	Bare   string // the same without what transparency does, if that is another
+	Bare   string // the same without compositing transparency, if different
 }
 
-// TestHeaders decodes every combination of depth, type, compression, orientation and extra channels that Pillow reads.
-// Each is equal to what Pillow makes of it, or refused for a reason that docs/pictures.md or testdata/damaged.txt
-// lists.
+// TestHeaders decodes every combination of depth, type, compression, orientation and extra channels that Pillow
+// reads. Each equals Pillow's result, or is refused for a reason listed in docs/pictures.md or testdata/damaged.txt.
 func TestHeaders(t *testing.T) {
 	for _, decoder := range decoders {
 		t.Run(decoder, func(t *testing.T) {
@@ -47,11 +46,11 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// decoders are the two ways to decode JPEG and WebP, and to inflate where libdeflate is there.
+// decoders are the two ways to decode JPEG and WebP, and to inflate if libdeflate is available.
 var decoders = []string{"go", "libjpeg-turbo"}
 
-// withDecoders decodes by Go's packages, or by libraries. Where there are none, the test is skipped: make setup fetches
-// them.
+// withDecoders decodes with Go's packages or with the libraries. Without libraries the test is skipped: make setup
+// fetches them.
 func withDecoders(t *testing.T, name string) {
 	t.Helper()
 	if name == "go" {
@@ -82,7 +81,7 @@ func testHeaders(t *testing.T, decoder string) {
 		t.Fatal(err)
 	}
 	counts := map[string][2]int{}                           // format: read, refused
-	kinds, damaged := map[notRead]bool{}, map[string]bool{} // the reasons of those that are refused
+	kinds, damaged := map[notRead]bool{}, map[string]bool{} // the reasons for refusing files
 	for name, want := range expect {
 		raw := read(name)
 		f, _ := detectFormat(raw)
@@ -114,7 +113,7 @@ func testHeaders(t *testing.T, decoder string) {
 	checkRefused(t, kinds, damaged, *headers == drawn && decoder == "go")
 }
 
-// equalsPillow allows a JPEG what the rounding of an inverse DCT can do, if it is rounded.
+// equalsPillow allows for the rounding of the inverse DCT in a JPEG, if rounded.
 func equalsPillow(p *Picture, want expectedPicture, rounded bool, rgb func() []byte) error {
 	if p.Width != want.Size[0] || p.Height != want.Size[1] {
 		return fmt.Errorf("%d x %d pixels, want %v", p.Width, p.Height, want.Size)
@@ -148,8 +147,9 @@ func equalsPillow(p *Picture, want expectedPicture, rounded bool, rgb func() []b
 	return nil
 }
 
-// checkRefused compares the pictures that are refused with the table in docs/pictures.md, which lies between two lines,
-// and with testdata/damaged.txt. Another draw or decoder may meet fewer: whole is false.
+// checkRefused compares the reasons for refusing pictures with the table in docs/pictures.md, which is between two
+// marker lines, and with testdata/damaged.txt. whole is false if a different sample or decoder may produce only some
+// of them.
 func checkRefused(t *testing.T, kinds map[notRead]bool, damaged map[string]bool, whole bool) {
 	const page, begin, end = "../docs/pictures.md", "<!-- made by go generate ./data -->\n\n", "\n<!-- until here -->"
 	raw, err := os.ReadFile(page)
@@ -191,7 +191,7 @@ func checkRefused(t *testing.T, kinds map[notRead]bool, damaged map[string]bool,
 	golden(t, list, messages, []byte(strings.Join(slices.Sorted(maps.Keys(damaged)), "\n")+"\n"))
 }
 
-// golden compares a file with what it should be, or writes it with -update.
+// golden compares a file with its expected content, or writes that with -update.
 func golden(t *testing.T, path string, got, want []byte) {
 	t.Helper()
 	if *update {
@@ -199,6 +199,6 @@ func golden(t *testing.T, path string, got, want []byte) {
 			t.Fatal(err)
 		}
 	} else if !bytes.Equal(got, want) {
-		t.Errorf("%s: got other reasons than were met, want (go generate ./data)\n%s", path, want)
+		t.Errorf("%s: got other reasons than occurred, want (go generate ./data)\n%s", path, want)
 	}
 }

@@ -34,7 +34,7 @@ func (s *Gradient) Heatmap(p *Picture) *Picture {
 	return out
 }
 
-// boxBlurRows averages each value with its neighbours in the row, as many as there are.
+// boxBlurRows averages each value with its neighbours in the row, fewer at the edges.
 func boxBlurRows(v []float64, width, radius int) []float64 {
 	out := make([]float64, len(v))
 	sums := make([]float64, width+1)

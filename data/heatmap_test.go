@@ -2,7 +2,7 @@ package data
 
 import "testing"
 
-// TestHeatmap: red where the gradient is largest, pale grey where it is nothing.
+// TestHeatmap: red where the gradient is largest, pale grey where it is zero.
 func TestHeatmap(t *testing.T) {
 	const n = 200
 	p, g := NewPicture(n, n), NewGradient(n, n)

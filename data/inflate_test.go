@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestInflated: streams that libdeflate does not take, being long for what they hold, are read piece by piece.
+// TestInflated: streams that are too long for their content for libdeflate are read piece by piece.
 func TestInflated(t *testing.T) {
 	if err := noLibdeflate(); err != nil {
 		t.Skip(err)

@@ -9,7 +9,7 @@ import (
 	"assay/internal/packed"
 )
 
-// TestJPEGScans: a file with more scans than any encoder writes is refused, whichever decoder is in use.
+// TestJPEGScans: a file with more scans than any encoder writes is refused, whichever decoder is used.
 func TestJPEGScans(t *testing.T) {
 	raw := packed.File(t, "testdata/headers.zip", "frame_22_11_11_progressive_r3.jpg")
 	last := bytes.LastIndex(raw, []byte{0xff, 0xda})
@@ -29,7 +29,7 @@ func TestJPEGScans(t *testing.T) {
 	}
 }
 
-// TestJPEGDecoder: what is kept by the digest of a file is kept apart by decoder, and names Go's as it always did.
+// TestJPEGDecoder: caches keyed by file digest are separate for each decoder, and Go's keeps its original key.
 func TestJPEGDecoder(t *testing.T) {
 	for _, decoder := range decoders {
 		t.Run(decoder, func(t *testing.T) {

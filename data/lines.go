@@ -8,10 +8,10 @@ import (
 	"assay/internal/remote"
 )
 
-// Lines are the lines of a JSONL file that are not blank, as they stand there. It is safe for concurrent use.
+// Lines are the non-blank lines of a JSONL file, verbatim. It is safe for concurrent use.
 type Lines struct{ text *textTable }
 
-// OpenLines finds the lines of a file. What is in them is not checked.
+// OpenLines finds the lines of a file. It does not check their content.
 func OpenLines(path string) (*Lines, error) {
 	f, err := remote.Open(context.Background(), path)
 	if err != nil {
@@ -37,10 +37,10 @@ const maxLine = 256 << 20
 // Len is the number of lines.
 func (l *Lines) Len() int { return l.text.len() }
 
-// Read reads a line.
+// Read returns line i, from 0.
 func (l *Lines) Read(i int) ([]byte, error) { return l.text.bytes(l.text.rows[i]) }
 
-// Where is the place of a line, as FILE:NUMBER.
+// Where is the location of a line, as FILE:NUMBER.
 func (l *Lines) Where(i int) string { return l.text.where(i) }
 
 // Close closes the file.

@@ -7,16 +7,16 @@ import (
 
 const lzwMaxWidth = 12
 
-// An lzwEntry is a string of the table. Up to seven bytes lie in the entry itself, the first one lowest, with their
-// number in the highest byte. A longer string has lzwLong set, its length from bit 40 on, and below that its place in
-// what was decompressed. So the table is 32 KiB, which the fastest cache holds.
+// An lzwEntry is a string of the table. Up to seven bytes are in the entry itself, the first one lowest, with their
+// number in the highest byte. A longer string has lzwLong set, its length starting at bit 40, and below that its
+// offset in the output. So the table is 32 KiB, which fits the L1 cache.
 type lzwEntry uint64
 
 const (
 	lzwLong    lzwEntry = 1 << 63
-	lzwInside           = 7  // bytes of a string that lies in its entry
-	lzwSizeAt           = 56 // the bit where the length of such a string begins
-	lzwLongAt           = 40 // that of a longer string
+	lzwInside           = 7  // most bytes of a string that is stored in its entry
+	lzwSizeAt           = 56 // bit position of the length of such a string
+	lzwLongAt           = 40 // the same for a longer string
 	lzwPlace   lzwEntry = 1<<lzwLongAt - 1
 	lzwLiteral lzwEntry = 1 << lzwSizeAt
 )
@@ -28,7 +28,7 @@ func (e lzwEntry) size() uint {
 	return uint(e >> lzwSizeAt)
 }
 
-// grown is the string before with one more byte, first, which is written next, at place o.
+// grown returns the string with one more byte, first, which is written next, at offset o.
 func (e lzwEntry) grown(first byte, o uint) lzwEntry {
 	if size := e >> lzwSizeAt; size < lzwInside {
 		return e + lzwLiteral | lzwEntry(first)<<(8*size)
@@ -45,7 +45,7 @@ func (e lzwEntry) first(dst []byte) byte {
 	return byte(e)
 }
 
-// write writes the string at place o, and is false if there is not enough room.
+// write writes the string at offset o; false if there is not enough room.
 func (e lzwEntry) write(dst []byte, o uint) bool {
 	size := e.size()
 	if o > uint(len(dst)) || size > uint(len(dst))-o {
@@ -63,20 +63,21 @@ func (e lzwEntry) write(dst []byte, o uint) bool {
 	return true
 }
 
-// An lzwTable decompresses one strip after the other. Entries of codes that mean no string are 0.
+// An lzwTable decompresses strips one after another. Entries of unassigned codes are 0.
 type lzwTable struct {
 	entries [1 << lzwMaxWidth]lzwEntry
-	tiff    bool     // highest bits first, codes that grow one code early; not for GIF
+	tiff    bool     // high bits first, and codes widen one code early; GIF differs in both
 	clear   uint32   // the code that empties the table; the next one ends
 	next    uint32   // the code of the next string
-	grows   uint32   // next, where codes get longer
+	grows   uint32   // the value of next at which codes get longer
 	width   uint     // bits of a code
-	at, o   uint     // bits that were read, bytes that were written
-	before  lzwEntry // the string before, 0 behind a clear code
+	at, o   uint     // bits read, bytes written
+	before  lzwEntry // the previous string, 0 after a clear code
 }
 
-// unpack decompresses LZW of TIFF or of GIF into dst. It is false unless src gives just as many bytes and then ends:
-// callers leave such files to the formats' Go packages, which are slower. literal: bits of one, at least 2.
+// unpack decompresses TIFF or GIF LZW into dst. It returns false unless src decompresses to exactly len(dst) bytes
+// and then ends: callers leave other files to the formats' Go packages, which are slower. literal: bits of a literal,
+// at least 2.
 func (t *lzwTable) unpack(dst, src []byte, literal uint, tiff bool) bool {
 	t.tiff, t.at, t.o = tiff, 0, 0
 	t.empty(1 << literal)
@@ -100,7 +101,7 @@ func (t *lzwTable) unpack(dst, src []byte, literal uint, tiff bool) bool {
 			return t.o == uint(len(dst)) && (t.at+7)/8 == uint(len(src))
 		}
 		entry := t.entries[code%(1<<lzwMaxWidth)]
-		if code >= t.next { // only the string that this code adds: the one before and its own first byte
+		if code >= t.next { // only the string that this code adds: the previous one and its own first byte
 			if code > t.next || t.before == 0 {
 				return false
 			}
@@ -114,7 +115,7 @@ func (t *lzwTable) unpack(dst, src []byte, literal uint, tiff bool) bool {
 			}
 		}
 		if entry < lzwLong && t.o < uint(len(dst)) && len(dst[t.o:]) >= 8 {
-			binary.LittleEndian.PutUint64(dst[t.o:], uint64(entry)) // too much, but what comes next is written later
+			binary.LittleEndian.PutUint64(dst[t.o:], uint64(entry)) // the excess is overwritten by what comes next
 		} else if !entry.write(dst, t.o) {
 			return false
 		}
@@ -123,7 +124,7 @@ func (t *lzwTable) unpack(dst, src []byte, literal uint, tiff bool) bool {
 	}
 }
 
-// empty forgets all strings but the literals, which are the codes below clear.
+// empty drops all strings except the literals, which are the codes below clear.
 func (t *lzwTable) empty(clear uint32) {
 	for code := clear; code < t.next; code++ {
 		t.entries[code] = 0
@@ -132,7 +133,7 @@ func (t *lzwTable) empty(clear uint32) {
 	t.widen(uint(bits.Len32(clear)))
 }
 
-// widen sets the bits of a code.
+// widen sets the code width in bits.
 func (t *lzwTable) widen(width uint) {
 	t.width, t.grows = width, 1<<width
 	if t.tiff {
@@ -140,8 +141,8 @@ func (t *lzwTable) widen(width uint) {
 	}
 }
 
-// unpackShort takes strings that lie in their entries, which nearly all do, up to the next code for which anything else
-// is to be done. It leaves that code to unpack, whose loop has more values than the processor has registers.
+// unpackShort handles strings that are stored in their entries, as nearly all are, up to the next code that needs
+// anything else. It leaves that code to unpack, whose loop has more live values than the CPU has registers.
 func (t *lzwTable) unpackShort(dst, src []byte) {
 	at, next, before, to := t.at, t.next, t.before, dst[t.o:]
 	entries, tiff, width, last := &t.entries, t.tiff, t.width, t.grows-1
@@ -159,14 +160,14 @@ func (t *lzwTable) unpackShort(dst, src []byte) {
 		entries[next%(1<<lzwMaxWidth)] = before + lzwLiteral | entry&0xff<<(8*(before>>lzwSizeAt)%64)
 		next++
 		at += width
-		binary.LittleEndian.PutUint64(to, uint64(entry)) // too much, but what comes next is written later
+		binary.LittleEndian.PutUint64(to, uint64(entry)) // the excess is overwritten by what comes next
 		to = to[entry>>lzwSizeAt%8:]
 		before = entry
 	}
 	t.at, t.next, t.before, t.o = at, next, before, uint(len(dst)-len(to))
 }
 
-// lzwCode returns the code of width bits at place at, counted in bits.
+// lzwCode returns the code of width bits at bit offset at.
 func lzwCode(src []byte, at, width uint, tiff bool) uint32 {
 	b := src[at/8:]
 	if len(b) < 8 {

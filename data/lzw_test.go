@@ -11,7 +11,8 @@ import (
 	tiffs "golang.org/x/image/tiff/lzw"
 )
 
-// TestLZW compares with what Go's package compresses for GIF; TIFF's codes are those of Pillow's files (TestHeaders).
+// TestLZW decompresses data compressed by Go's package for GIF; TIFF's variant is covered by Pillow's files
+// (TestHeaders).
 func TestUnLZW(t *testing.T) {
 	var table lzwTable
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -50,14 +51,14 @@ func TestUnLZW(t *testing.T) {
 	}
 }
 
-// TestLZWClears compares with Go's packages where codes clear the table often, rarely, or never, in both orders of
-// bits. One table decodes all.
+// TestLZWClears compares with Go's packages when clear codes are frequent, rare, or absent, in both bit orders. One
+// table decodes all.
 func TestLZWClears(t *testing.T) {
 	var table lzwTable
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, tiff := range []bool{true, false} {
 		for _, bits := range []uint{8, 2, 5, 8} {
-			for _, run := range []int{1, 3, 40} { // longest of one colour
+			for _, run := range []int{1, 3, 40} { // longest run of one colour
 				for _, every := range []int{1, 2, 300, 3000, 1 << 30} {
 					want := make([]byte, 20_000)
 					for i := 0; i < len(want); {
@@ -88,11 +89,11 @@ func TestLZWClears(t *testing.T) {
 	}
 }
 
-// lzwPack packs b, and clears the table after so many codes.
+// lzwPack compresses b, and clears the table after a given number of codes.
 func lzwPack(b []byte, bits uint, tiff bool, every int) []byte {
 	clear := 1 << bits
 	known, codes := map[string]int{}, 0
-	width, next := bits+1, clear+2 // as whoever decodes it has them, a string behind
+	width, next := bits+1, clear+2 // as in the decoder, which is one string behind
 	var packed []byte
 	var buffer, n uint
 	put := func(code int) {

@@ -7,8 +7,8 @@ import (
 	"regexp"
 )
 
-// applyOrientation turns the picture by its EXIF orientation (1 to 8, anything else is 1), like
-// PIL.ImageOps.exif_transpose. docs/decisions/metadata.md says why no library reads it.
+// applyOrientation transposes the picture by its EXIF orientation (1 to 8, anything else is 1), like
+// PIL.ImageOps.exif_transpose. docs/decisions/metadata.md explains why no library is used to read it.
 func (p *Picture) applyOrientation(orientation int) *Picture {
 	switch orientation {
 	case 2:
@@ -31,9 +31,10 @@ func (p *Picture) applyOrientation(orientation int) *Picture {
 
 var xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)
 
-// orientation reads the EXIF block (a TIFF header and directory) and, without the tag there, the XMP packet. It is 1
-// (upright) if neither has one, and if the EXIF block is broken. Pillow compares the first value with 2 to 8, whatever
-// its type: a LONG, a FLOAT or a RATIONAL turns the picture, too; a text does not, and hides the XMP packet.
+// orientation reads the EXIF block (a TIFF header and directory) and, if the tag is missing there, the XMP packet. It
+// is 1 (upright) if neither has one, or if the EXIF block is broken. Pillow compares the first value with 2 to 8,
+// whatever its type: a LONG, a FLOAT or a RATIONAL also rotates the picture; a text does not, and hides the XMP
+// packet.
 func orientation(exif, xmp []byte) int {
 	const tag = 0x0112
 	for range 2 { // in a PNG there may be two
@@ -78,7 +79,7 @@ func jpegMetadata(raw []byte) (exif, xmp []byte) {
 		if xmpName := []byte("http://ns.adobe.com/xap/1.0/\x00"); b[1] == app1 && bytes.HasPrefix(body, xmpName) {
 			xmp = body[len(xmpName):]
 		} else if exifName := []byte("Exif\x00\x00"); b[1] == app1 && bytes.HasPrefix(body, exifName) {
-			if exif != nil { // one that is continued
+			if exif != nil { // continued from an earlier segment
 				body = body[len(exifName):]
 			}
 			exif = append(exif, body...)
@@ -96,7 +97,7 @@ func webpMetadata(raw []byte) (exif, xmp []byte) {
 			flags = body[0]
 		}
 		first = false
-		switch { // libwebp reads what the header announces, the first of each
+		switch { // libwebp reads the chunks that the header announces, the first of each kind
 		case id == "EXIF" && flags&exifFlag != 0 && exif == nil:
 			exif = body
 		case id == "XMP " && flags&xmpFlag != 0 && xmp == nil:
@@ -106,7 +107,7 @@ func webpMetadata(raw []byte) (exif, xmp []byte) {
 	return exif, xmp
 }
 
-// riffChunks yields the chunks of a RIFF file that are there in full.
+// riffChunks yields the complete chunks of a RIFF file.
 func riffChunks(raw []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for b := raw[12:]; len(b) >= 8; {

@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// maxText bounds a compressed text of a PNG, as in Pillow.
+// maxText bounds a decompressed text of a PNG, as in Pillow.
 const maxText = 1 << 20
 
 const rawProfile, xmpKeyword = "Raw profile type exif", "XML:com.adobe.xmp"
 
-// pngMetadata finds EXIF in its own chunk, or as hexadecimal digits in a text, as old ImageMagick has it. Of several
-// chunks Pillow takes the last.
+// pngMetadata finds EXIF in its own chunk, or as hexadecimal digits in a text, as old ImageMagick wrote it. Of
+// several chunks Pillow takes the last.
 func pngMetadata(raw []byte) (exif, xmp []byte) {
 	texts := map[string][]byte{}
 	for b := raw[8:]; len(b) >= 12; {

@@ -8,8 +8,8 @@ import (
 	"assay/internal/testfile"
 )
 
-// TestOrientationIsPillows: orientation in texts of a PNG, and in chunks of a WebP that its header does or does not
-// announce (tools/oracle/data_metadata.py).
+// TestOrientationIsPillows: orientation in PNG texts, and in WebP chunks that the header does or does not announce
+// (tools/oracle/data_metadata.py).
 func TestOrientationIsPillows(t *testing.T) {
 	var expect map[string]struct {
 		Size   []int
@@ -23,7 +23,7 @@ func TestOrientationIsPillows(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: got error %v, want none", name, err)
 			} else if p.Width != e.Size[0] || p.Height != e.Size[1] || sum(p) != e.SHA256 {
-				t.Errorf("%s is turned otherwise than by Pillow: %d x %d pixels, want %v", name, p.Width, p.Height, e.Size)
+				t.Errorf("%s is rotated differently from Pillow: %d x %d pixels, want %v", name, p.Width, p.Height, e.Size)
 			}
 		})
 	}

@@ -10,23 +10,23 @@ import (
 	"assay/internal/remote"
 )
 
-// Moving rewrites the paths of the pictures of a table for a table in another folder, so that they still resolve.
+// Moving rewrites a table's picture paths for a table in another folder, so that they still resolve.
 type Moving struct {
 	from, to string // absolute folders
 	how      int
 }
 
-// The ways to write a path down.
+// How a path is written.
 const (
-	unchanged = iota // both tables lie in one folder
-	relative         // as seen from the new folder
-	absolute         // no relative path leads from one folder to the other for every reader
+	unchanged = iota // both tables are in the same folder
+	relative         // relative to the new folder
+	absolute         // no relative path means the same to every reader
 )
 
-// NewMoving says how paths of a table in the folder from are written in a table in the folder to. Paths are relative to
-// the new table, and absolute where the two folders are in different places (this machine and object storage, two
-// buckets), or where a symbolic link stands between them: a program that follows links and one that does not would
-// resolve the relative path differently.
+// NewMoving determines how paths of a table in folder from are written in a table in folder to. Paths are relative to
+// the new table, but absolute if the two folders are on different storage (this machine and object storage, or two
+// buckets) or a symbolic link is between them: programs that follow links and programs that do not would resolve a
+// relative path differently.
 func NewMoving(from, to string) (Moving, error) {
 	var m Moving
 	var err error
@@ -60,7 +60,7 @@ func NewMoving(from, to string) (Moving, error) {
 	return m, nil
 }
 
-// resolved follows the symbolic links of a folder; one that is not there yet stays as it is named.
+// resolved follows the symbolic links of a folder; a folder that does not exist yet is returned as it is.
 func resolved(folder string) string {
 	if real, err := filepath.EvalSymlinks(folder); err == nil {
 		return real
@@ -68,7 +68,7 @@ func resolved(folder string) string {
 	return folder
 }
 
-// root cuts a name into its bucket and the key in it as an absolute path. The bucket of this machine's files is "".
+// root splits a name into its bucket and the key as an absolute path. The bucket of local files is "".
 func root(name string) (bucket, key string) {
 	scheme, rest, ok := strings.Cut(name, "://")
 	if !ok {
@@ -78,7 +78,7 @@ func root(name string) (bucket, key string) {
 	return scheme + "://" + host, "/" + key
 }
 
-// Path is a path as the new table names it. Absolute paths, names on object storage and URLs stay as they are.
+// Path returns a path as written in the new table. Absolute paths, object storage names and URLs stay as they are.
 func (m Moving) Path(name string) string {
 	if m.how == unchanged || name == "" || filepath.IsAbs(name) || strings.Contains(name, "://") ||
 		strings.HasPrefix(name, "data:") {
@@ -97,7 +97,8 @@ func (m Moving) Path(name string) string {
 	return filepath.ToSlash(to)
 }
 
-// Image is a picture as the new table names it. One whose bytes lie in the table stays as it is.
+// Image returns a picture with its path as written in the new table. A picture whose bytes are in the table stays as
+// it is.
 func (m Moving) Image(p Image) Image {
 	if len(p.Bytes) == 0 {
 		p.Path = m.Path(p.Path)
@@ -105,17 +106,18 @@ func (m Moving) Image(p Image) Image {
 	return p
 }
 
-// otherPictures are columns of pictures in tables that this program reads, besides those of the label table. Where a
-// command does not read one, only text that ends as a picture's name does is taken for a path.
+// otherPictures are the picture columns, besides those of the label table, of tables that Assay reads. If a command
+// does not read such a column, only text with the extension of a picture file is taken for a path.
 var otherPictures = []string{
 	"edit2", "chosen", "rejected", "input", "original", "source_img", "source_image", "left_output_image",
 	"right_output_image",
 }
 
-// WithPictures names further columns of the file that hold pictures, besides source, edit and target.
+// WithPictures names further picture columns of the file, besides source, edit and target.
 func WithPictures(columns ...string) Option { return func(t *Table) { t.pictures = columns } }
 
-// isPicture says whether a column of the file holds pictures, and whether that is certain, because it is read as one.
+// isPicture reports whether a column of the file may hold pictures, and whether that is certain because the column is
+// read as pictures.
 func (t *Table) isPicture(name string) (is, certain bool) {
 	for _, c := range LabelColumns {
 		if c.Kind != KindImage {
@@ -138,7 +140,7 @@ func (t *Table) isPicture(name string) (is, certain bool) {
 	return slices.Contains(otherPictures, name), false
 }
 
-// move rewrites the paths of the pictures of a record of the table.
+// move rewrites the picture paths of a record of the table.
 func (t *Table) move(rec *Record, m Moving) {
 	if m.how == unchanged {
 		return
@@ -162,8 +164,8 @@ func (t *Table) move(rec *Record, m Moving) {
 	}
 }
 
-// value is a picture's value with the path that the new table has; no paths: it stays. Where it is not certain that it
-// is a picture, only text that ends as a picture's name does is taken for a path.
+// value returns a picture's value with its path as written in the new table; no paths: the value is unchanged. If it
+// is not certain to be a picture, only text with the extension of a picture file is taken for a path.
 func (m Moving) value(v any, certain bool) (moved any, paths []string) {
 	v, err := unwrap(v)
 	if err != nil {
@@ -189,7 +191,8 @@ func (m Moving) value(v any, certain bool) (moved any, paths []string) {
 	return to, []string{to}
 }
 
-// list is value for a list of pictures. The paths are "" where a picture stays; JSON text has itself as its only path.
+// list is value for a list of pictures. The path of an unchanged picture is ""; for JSON text the only path is the
+// new text itself.
 func (m Moving) list(v any) (moved any, paths []string) {
 	list, text, err := listOf(v, "pictures (paths, or {path, bytes})")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMovingPaths: a path of a table in one folder, as a table in another one names it.
+// TestMovingPaths: a path of a table in one folder, as written in a table in another folder.
 func TestMovingPaths(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string {
@@ -75,8 +75,8 @@ func TestMovingPaths(t *testing.T) {
 	}
 }
 
-// TestRewriteMoves: every picture of a rewritten table resolves from where it lies, whatever formats the two tables
-// have, and nothing else of it changes.
+// TestRewriteMoves: every picture of a rewritten table resolves from its folder, whatever the formats of the two
+// tables, and nothing else changes.
 func TestRewriteMoves(t *testing.T) {
 	root := t.TempDir()
 	in := filepath.Join(root, "in", "tables")
@@ -103,7 +103,7 @@ func TestRewriteMoves(t *testing.T) {
 	options := []Option{WithColumns(map[string]string{"source": "before"}), WithOnly("source", "edit", "instruction"),
 		WithRequired("source")}
 	var names []string
-	for _, name := range []string{"t.jsonl", "t.csv"} { // and the same as Parquet: paths as text, and in objects
+	for _, name := range []string{"t.jsonl", "t.csv"} { // and the same as Parquet, with paths as text and in objects
 		from, err := OpenTable(filepath.Join(in, name), options...)
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func checkMoved(t *testing.T, in, out string, options []Option) {
 	}
 }
 
-// TestCheckOutput: a table is not replaced by what is made of it, by whatever name.
+// TestCheckOutput: a table is not overwritten by output derived from it, whatever its name.
 func TestCheckOutput(t *testing.T) {
 	folder := t.TempDir()
 	path, link := filepath.Join(folder, "t.jsonl"), filepath.Join(folder, "link.jsonl")
@@ -203,7 +203,7 @@ func TestCheckOutput(t *testing.T) {
 	for _, out := range []string{path, link, "t.jsonl", "./t.jsonl"} {
 		t.Run(out, func(t *testing.T) {
 			if err := table.CheckOutput(out); err == nil {
-				t.Errorf("%s was taken, want an error: it is the table that is read", out)
+				t.Errorf("%s was accepted, want an error: it is the input table", out)
 			}
 		})
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// notRead is the error of a picture that is whole, but of a kind that would come out otherwise than in Pillow, or not
+// notRead is the error for a picture that is intact, but of a kind that would decode differently from Pillow or not
 // at all. docs/pictures.md lists them (TestHeaders).
 type notRead struct {
 	format string
-	with   string // what about it is not read, empty for the whole format
+	with   string // the feature that is not supported, empty for the whole format
 }
 
 func (n notRead) Error() string {
@@ -17,12 +17,12 @@ func (n notRead) Error() string {
 	if n.with != "" {
 		with = " with " + n.with
 	}
-	return fmt.Sprintf("%s pictures%s are not read: convert them to PNG with 8 bits a channel", n.format, with)
+	return fmt.Sprintf("%s pictures%s are not supported: convert them to PNG with 8 bits per channel", n.format, with)
 }
 
 const deepGrey = "16-bit grey above 255, which Pillow clips to white,"
 
-// notReadFormat names a picture format that is known and not read.
+// notReadFormat returns the error for data in no supported format, naming the format if it is known.
 func notReadFormat(raw []byte) error {
 	brands := map[string]string{
 		"avif": "AVIF",
@@ -49,7 +49,7 @@ func notReadFormat(raw []byte) error {
 		name = "BigTIFF"
 	}
 	if name == "" {
-		return fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
+		return fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it starts with %q)", raw[:min(len(raw), 12)])
 	}
 	return notRead{format: name}
 }

@@ -1,14 +1,15 @@
 // Package data reads and writes pictures and tables of edits.
 //
 //	Picture   decoded RGB, the same pixels as Pillow's: Decode, Resize, Crop, Normalize, Digest
-//	Image     a picture as a table has it: a path, or the bytes of a file; Image.Open decodes it
+//	Image     a picture as a table stores it: a path, or the bytes of a file; Image.Open decodes it
 //	Table     a Parquet, JSONL, JSON, CSV or TSV file, read row by row in any order
-//	Record    a row of any table, with its columns in their order; Table.Rewrite writes it with more columns
-//	Row       a row of a label table: an edit, its label, the rule that gave it
-//	Edit      a row as training reads it, from any of three layouts (OpenEdits): a Row with labels and ranks by
-//	          dimension, and the Pair, a comparison of two edits, that it comes from
+//	Record    a row of any table, with its columns in order; Table.Rewrite writes the rows back with added columns
+//	Row       a row of a label table: an edit, its label, and the rule that labelled it
+//	Edits     a table as training reads it, in any of three layouts (OpenEdits): Rows with labels and ranks by
+//	          dimension, and the Verdict on the two edits of a row of preferences
 //
-// Package data/parquet has the Parquet format, data/readers the layouts of published data sets.
+// Package data/parquet reads and writes the Parquet format; package data/readers reads the layouts of published
+// datasets.
 package data
 
 import (
@@ -27,29 +28,29 @@ type Picture struct {
 	Width, Height int
 	Pix           []byte
 
-	bare     []byte // like Pix, but without what transparency made of it; nil: there was none. See DropAlpha
-	bareLost bool   // there was some, and the decoder did not keep the colours
+	bare     []byte // like Pix, but not composited over white; nil: the file has no transparency. See DropAlpha
+	bareLost bool   // the file has transparency, and the decoder did not keep the colours
 }
 
-// PictureEndings are the endings, in small letters, of the names of picture files that are read.
+// PictureEndings are the file name extensions, in lower case, of the picture formats that are read.
 var PictureEndings = []string{".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
-// Check says what is wrong with a picture that somebody put together: there must be 3 bytes for each of its pixels.
+// Check validates a picture that a caller assembled: it must have exactly 3 bytes per pixel.
 func (p *Picture) Check() error {
 	if p == nil {
-		return errors.New("there is no picture")
+		return errors.New("no picture")
 	}
 	if p.Width <= 0 || p.Height <= 0 {
 		return fmt.Errorf("a picture of %d x %d pixels: both sides must be positive", p.Width, p.Height)
 	}
 	if p.Height > math.MaxInt/3/p.Width || len(p.Pix) != 3*p.Width*p.Height {
-		return fmt.Errorf("a picture of %d x %d pixels has %d bytes: three for each pixel are wanted",
+		return fmt.Errorf("a picture of %d x %d pixels has %d bytes, want three per pixel",
 			p.Width, p.Height, len(p.Pix))
 	}
 	return nil
 }
 
-// Decode returns the picture itself: it is decoded.
+// Decode returns the picture itself, which is already decoded.
 func (p *Picture) Decode() (*Picture, error) { return p, nil }
 
 // NewPicture returns a black picture of width x height pixels.
@@ -60,8 +61,8 @@ func NewPicture(width, height int) *Picture {
 // row returns the 3*Width bytes of row y.
 func (p *Picture) row(y int) []byte { return p.Pix[3*p.Width*y : 3*p.Width*(y+1)] }
 
-// Crop copies the rectangle of width x height pixels whose top left corner is (left, top). What lies outside the
-// picture is black, as in Pillow's crop.
+// Crop copies the rectangle of width x height pixels whose top left corner is (left, top). Pixels outside the picture
+// are black, as in Pillow's crop.
 func (p *Picture) Crop(left, top, width, height int) *Picture {
 	out := NewPicture(width, height)
 	from, to := max(left, 0), min(left+width, p.Width)
@@ -121,7 +122,7 @@ func (p *Picture) Rotate90(turns int) *Picture {
 	return p.Crop(0, 0, p.Width, p.Height)
 }
 
-// SideBySide pastes b to the right of a; where their heights differ, the shorter one is continued in black.
+// SideBySide pastes b to the right of a; if their heights differ, the shorter one is padded with black.
 func SideBySide(a, b *Picture) *Picture {
 	out := NewPicture(a.Width+b.Width, max(a.Height, b.Height))
 	for y := range a.Height {
@@ -133,9 +134,9 @@ func SideBySide(a, b *Picture) *Picture {
 	return out
 }
 
-// Normalize returns the picture as channels first, [3, Height, Width], the way transformers' PIL image processors do
-// it: v = float32(float64(x) / 255), then (v - mean) / std in float32. There are only 256 values a channel, so it is
-// a table.
+// Normalize returns the picture channels first, [3, Height, Width], the way transformers' PIL image processors do: v
+// = float32(float64(x) / 255), then (v - mean) / std in float32. A channel has only 256 values, so it uses a lookup
+// table.
 func (p *Picture) Normalize(mean, std [3]float32) []float32 {
 	n := p.Width * p.Height
 	out := make([]float32, 3*n)
@@ -161,5 +162,5 @@ func (p *Picture) EncodePNG(w io.Writer) error {
 	return png.Encode(w, m)
 }
 
-// WritePNG writes the picture into a PNG file, complete or not at all.
+// WritePNG writes the picture to a PNG file, atomically.
 func (p *Picture) WritePNG(path string) error { return atomicfile.Write(path, p.EncodePNG) }

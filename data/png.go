@@ -21,16 +21,16 @@ const (
 	pngRGBA    = 6
 )
 
-// Places in a PNG file's header, which is its first chunk.
+// Offsets in a PNG file's header, which is its first chunk.
 const (
 	pngDepth     = 24
 	pngColours   = 25
 	pngInterlace = 28
-	pngFirst     = 33 // the first chunk behind the header
+	pngFirst     = 33 // the first chunk after the header
 )
 
-// decodePNG decodes the usual files itself, at twice the speed of image/png, and leaves all others to that: also its
-// word on what is wrong with a file.
+// decodePNG decodes common files itself, at twice the speed of image/png, and leaves all others to image/png, whose
+// errors are then reported.
 func decodePNG(f encodedFile) (*Picture, error) {
 	if p, err := decodePlainPNG(f); p != nil || errors.Is(err, errStopped) {
 		return p, err
@@ -43,8 +43,8 @@ func decodePNG(f encodedFile) (*Picture, error) {
 		case raw[pngColours] == pngGrey && raw[pngDepth] == 16:
 			return nil, notRead{"PNG", "16-bit grey and a transparent value"}
 		case raw[pngColours] == pngGrey:
-			// Pillow compares its lower byte with grey that it has scaled to 8 bits: of the values that the depth
-			// allows only 0 is met, and that of white, over white
+			// Pillow compares its low byte with grey already scaled to 8 bits: of the values that the depth allows
+			// only 0 can match, and white, which is composited over white anyway
 			step := byte(255 / (1<<raw[pngDepth] - 1))
 			if raw[pngDepth] == 1 && key[0]|key[1] != 0 || key[1]%step != 0 {
 				raw = withoutChunk(raw, at)
@@ -68,8 +68,8 @@ func decodePNG(f encodedFile) (*Picture, error) {
 // errStopped is the error of a decoder whose context is done.
 var errStopped = errors.New("stopped")
 
-// decodePlainPNG decodes RGB, RGBA and palettes of 8 bits, neither interlaced nor with a transparent colour. It returns
-// no picture for other files, and for those with anything wrong.
+// decodePlainPNG decodes 8-bit RGB, RGBA and palettes, neither interlaced nor with a transparent colour. It returns
+// no picture for any other file, or for a damaged one.
 func decodePlainPNG(f encodedFile) (*Picture, error) {
 	packed, palette := plainPNG(f.raw)
 	if packed == nil {
@@ -101,7 +101,7 @@ func decodePlainPNG(f encodedFile) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF { // which checks the sum
+	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF { // reaching the end verifies the checksum
 		return nil, err
 	}
 	return p, nil
@@ -139,14 +139,14 @@ func plainPNG(raw []byte) (packed []byte, palette *[256]uint32) {
 	return bytes.Join(parts, nil), palette
 }
 
-// pngChunks are the orders of chunks that usual files of a kind of colours have.
+// pngChunks are the chunk orders of common files, by colour type.
 var pngChunks = map[byte]*regexp.Regexp{
 	pngRGB:     regexp.MustCompile("^Ha*D+a*E$"),
 	pngRGBA:    regexp.MustCompile("^Ha*D+a*E$"),
 	pngPalette: regexp.MustCompile("^Ha*Pa*D+a*E$"),
 }
 
-// pngLetter stands for a chunk of a length in pngChunks; ?: usual files have none like it.
+// pngLetter is the letter of a chunk of n bytes in pngChunks; "?": common files do not have such a chunk.
 func pngLetter(name string, n int) byte {
 	switch {
 	case name == "IHDR" && n == 13:
@@ -163,7 +163,8 @@ func pngLetter(name string, n int) byte {
 	return 'a'
 }
 
-// pngChunk is the chunk that b, of at least 12 bytes, begins with; "" if it is cut off or has another checksum.
+// pngChunk returns the chunk at the start of b, which has at least 12 bytes; "" if it is cut off or its checksum is
+// wrong.
 func pngChunk(b []byte) (name string, body []byte) {
 	n := uint64(binary.BigEndian.Uint32(b))
 	if n+12 > uint64(len(b)) || binary.BigEndian.Uint32(b[n+8:]) != crc32.ChecksumIEEE(b[4:n+8]) {
@@ -172,7 +173,8 @@ func pngChunk(b []byte) (name string, body []byte) {
 	return string(b[4:8]), b[8 : n+8]
 }
 
-// pngRows reads rows of pixels, of pixel bytes each, into what row returns, undoes their filters, and calls done.
+// pngRows reads each row, with pixel bytes per pixel, into the slice that row returns, undoes its filter, and calls
+// done.
 func pngRows(ctx context.Context, r io.Reader, height, pixel int, row func(y int) []byte, done func(y int)) error {
 	var kind [1]byte
 	var before []byte
@@ -191,7 +193,7 @@ func pngRows(ctx context.Context, r io.Reader, height, pixel int, row func(y int
 			return err
 		}
 		if !unfilter(kind[0], here, before, pixel) {
-			return errors.New("an unknown filter")
+			return errors.New("unknown filter")
 		}
 		if done != nil {
 			done(y)
@@ -201,7 +203,7 @@ func pngRows(ctx context.Context, r io.Reader, height, pixel int, row func(y int
 	return nil
 }
 
-// unfilter undoes the filter of a row of pixels, of so many bytes each, whose predecessor is before.
+// unfilter undoes the filter of a row with pixel bytes per pixel; before is the previous row.
 func unfilter(kind byte, row, before []byte, pixel int) bool {
 	before = before[:len(row)]
 	switch kind {
@@ -227,7 +229,7 @@ func unfilter(kind byte, row, before []byte, pixel int) bool {
 	return true
 }
 
-// addBytes adds each byte of b to that of a, eight at a time.
+// addBytes adds b to a byte by byte, eight at a time.
 func addBytes(a, b []byte) {
 	const low = 0x7f7f7f7f7f7f7f7f
 	for len(a) >= 8 && len(b) >= 8 {
@@ -240,8 +242,8 @@ func addBytes(a, b []byte) {
 	}
 }
 
-// unfilterPaeth adds to each byte the prediction from those to the left, above, and above to the left. Pixels of three
-// and four bytes are done with three of them at a time, which do not wait for each other.
+// unfilterPaeth adds to each byte its prediction from the bytes to the left, above, and above left. For pixels of
+// three or four bytes it handles three channels at a time, which do not depend on each other.
 func unfilterPaeth(row, before []byte, pixel int) {
 	if pixel < 3 {
 		for at := range pixel {
@@ -249,7 +251,7 @@ func unfilterPaeth(row, before []byte, pixel int) {
 		}
 		return
 	}
-	var a, b, c, x, y, z int // left, and above to the left
+	var a, b, c, x, y, z int // left, and above left
 	for i := 0; i+2 < len(row) && i+2 < len(before); i += pixel {
 		d, e, f := int(before[i]), int(before[i+1]), int(before[i+2])
 		a, b, c = int(row[i]+paeth(a, d, x)), int(row[i+1]+paeth(b, e, y)), int(row[i+2]+paeth(c, f, z))
@@ -261,7 +263,7 @@ func unfilterPaeth(row, before []byte, pixel int) {
 	}
 }
 
-// unfilterPaeth1 does one byte of each pixel.
+// unfilterPaeth1 handles one byte of each pixel.
 func unfilterPaeth1(row, before []byte, at, pixel int) {
 	left, corner := 0, 0
 	for i := at; i < len(row) && i < len(before); i += pixel {
@@ -271,8 +273,8 @@ func unfilterPaeth1(row, before []byte, at, pixel int) {
 	}
 }
 
-// paeth returns whichever of left, up and corner is closest to left + up - corner. Its branches are moves, since no
-// processor can foretell them.
+// paeth returns whichever of left, up and corner is closest to left + up - corner. Its branches compile to
+// conditional moves, since no CPU can predict them.
 func paeth(left, up, corner int) byte {
 	a, b := up-corner, left-corner
 	c := a + b

@@ -15,11 +15,11 @@ import (
 )
 
 // Record is one row of any table: named values in the table's order. Values are nil, string, bool, int64, float64,
-// []byte, Image, []any, Record (a nested one), or the json.RawMessage that stood in a JSON file. Values that are not
-// changed are written back as they were read.
+// []byte, Image, []any, Record (nested), or json.RawMessage from a JSON file. Unchanged values are written back as
+// they were read.
 type Record struct {
 	Fields []Field
-	raw    parquet.Raw // the same as Parquet values, if it comes from a Parquet file
+	raw    parquet.Raw // the same as Parquet values, if read from a Parquet file
 }
 
 // Field is one named value of a Record.
@@ -28,7 +28,7 @@ type Field struct {
 	Value any
 }
 
-// Get returns the value of the named field, and whether there is one.
+// Get returns the value of the named field, and whether it exists.
 func (r *Record) Get(name string) (any, bool) {
 	for _, f := range r.Fields {
 		if f.Name == name {
@@ -38,7 +38,7 @@ func (r *Record) Get(name string) (any, bool) {
 	return nil, false
 }
 
-// Set replaces the value of the named field, or appends it as the last one.
+// Set replaces the value of the named field, or appends a new field.
 func (r *Record) Set(name string, value any) {
 	for i := range r.Fields {
 		if r.Fields[i].Name == name {
@@ -49,8 +49,7 @@ func (r *Record) Set(name string, value any) {
 	r.Fields = append(r.Fields, Field{name, value})
 }
 
-// MarshalJSON writes an object with the fields in their order. NaN and infinities, which JSON does not have, become
-// null.
+// MarshalJSON writes an object with the fields in order. NaN and infinities, which JSON does not allow, become null.
 func (r Record) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -127,7 +126,7 @@ func unwrap(v any) (any, error) {
 	err := json.Unmarshal(raw, &v)
 	if s, ok := v.(string); ok && strings.ContainsRune(s, utf8.RuneError) && !bytes.ContainsRune(raw, utf8.RuneError) &&
 		!bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`)) {
-		return v, errors.New("half a surrogate pair: \\ud800 to \\udfff mean nothing alone")
+		return v, errors.New("half a surrogate pair: \\ud800 to \\udfff are only valid in pairs")
 	}
 	return v, err
 }
@@ -183,7 +182,7 @@ func Text(v any) (string, error) {
 	return "", fmt.Errorf("want text, have %s", kindOf(v))
 }
 
-// Prose is Text of a column that people write, where true or false is another column's.
+// Prose is Text for a column of human-written text, where a boolean suggests that the wrong column is mapped.
 func Prose(v any) (string, error) {
 	if b, err := unwrap(v); err == nil {
 		if b, ok := b.(bool); ok {
@@ -211,7 +210,7 @@ func Finite(v any) (*float64, error) {
 	return x, err
 }
 
-// AnyNumber returns a value as a number, NaN and infinities too: nil for null and empty text.
+// AnyNumber returns a value as a number, including NaN and infinities: nil for null and empty text.
 func AnyNumber(v any) (*float64, error) {
 	v, err := unwrap(v)
 	if err != nil {
@@ -238,9 +237,9 @@ func AnyNumber(v any) (*float64, error) {
 	return &x, nil
 }
 
-// ToImage returns a value as a picture: text is a path, and binary data are an encoded picture. An object may have both
-// ("path" and "bytes", base64 in JSON); null is the zero Image. Binary data that is short UTF-8 text and no known
-// picture is a path, since some writers do not mark text as such.
+// ToImage returns a value as a picture: text is a path, and binary data is an encoded picture. An object may have
+// both ("path" and "bytes", base64 in JSON); null is the zero Image. Binary data that is short UTF-8 text and not a
+// known picture format is a path, since some writers do not mark text as such.
 func ToImage(v any) (Image, error) {
 	v, err := unwrap(v)
 	if err != nil {

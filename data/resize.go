@@ -12,7 +12,7 @@ import (
 type Filter struct {
 	support float64                 // half width in source pixels when enlarging; 0: nearest neighbour
 	weight  func(x float64) float64 // not normalised
-	fixed   bool                    // no wider when shrinking, and the border's pixels go on outside: see TorchBicubic
+	fixed   bool                    // not widened when shrinking, and the border is repeated outside: see TorchBicubic
 }
 
 // Pillow's filters under Pillow's names.
@@ -80,8 +80,8 @@ func sinc(x float64) float64 {
 // and 2 for sums above 1.
 const precisionBits = 22
 
-// coefficients are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from
-// first[i] on.
+// coefficients are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source
+// starting at first[i].
 type coefficients struct {
 	first, start []int
 	weights      []uint64 // two's complement, so that one product serves two packed sums
@@ -119,8 +119,9 @@ func newCoefficients(n, m int, f Filter) coefficients {
 }
 
 // Resize returns the picture resampled to width x height, bit for bit as Pillow 13's Image.resize on an RGB picture.
-// Sides must be at least 1. Two passes with the result of the first rounded to 8 bits; an axis that keeps its size is
-// not filtered. The vertical pass comes first where it removes more than twice as many rows as the other one columns.
+// Sides must be at least 1. There are two passes, with the result of the first rounded to 8 bits; an axis that keeps
+// its size is not filtered. The vertical pass comes first if it removes more than twice as many rows as the
+// horizontal pass removes columns.
 func (p *Picture) Resize(width, height int, f Filter) *Picture {
 	switch {
 	case width == p.Width && height == p.Height:
@@ -133,7 +134,7 @@ func (p *Picture) Resize(width, height int, f Filter) *Picture {
 	return p.resizeColumns(width, f).resizeRows(height, f)
 }
 
-// Thumbnail is the picture, or a smaller one whose longer side has side pixels.
+// Thumbnail returns the picture itself, or one scaled down so that its longer side has side pixels.
 func (p *Picture) Thumbnail(side int, f Filter) *Picture {
 	longer := max(p.Width, p.Height)
 	if longer <= side {
@@ -142,8 +143,8 @@ func (p *Picture) Thumbnail(side int, f Filter) *Picture {
 	return p.Resize(max(1, p.Width*side/longer), max(1, p.Height*side/longer), f)
 }
 
-// resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that a product with a weight is
-// two: (a + b 2^32) w = a w + b w 2^32, exactly, modulo 2^64.
+// resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that one multiplication by a
+// weight does two: (a + b 2^32) w = a w + b w 2^32, exactly, modulo 2^64.
 func (p *Picture) resizeColumns(width int, f Filter) *Picture {
 	if width == p.Width {
 		return p
@@ -232,11 +233,11 @@ const half = 1<<(precisionBits-1) | 1<<(precisionBits-1+32)
 // unpack shifts the fractions off two packed signed sums and clips them to bytes.
 func unpack(v uint64) (lo, hi byte) {
 	l := int32(v)
-	h := int32((v - uint64(int64(l))) >> 32) // takes back what a negative lower sum borrowed
+	h := int32((v - uint64(int64(l))) >> 32) // undo the borrow of a negative lower sum
 	return byte(min(max(l>>precisionBits, 0), 255)), byte(min(max(h>>precisionBits, 0), 255))
 }
 
-// nearest takes the source pixel under the middle of each output pixel. The middles are summed up, as Pillow does.
+// nearest takes the source pixel under the centre of each output pixel. The centres are accumulated, as Pillow does.
 func (p *Picture) nearest(width, height int) *Picture {
 	columns, rows := nearestIndices(p.Width, width), nearestIndices(p.Height, height)
 	out := NewPicture(width, height)
@@ -260,7 +261,7 @@ func nearestIndices(n, m int) []int {
 	return out
 }
 
-// parallel calls body for consecutive parts of 0..n, on all processors if there are enough bytes to be worth it.
+// parallel calls body for consecutive parts of 0..n, on all CPUs if there are enough bytes to be worth it.
 func parallel(n, bytes int, body func(from, to int)) {
 	parts := min(runtime.GOMAXPROCS(0), n, 1+bytes>>18)
 	workers.Do(parts, func(k int) { body(n*k/parts, n*(k+1)/parts) })

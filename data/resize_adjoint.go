@@ -1,11 +1,11 @@
 package data
 
-// Gradient is the derivative of a number with respect to the pixels of a picture: Values has the layout of Picture.Pix,
-// [Height, Width, 3], and counts per 8-bit level.
+// Gradient is the derivative of a scalar with respect to the pixels of a picture: Values has the layout of
+// Picture.Pix, [Height, Width, 3], and is per 8-bit level.
 //
-// Its methods pass a gradient backward through Picture's methods: each is the transpose of the linear map of the
-// method of the same name. Rounding to 8 bits counts as the identity; so does clipping, which the bicubic filter
-// needs at hard edges only.
+// Its methods backpropagate through Picture's methods: each is the transpose of the linear map of the method of the
+// same name. Rounding to 8 bits is treated as the identity, and so is clipping, which the bicubic filter needs only
+// at hard edges.
 type Gradient struct {
 	Width, Height int
 	Values        []float32
@@ -23,7 +23,7 @@ func (s *Gradient) Add(o *Gradient) {
 	}
 }
 
-// Normalize goes back through Picture.Normalize: from grad, [3, Height, Width], d/dx = grad / (255 std).
+// Normalize backpropagates through Picture.Normalize: from grad, [3, Height, Width], d/dx = grad / (255 std).
 func (s *Gradient) Normalize(grad []float32, std [3]float32) {
 	n := s.Width * s.Height
 	for c := range 3 {
@@ -34,7 +34,7 @@ func (s *Gradient) Normalize(grad []float32, std [3]float32) {
 	}
 }
 
-// Paste adds o, a gradient of Crop(left, top, o.Width, o.Height). What lay outside the picture is dropped.
+// Paste adds o, a gradient of Crop(left, top, o.Width, o.Height). Values outside the picture are dropped.
 func (s *Gradient) Paste(o *Gradient, left, top int) {
 	from, to := max(left, 0), min(left+o.Width, s.Width)
 	for y := max(top, 0); y < min(top+o.Height, s.Height) && from < to; y++ {
@@ -46,7 +46,7 @@ func (s *Gradient) Paste(o *Gradient, left, top int) {
 	}
 }
 
-// Crop copies a rectangle, the gradient of pasting. It must lie inside.
+// Crop copies a rectangle, which must be inside: the gradient of pasting.
 func (s *Gradient) Crop(left, top, width, height int) *Gradient {
 	out := NewGradient(width, height)
 	for y := range height {
@@ -55,8 +55,8 @@ func (s *Gradient) Crop(left, top, width, height int) *Gradient {
 	return out
 }
 
-// Resize goes back through Picture.Resize from a picture of width x height: the gradient with respect to that
-// picture, with the transposed filters in the opposite order.
+// Resize backpropagates through Picture.Resize from a picture of width x height: it returns the gradient with respect
+// to that picture, with the transposed filters in the opposite order.
 func (s *Gradient) Resize(width, height int, f Filter) *Gradient {
 	switch {
 	case width == s.Width && height == s.Height:
@@ -103,7 +103,7 @@ func (s *Gradient) resizeRows(height int, f Filter) *Gradient {
 	t := newCoefficients(height, s.Height, f)
 	out := NewGradient(s.Width, height)
 	stride := 3 * s.Width
-	parallel(stride, 4*stride*height, func(from, to int) { // columns: a source row belongs to several output rows
+	parallel(stride, 4*stride*height, func(from, to int) { // by columns: a source row feeds several output rows
 		sums := make([]float64, (to-from)*height)
 		for y, lo := range t.first {
 			row := s.Values[stride*y+from : stride*y+to]

@@ -8,7 +8,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// gradientOf is a picture's values as a gradient.
+// gradientOf returns a picture's values as a gradient.
 func gradientOf(p *Picture) *Gradient {
 	s := NewGradient(p.Width, p.Height)
 	for i, v := range p.Pix {
@@ -80,7 +80,7 @@ func TestGradientNormalize(t *testing.T) {
 	u := p.Rotate90(2).Normalize(mean, std) // any numbers
 	s := NewGradient(6, 5)
 	s.Normalize(u, std)
-	// one level more of every pixel in turn, through Normalize itself
+	// increase each pixel by one level in turn, through Normalize itself
 	for i := range p.Pix {
 		q := p.Crop(0, 0, 6, 5)
 		q.Pix[i] ^= 128

@@ -3,7 +3,7 @@ package data
 import "math"
 
 // TorchBicubic is torch's bicubic interpolation without antialias: Keys' kernel with a = -0.75 over four pixels,
-// however much is shrunk. With antialias torch has Pillow's [Bicubic].
+// whatever the scale. With antialias torch uses Pillow's [Bicubic].
 var TorchBicubic = Filter{support: 2, fixed: true, weight: func(x float64) float64 {
 	const a = -0.75
 	if x = math.Abs(x); x < 1 {
@@ -12,7 +12,7 @@ var TorchBicubic = Filter{support: 2, fixed: true, weight: func(x float64) float
 	return ((a*x-5*a)*x+8*a)*x - 4*a
 }}
 
-// fixedCoefficients are those of torch's upsample_bicubic2d: pixels outside are the border's.
+// fixedCoefficients are the coefficients of torch's upsample_bicubic2d: the border is repeated outside the picture.
 func fixedCoefficients(n, m int, f Filter) coefficients {
 	t := coefficients{first: make([]int, m), start: make([]int, m+1)}
 	scale := float64(n) / float64(m)
@@ -32,8 +32,8 @@ func fixedCoefficients(n, m int, f Filter) coefficients {
 	return t
 }
 
-// ResizeFloat is [Picture.Resize] as torchvision resizes tensors of floats: nothing is rounded to 8 bits or clipped. It
-// returns [height, width, 3], 0 to 255 but for what the filter overshoots. Its adjoint is [Gradient.Resize].
+// ResizeFloat is [Picture.Resize] as torchvision resizes tensors of floats: nothing is rounded to 8 bits or clipped.
+// It returns [height, width, 3], 0 to 255 except where the filter overshoots. Its adjoint is [Gradient.Resize].
 func (p *Picture) ResizeFloat(width, height int, f Filter) []float32 {
 	wide := make([]float32, len(p.Pix))
 	for i, v := range p.Pix {
@@ -62,7 +62,7 @@ func (p *Picture) ResizeFloat(width, height int, f Filter) []float32 {
 	return wide
 }
 
-// apply filters channels values that lie beside each other; the next ones are stride further.
+// apply filters groups of channels adjacent values; consecutive groups are stride apart.
 func (t *coefficients) apply(to, from []float32, stride, channels int) {
 	for i, lo := range t.first {
 		for c := range channels {

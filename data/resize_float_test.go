@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestResizeFloat: away from what 8 bits round and clip, it is Resize; and Gradient.Resize is its transpose, of both
-// kinds of bicubic filters: <resize x, y> = <x, transposed y>.
+// TestResizeFloat: except for 8-bit rounding and clipping it equals Resize, and Gradient.Resize is its transpose, for
+// both bicubic filters: <resize x, y> = <x, transposed y>.
 func TestResizeFloat(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	p := NewPicture(23, 17)

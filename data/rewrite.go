@@ -9,17 +9,17 @@ import (
 	"assay/internal/remote"
 )
 
-// CheckOutput refuses to write to the table itself, whose rows would be replaced.
+// CheckOutput refuses an output path that is the table itself, whose rows would be overwritten.
 func (t *Table) CheckOutput(path string) error {
 	if path == t.path || !remote.Is(path) && !remote.Is(t.path) && atomicfile.Same(path, t.path) {
-		return fmt.Errorf("%s is the table that is read, and would be replaced: write to another file", path)
+		return fmt.Errorf("%s is the input table and would be overwritten: write to another file", path)
 	}
 	return nil
 }
 
-// Rewrite writes the rows of the table with further columns into a file, complete or not at all; set fills in row i,
-// and its error ends it. A row that cannot be read keeps its place, with what set says of it. Relative paths of
-// pictures are rewritten so that they resolve from where the file lies ([Moving]).
+// Rewrite writes the rows of the table with added columns to a file, atomically; set fills in row i, and its error
+// aborts the write. A row that cannot be read keeps its place, with only the fields that set adds. Relative paths of
+// pictures are rewritten so that they resolve from the folder of the new file ([Moving]).
 func (t *Table) Rewrite(
 	ctx context.Context, path string, f Format, columns []Column, set func(i int, row *Record) error,
 ) error {

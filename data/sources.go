@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// sourcesColumn is the column of edits of several pictures: a list of them, in place of the column source.
+// sourcesColumn is the column with a list of pictures, instead of the column source, for edits of several pictures.
 const sourcesColumn = "sources"
 
-// Sources are all pictures that the edit was made of: Source, then References.
+// Sources are all pictures that the edit was made from: Source, then References.
 func (r *Row) Sources() []Image {
 	if r.Source.IsZero() {
 		return nil
@@ -19,7 +19,7 @@ func (r *Row) Sources() []Image {
 	return append([]Image{r.Source}, r.References...)
 }
 
-// SourcesKey is what tells the sources of rows of one table apart without a look at their files.
+// SourcesKey distinguishes the sources of rows of one table without reading their files.
 func (r *Row) SourcesKey() string {
 	var b strings.Builder
 	for _, m := range r.Sources() {
@@ -28,8 +28,8 @@ func (r *Row) SourcesKey() string {
 	return b.String()
 }
 
-// ToImages returns a value as pictures: a list of what [ToImage] takes, or the JSON text of one, which is what CSV can
-// hold. Null is no list; an empty list, or one with a null in it, is an error.
+// ToImages returns a value as pictures: a list of values that [ToImage] accepts, or its JSON text, as in CSV. It
+// returns nil for null; an empty list, or a list with a null, is an error.
 func ToImages(v any) ([]Image, error) {
 	if list, ok := v.([]Image); ok {
 		return list, nil
@@ -44,7 +44,7 @@ func ToImages(v any) ([]Image, error) {
 	out := make([]Image, len(list))
 	for i, v := range list {
 		if out[i], err = ToImage(v); err == nil && out[i].IsZero() {
-			err = errors.New("there is no picture")
+			err = errors.New("no picture")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("picture %d of the list: %w", i+1, err)
@@ -53,7 +53,8 @@ func ToImages(v any) ([]Image, error) {
 	return out, nil
 }
 
-// listOf are the elements of a list of what is wanted as they stand in a table; text: it was JSON text. nil: null.
+// listOf returns the elements of a list in a table cell; nil for null. text: the list was JSON text. want names the
+// elements in errors.
 func listOf(v any, want string) (list []any, text bool, err error) {
 	raw, isRaw := v.(json.RawMessage)
 	if !isRaw || len(raw) > 0 && raw[0] == '"' {
@@ -93,7 +94,8 @@ func listOf(v any, want string) (list []any, text bool, err error) {
 	return list, text, nil
 }
 
-// sourcesName is the table's name of the column sources; "": a map names the column source, and this is none of ours.
+// sourcesName is the table's name of the column sources; "" if the column map has source instead, so that a column
+// called sources is not ours.
 func sourcesName(names map[string]string) string {
 	if own, ok := names[sourcesColumn]; ok {
 		return own
@@ -104,7 +106,7 @@ func sourcesName(names map[string]string) string {
 	return sourcesColumn
 }
 
-// readSources reads the column sources, if it has a list.
+// readSources reads the column sources, if it holds a list.
 func (r *Row) readSources(rec *Record, names map[string]string) error {
 	name := sourcesName(names)
 	v, ok := rec.Get(name)
@@ -113,7 +115,7 @@ func (r *Row) readSources(rec *Record, names map[string]string) error {
 	}
 	_, _, err := listOf(v, "pictures (paths, or {path, bytes})")
 	if err != nil && !r.Source.IsZero() && names[sourcesColumn] == "" {
-		return nil // a column of that name with something else in it
+		return nil // a column of that name with other content
 	}
 	list, err := ToImages(v)
 	switch {
@@ -128,7 +130,7 @@ func (r *Row) readSources(rec *Record, names map[string]string) error {
 	return nil
 }
 
-// hasSource reports whether columns have one of source and sources.
+// hasSource reports whether the columns include sources.
 func hasSource(have []string, names map[string]string) bool {
 	name := sourcesName(names)
 	return name != "" && slices.Contains(have, name)

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSourcesOfTables: lists of pictures in every format: as pyarrow writes them (tools/oracle/sources.py), and text.
+// TestSourcesOfTables: lists of pictures in every format: as written by pyarrow (tools/oracle/sources.py), and as
+// text.
 func TestSourcesOfTables(t *testing.T) {
 	jsonl := `{"sources": ["0.png", "1.png", "2.png"], "edit": "e.png", "instruction": "x"}
 {"sources": ["1.png"], "edit": "e.png", "instruction": "x"}
@@ -46,7 +47,7 @@ func TestSourcesOfTables(t *testing.T) {
 	}
 }
 
-// sourcesOf reads a table: of each row the paths of its sources, or their numbers of bytes.
+// sourcesOf reads a table and returns for each row the paths of its sources, or their sizes in bytes.
 func sourcesOf(t *testing.T, path string) (out []string) {
 	t.Helper()
 	table, err := OpenTable(path)
@@ -104,7 +105,7 @@ func TestSourcesRefused(t *testing.T) {
 	}
 }
 
-// TestSourcesMove: paths in lists resolve from where a table is written to.
+// TestSourcesMove: paths in lists resolve from the folder of the written table.
 func TestSourcesMove(t *testing.T) {
 	const folder = "testdata/sources/"
 	for _, name := range []string{folder + "paths.parquet", folder + "structs.parquet", "t.jsonl", "t.csv"} {
@@ -146,7 +147,7 @@ func TestSourcesMove(t *testing.T) {
 					want := strings.ReplaceAll("../"+before[i], " ", " ../")
 					if filepath.Ext(name) != ".parquet" {
 						want = "../0.png ../1.png /2.png"
-					} else if strings.Contains(name, "structs") { // pictures inside the table have names, no paths
+					} else if strings.Contains(name, "structs") { // embedded pictures have names, not paths
 						want = strings.ReplaceAll(before[i], "1.png", "../1.png")
 					}
 					if got != want {

@@ -15,10 +15,10 @@ import (
 	"assay/internal/testfile"
 )
 
-// ofStrangers are tables that others' libraries wrote (tools/oracle/stranger_tables.py).
+// ofStrangers are tables written by third-party libraries (tools/oracle/stranger_tables.py).
 const ofStrangers = "testdata/strangers.zip"
 
-// What Python's csv module reads: tools/oracle/stranger_tables.py.
+// CSV is parsed as by Python's csv module: tools/oracle/stranger_tables.py.
 func TestCSVAgainstPython(t *testing.T) {
 	var cases []struct {
 		Text       string
@@ -37,7 +37,7 @@ func TestCSVAgainstPython(t *testing.T) {
 			var lines []int
 			err := d.rows(strings.NewReader(c.Text), func(raw []byte, start int64, line int) error {
 				if !strings.HasPrefix(c.Text[start:], string(raw)) {
-					t.Errorf("%q: got row %q at %d, want it to lie there", c.Text, raw, start)
+					t.Errorf("%q: got row %q at %d, want it to be there", c.Text, raw, start)
 				}
 				got, lines = append(got, d.fields(raw)), append(lines, line)
 				return nil
@@ -66,7 +66,7 @@ func TestCSVAgainstPython(t *testing.T) {
 	}
 }
 
-// Tables of pandas, pyarrow and datasets, in all formats that are read.
+// Tables written by pandas, pyarrow and datasets, in all supported formats.
 func TestStrangers(t *testing.T) {
 	strangers := packed.Unpack(t, ofStrangers)
 	var expect map[string][]struct {
@@ -127,7 +127,7 @@ func TestStrangersRefused(t *testing.T) {
 	}
 }
 
-// A number that is not defined is written as NaN, one that nobody knows as null.
+// An undefined number is written as NaN, an unknown one as null.
 func TestUndefinedIsWritten(t *testing.T) {
 	nan, zero := 0., 0.
 	nan /= zero
@@ -151,7 +151,7 @@ func TestUndefinedIsWritten(t *testing.T) {
 	}
 }
 
-// Half floats stay numbers in a copy with more columns.
+// Half floats remain numbers in a copy with added columns.
 func TestHalvesAreCopied(t *testing.T) {
 	strangers := packed.Unpack(t, ofStrangers)
 	in := open(t, filepath.Join(strangers, "half.parquet"))
@@ -182,7 +182,7 @@ func TestHalvesAreCopied(t *testing.T) {
 	}
 }
 
-// Columns of text may hold other values than text.
+// Text columns may hold values other than text.
 func TestTextIsUTF8(t *testing.T) {
 	for _, v := range []any{"caf\xe9", []byte("caf\xe9"), []any{"a"}, Record{}} {
 		t.Run(fmt.Sprintf("%T", v), func(t *testing.T) {
@@ -206,7 +206,7 @@ func FuzzCSV(f *testing.F) {
 		d := delimited{','}
 		err := d.rows(bytes.NewReader(raw), func(row []byte, start int64, _ int) error {
 			if !bytes.Equal(row, raw[start:start+int64(len(row))]) {
-				t.Errorf("got row %q at %d of %q, want it to lie there", row, start, raw)
+				t.Errorf("got row %q at %d of %q, want it to be there", row, start, raw)
 			}
 			for i, field := range d.fields(row) {
 				if i > 0 {

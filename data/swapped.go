@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Swapped says that source and edit look swapped, and why; "" if they do not. An edit is made from one source, and a
-// source has one edit or more, so there are as many edits as sources, or more: see [LookSwapped]. It looks at the first
-// 256 rows, and at the first 32 MiB of pictures inside the table.
+// Swapped returns a warning that source and edit look swapped, and why; "" if they do not. An edit has one source,
+// and a source has one edit or more, so there are at least as many edits as sources: see [LookSwapped]. It looks at
+// the first 256 rows, and at the first 32 MiB of pictures inside the table.
 func (t *Table) Swapped() string {
 	const rows, most = 256, 32 << 20
 	bytes := 0
@@ -26,15 +26,15 @@ func (t *Table) Swapped() string {
 		return ""
 	}
 	return fmt.Sprintf("%s has %d sources and only %d edits in its first rows: are the columns source and edit swapped? "+
-		"An edit is made from one source (--columns source=...,edit=... says which column is which)", t.Path(), len(sources),
+		"An edit is made from one source (set --columns source=...,edit=... to map the columns)", t.Path(), len(sources),
 		len(edits))
 }
 
-// LookSwapped reports whether so many different sources and edits are probably the wrong way round: at least four
-// sources, and two or more for each edit.
+// LookSwapped reports whether these numbers of distinct sources and edits suggest that the columns are swapped: at
+// least four sources, and at least twice as many as edits.
 func LookSwapped(sources, edits int) bool { return sources >= 4 && sources >= 2*edits }
 
-// key is what tells pictures of one table apart without a look at their files.
+// key distinguishes pictures of one table without reading their files.
 func (m Image) key() string {
 	if len(m.Bytes) == 0 {
 		return m.Path

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSwapped: many sources of few edits look swapped, many edits of few sources do not.
+// TestSwapped: many sources with few edits look swapped, many edits of few sources do not.
 func TestSwapped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	table := func(rows, sources, edits int, format string) *Table {
@@ -49,7 +49,7 @@ func TestSwapped(t *testing.T) {
 			}
 		})
 	}
-	none := `{"instruction": %d%d}` // rows that cannot be read say nothing
+	none := `{"instruction": %d%d}` // unreadable rows do not count
 	if got := table(9, 9, 1, none).Swapped(); got != "" {
 		t.Errorf("got %q, want nothing", got)
 	}

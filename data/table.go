@@ -19,12 +19,12 @@ import (
 type Format int
 
 const (
-	FormatJSONL   Format = iota // one object a line; when reading also an array of objects
+	FormatJSONL   Format = iota // one object per line; when reading also an array of objects
 	FormatParquet               // written with zstd and row groups of at most 32 MiB
 	FormatCSV                   // read only, like TSV; the first line names the columns
 )
 
-// FormatOf tells the format to write from a file's name.
+// FormatOf returns the format to write, from the file's extension.
 func FormatOf(path string) (Format, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".parquet":
@@ -32,12 +32,12 @@ func FormatOf(path string) (Format, error) {
 	case ".jsonl", ".json", ".ndjson":
 		return FormatJSONL, nil
 	}
-	return 0, fmt.Errorf("%s: tables are written as .jsonl or .parquet", path)
+	return 0, fmt.Errorf("%s: tables can only be written as .jsonl or .parquet", path)
 }
 
-// Table is an open table of any format: a label table, or any other. Rows can be read in any order, and are read from
-// the file each time. A row takes 16 bytes of memory in text formats, a page some more in Parquet. It is safe for
-// concurrent use.
+// Table is an open table of any format, a label table or any other. Rows can be read in any order, and are read from
+// the file each time. In text formats a row takes 16 bytes of memory, in Parquet a page takes some more. It is safe
+// for concurrent use.
 type Table struct {
 	path     string
 	source   source
@@ -45,7 +45,7 @@ type Table struct {
 	found    map[string]string
 	required []string
 	only     []string // nil: all
-	pictures []string // further columns of pictures
+	pictures []string // further picture columns
 	storage  context.Context
 }
 
@@ -54,7 +54,7 @@ type source interface {
 	columns() []string // nil if every record has its own
 	len() int
 	read(i int) (Record, error)
-	where(i int) string // names row i for people
+	where(i int) string // names row i in messages
 	io.Closer
 }
 
@@ -84,28 +84,30 @@ func recordOf(fields []parquet.Field) (r Record) {
 	return r
 }
 
-// Option changes how OpenTable reads.
+// Option configures OpenTable.
 type Option func(*Table)
 
-// WithColumns maps columns of the label table to their names in the file. Others have their own names.
+// WithColumns maps columns of the label table to their names in the file. Columns that are not mapped keep their
+// names.
 func WithColumns(names map[string]string) Option { return func(t *Table) { t.names = names } }
 
-// WithFound looks for the columns that a user's map names, be they of the label table or not: one that no row has is a
+// WithFound requires the columns in a user's map, whether of the label table or not: a column that no row has is a
 // *MissingColumnError.
 func WithFound(names map[string]string) Option { return func(t *Table) { t.found = names } }
 
-// WithRequired says which columns of the label table must be there and not null. Default: source, edit, instruction.
+// WithRequired sets which columns of the label table must be present and not null. Default: source, edit,
+// instruction.
 func WithRequired(columns ...string) Option { return func(t *Table) { t.required = columns } }
 
-// WithOnly reads only these columns of the label table. The others are neither checked nor in the rows.
+// WithOnly reads only these columns of the label table. Other columns are neither checked nor set in the rows.
 func WithOnly(columns ...string) Option { return func(t *Table) { t.only = columns } }
 
-// WithStorage says that the table may lie on object storage, as s3://bucket/edits.parquet (package internal/remote).
-// Requests for it end with ctx. Paths of pictures are relative to where the table lies.
+// WithStorage allows tables on object storage, such as s3://bucket/edits.parquet (package internal/remote). Requests
+// end with ctx. Picture paths are relative to the folder of the table.
 func WithStorage(ctx context.Context) Option { return func(t *Table) { t.storage = ctx } }
 
-// OpenTable opens a Parquet, JSONL, JSON, CSV or TSV file; the content decides between them, the name only for CSV
-// and TSV. Errors name the file, and the column of the label table that it lacks.
+// OpenTable opens a Parquet, JSONL, JSON, CSV or TSV file. The format is detected from the content, CSV and TSV from
+// the extension. Errors name the file, and the column of the label table that is missing.
 func OpenTable(path string, options ...Option) (*Table, error) {
 	t := &Table{path: path, required: []string{"source", "edit", "instruction"}}
 	for _, o := range options {
@@ -117,7 +119,7 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 	}
 	for name := range t.names {
 		if !known[name] {
-			return nil, fmt.Errorf("column map: the label table has no column %q: write ours=theirs, where ours is one of %s",
+			return nil, fmt.Errorf("column map: the label table has no column %q: write ours=theirs, with ours one of %s",
 				name, list(columnNames(LabelColumns)))
 		}
 		read := name
@@ -125,13 +127,13 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 			read = "source"
 		}
 		if t.only != nil && !slices.Contains(t.only, read) {
-			return nil, fmt.Errorf("column map: %q is not read here, only %s", name, strings.Join(t.only, ", "))
+			return nil, fmt.Errorf("column map: %q is not used here, only %s", name, strings.Join(t.only, ", "))
 		}
 	}
 	ctx := t.storage
 	if ctx == nil {
 		if ctx = context.Background(); remote.Is(path) {
-			return nil, fmt.Errorf("%s: object storage is not read here: copy the table to this machine", path)
+			return nil, fmt.Errorf("%s: object storage is not supported here: copy the table to this machine", path)
 		}
 	}
 	f, err := remote.Open(ctx, path)
@@ -158,7 +160,7 @@ func columnNames(columns []Column) (names []string) {
 	return names
 }
 
-// delimiters of text tables by the end of their names.
+// delimiters of text tables by file extension.
 var delimiters = map[string]byte{".csv": ',', ".tsv": '\t', ".tab": '\t'}
 
 func openSource(f remote.File) (source, error) {
@@ -185,13 +187,13 @@ func openSource(f remote.File) (source, error) {
 	case len(head) == 0 || head[0] == '{':
 		return openText(f, lineRows, nil)
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return nil, errors.New("is packed with gzip: unpack it")
+		return nil, errors.New("is packed with gzip: decompress it")
 	}
-	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array, .csv or .tsv (it begins with %.12q)",
+	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array, .csv or .tsv (it starts with %.12q)",
 		head)
 }
 
-// check looks for the required columns where the file has the same ones in every row.
+// check looks for the required columns if all rows of the file have the same columns.
 func (t *Table) check() error {
 	have := t.source.columns()
 	if have == nil {
@@ -251,10 +253,10 @@ func (t *Table) Folder() string { return remote.Dir(t.path) }
 // Len is the number of rows.
 func (t *Table) Len() int { return t.source.len() }
 
-// Columns are the names of the columns; nil if every record has its own, as in JSON.
+// Columns are the column names; nil if each record has its own, as in JSON.
 func (t *Table) Columns() []string { return t.source.columns() }
 
-// Line is the line of a text file on which row i, from 0, begins; 0: it has no lines.
+// Line is the line of a text file on which row i, from 0, starts; 0 if the file has no lines.
 func (t *Table) Line(i int) int {
 	if text, ok := t.source.(*textTable); ok && i >= 0 && i < text.len() {
 		return int(text.rows[i].line)
@@ -290,16 +292,16 @@ func (t *Table) Read(i int) (Row, error) {
 	return row, nil
 }
 
-// Row reads a record of this table as a row of a label table. Its errors do not say which record it is.
+// Row converts a record of this table to a row of a label table. Its errors do not name the record.
 func (t *Table) Row(rec Record) (Row, error) { return rowOf(&rec, t.names, t.required, t.only) }
 
-// At adds the row to an error: its line or number, and the file.
+// At adds the location of row i to an error: the file, and the line or row number.
 func (t *Table) At(i int, err error) error { return fmt.Errorf("%s: %w", t.source.where(i), err) }
 
-// All yields every row in the file's order. A row that cannot be read comes as an error, and the next ones follow.
+// All yields every row in file order. A row that cannot be read is yielded as an error, and iteration continues.
 func (t *Table) All() iter.Seq2[Row, error] { return each(t.Len(), t.Read) }
 
-// Records yields every record in the file's order, errors like All.
+// Records yields every record in file order, with errors as in All.
 func (t *Table) Records() iter.Seq2[Record, error] { return each(t.Len(), t.Record) }
 
 func each[T any](n int, read func(int) (T, error)) iter.Seq2[T, error] {

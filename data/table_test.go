@@ -45,7 +45,7 @@ func picture(t testing.TB, name string) []byte {
 	return packed.File(t, pictures, name)
 }
 
-// TestForeignParquet reads what pandas, pyarrow and datasets write.
+// TestForeignParquet reads files written by pandas, pyarrow and datasets.
 func TestForeignParquet(t *testing.T) {
 	names := []string{"grey.png", "rgb.png", "420.jpg"}
 	texts := []string{"Make it grey.", "", "Größer, „bitte“"}
@@ -133,7 +133,7 @@ func TestTextTables(t *testing.T) {
 		"lines.jsonl":    first + "\n\n  \r\n" + second,
 		"lines.txt":      "\ufeff" + first + "\r\n" + second + "\r\n",
 		"array.json":     "[" + first + ",\n" + second + "]\n",
-		"no_end.parquet": first + "\n" + second + "\n", // the content decides
+		"no_end.parquet": first + "\n" + second + "\n", // detected from the content
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := cmp.Diff(want, rows(t, open(t, testfile.Write(t, name, text)))); d != "" {
@@ -153,7 +153,7 @@ func TestTextTables(t *testing.T) {
 	}
 }
 
-// TestOnly: what is not looked at is no error.
+// TestOnly: problems in columns that are not read are not errors.
 func TestOnly(t *testing.T) {
 	path := testfile.Write(
 		t,
@@ -220,7 +220,7 @@ func TestTableErrors(t *testing.T) {
 	}
 }
 
-// A Parquet file whose end announces gigabytes of metadata is refused before memory is taken for them.
+// A Parquet file whose footer claims gigabytes of metadata is refused before memory is allocated for them.
 func TestParquetFooter(t *testing.T) {
 	raw, err := os.ReadFile("testdata/tables/nested.parquet")
 	if err != nil {
@@ -233,11 +233,11 @@ func TestParquetFooter(t *testing.T) {
 	}
 	fuzzing.Bounded(t, 1<<20, func() { _, err = OpenTable(path, WithRequired()) })
 	if err == nil || !strings.Contains(err.Error(), "bytes of metadata") {
-		t.Errorf("%v, want a word about its metadata", err)
+		t.Errorf("%v, want an error about its metadata", err)
 	}
 }
 
-// LZ4 is refused: the library's decoder does not end on damaged data.
+// LZ4 is refused: the library's decoder does not terminate on damaged data.
 func TestParquetLZ4(t *testing.T) {
 	type row struct{ Instruction string }
 	path := filepath.Join(t.TempDir(), "t.parquet")
@@ -245,6 +245,6 @@ func TestParquetLZ4(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := OpenTable(path, WithRequired()); err == nil || !strings.Contains(err.Error(), "LZ4") {
-		t.Errorf("%v, want a word about LZ4", err)
+		t.Errorf("%v, want an error about LZ4", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"assay/internal/remote"
 )
 
-// textTable is a JSONL, JSON, CSV or TSV file and where its rows lie in it.
+// textTable is a JSONL, JSON, CSV or TSV file with the positions of its rows.
 type textTable struct {
 	file   remote.File
 	rows   []span
@@ -27,8 +27,8 @@ type span struct {
 	line   int32 // from 1; 0: not known
 }
 
-// A rowFinder calls found for the rows of a text file, one after the other, with their bytes, which it may reuse. The
-// first row of a CSV file is its header.
+// A rowFinder calls found for each row of a text file in order, with its bytes, which it may reuse. The first row of
+// a CSV file is its header.
 type rowFinder func(r io.Reader, found func(raw []byte, start int64, line int) error) error
 
 // openText finds the rows of a file and checks that they are text. format is nil for JSON.
@@ -55,7 +55,7 @@ func openText(f remote.File, find rowFinder, format *delimited) (*textTable, err
 		return t, err
 	}
 	if len(t.rows) == 0 {
-		return nil, errors.New("empty, want a line with the columns' names")
+		return nil, errors.New("empty, want a header line with the column names")
 	}
 	if t.header, err = t.fields(t.rows[0]); err == nil {
 		t.rows = t.rows[1:]
@@ -114,17 +114,17 @@ func arrayRows(r io.Reader, found func(raw []byte, start int64, line int) error)
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("something follows the array")
+		return errors.New("unexpected data after the array")
 	}
 	return nil
 }
 
-// jsonError explains NaN and Infinity, which Python writes and JSON does not have.
+// jsonError explains NaN and Infinity, which Python writes but JSON does not allow.
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) &&
 		(bytes.Contains([]byte(err.Error()), []byte("'N'")) || bytes.Contains([]byte(err.Error()), []byte("'I'"))) {
-		return fmt.Errorf("%w: NaN and Infinity are no JSON: write null", err)
+		return fmt.Errorf("%w: NaN and Infinity are not valid JSON: write null", err)
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"assay/internal/codecs"
 )
 
-// Tags of TIFF, and the numbers in them that are asked for.
+// TIFF tags, and the values that are checked.
 const (
 	tiffWidth        = 256
 	tiffHeight       = 257
@@ -41,14 +41,14 @@ const (
 	noCompression, fax3, fax4, lzw, deflate, packBits, oldDeflate = 1, 3, 4, 5, 8, 32773, 32946
 )
 
-// tiffAsked are the tags whose numbers are asked for.
+// tiffAsked are the tags whose values are read.
 var tiffAsked = []uint16{
 	tiffWidth, tiffHeight, tiffBits, tiffCompression, tiffPhotometric, tiffFillOrder, tiffStrips, tiffSamples, tiffRows,
 	tiffStripLengths, tiffPlanes, tiffPredictor, tiffTileWidth, tiffTileHeight, tiffTiles, tiffTileLengths, tiffExtra,
 	tiffFormat,
 }
 
-// tiffConfig refuses what the library does not read, and what it reads otherwise than Pillow.
+// tiffConfig refuses files that the library cannot read or decodes differently from Pillow.
 func tiffConfig(raw []byte) (image.Config, error) {
 	if dir, ok := readDirectory(raw); ok {
 		if with := tiffUnread(dir); with != "" {
@@ -58,7 +58,7 @@ func tiffConfig(raw []byte) (image.Config, error) {
 	return tiff.DecodeConfig(bytes.NewReader(raw))
 }
 
-// tiffUnread says what about a file is not read, if anything is.
+// tiffUnread names the feature of a file that is not supported, "" if there is none.
 func tiffUnread(dir tiffDirectory) string {
 	bits := dir[tiffBits].numbers()
 	if len(bits) == 0 {
@@ -68,7 +68,7 @@ func tiffUnread(dir tiffDirectory) string {
 	fax := compression == fax3 || compression == fax4
 	packed := compression == lzw || compression == deflate || compression == oldDeflate
 	if !fax && !packed && !slices.Contains([]float64{noCompression, packBits}, compression) {
-		return "another compression than Group 3 and 4, LZW, Deflate and PackBits"
+		return "compression other than Group 3 and 4, LZW, Deflate and PackBits"
 	}
 	if why := dir.samplesUnread(photometric, bits); why != "" {
 		return why
@@ -77,20 +77,21 @@ func tiffUnread(dir tiffDirectory) string {
 	case dir.number(tiffFillOrder, 1) != 1 && !fax:
 		return "reversed bits (FillOrder 2)"
 	case dir.number(tiffPlanes, 1) != 1:
-		return "each channel on its own (PlanarConfiguration 2)"
+		return "planar channels (PlanarConfiguration 2)"
 	case predictor != 1 && (predictor != 2 || !packed || bits[0] == 1):
-		return "another predictor than the horizontal one of LZW and Deflate"
+		return "a predictor other than horizontal differencing in LZW and Deflate"
 	case bits[0] == 16 && photometric == whiteIsZero:
 		return "16-bit grey whose zero is white"
 	case len(dir[tiffStripLengths].data)+len(dir[tiffTileLengths].data) == 0:
 		return "strips of unknown length (no StripByteCounts)"
 	case moreBlocks(dir):
-		return "more strips or tiles than their size has"
+		return "more strips or tiles than the picture has room for"
 	}
 	return ""
 }
 
-// samplesUnread says what about the samples of a pixel is not read, if anything is. bits are those of each channel.
+// samplesUnread names the property of the samples that is not supported, "" if there is none. bits has the bits of
+// each channel.
 func (dir tiffDirectory) samplesUnread(photometric float64, bits []float64) string {
 	switch {
 	case photometric > photometricPalette:
@@ -98,16 +99,16 @@ func (dir tiffDirectory) samplesUnread(photometric float64, bits []float64) stri
 	case slices.ContainsFunc(dir[tiffFormat].numbers(), func(v float64) bool { return v != 1 }):
 		return "signed or floating-point samples"
 	case slices.ContainsFunc(bits, func(b float64) bool { return b != bits[0] || b != 1 && b != 8 && b != 16 }):
-		return "other samples than of 1, 8 or 16 bits"
+		return "samples that are not 1, 8 or 16 bits"
 	case !dir.channelsRead(photometric, len(bits)):
-		return "other channels than grey, palette, RGB and RGB with alpha (ExtraSamples 1 or 2)"
+		return "channels other than grey, palette, RGB and RGB with alpha (ExtraSamples 1 or 2)"
 	case dir.number(tiffSamples, 1) != float64(len(bits)):
-		return "another number of channels in BitsPerSample than in SamplesPerPixel"
+		return "different channel counts in BitsPerSample and SamplesPerPixel"
 	}
 	return ""
 }
 
-// channelsRead reports whether so many channels are grey, a palette's, RGB, or RGB with alpha.
+// channelsRead reports whether that number of channels is grey, palette, RGB, or RGB with alpha.
 func (dir tiffDirectory) channelsRead(photometric float64, channels int) bool {
 	if photometric != photometricRGB {
 		return channels == 1
@@ -116,8 +117,8 @@ func (dir tiffDirectory) channelsRead(photometric float64, channels int) bool {
 	return channels == 3 || channels == 4 && len(extra) == 1 && (extra[0] == 1 || extra[0] == 2)
 }
 
-// moreBlocks reports whether there are more strips or tiles than the picture has room for. Pillow begins at the top
-// again with those.
+// moreBlocks reports whether there are more strips or tiles than the picture has room for. Pillow starts again at the
+// top with those.
 func moreBlocks(dir tiffDirectory) bool {
 	width, height := dir.number(tiffWidth, 0), dir.number(tiffHeight, 0)
 	blocks, across, down := dir[tiffStrips], width, dir.number(tiffRows, height)
@@ -127,7 +128,8 @@ func moreBlocks(dir tiffDirectory) bool {
 	return float64(blocks.count()) > math.Ceil(width/across)*math.Ceil(height/down)
 }
 
-// decodeTIFF decodes the first page: plain RGB itself, at twice the speed of the library, and all else by that.
+// decodeTIFF decodes the first page: plain RGB itself, at twice the speed of the library, everything else with the
+// library.
 func decodeTIFF(f encodedFile) (*Picture, error) {
 	if p, err := decodePlainTIFF(f); p != nil || err != nil {
 		return p, err
@@ -140,7 +142,8 @@ func decodeTIFF(f encodedFile) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Fax compression makes zeros of white, whose meaning is then that of zeros; the library makes white of it always.
+	// Fax compression stores white as 0, and PhotometricInterpretation says what 0 means; the library always decodes
+	// it as white.
 	dir, _ := readDirectory(f.raw)
 	fax := slices.Contains([]float64{fax3, fax4}, dir.number(tiffCompression, noCompression))
 	if fax && dir.number(tiffPhotometric, whiteIsZero) == blackIsZero {
@@ -151,8 +154,8 @@ func decodeTIFF(f encodedFile) (*Picture, error) {
 	return p, nil
 }
 
-// decodePlainTIFF decodes RGB of 8 bits in strips. It returns no picture for other files, and for those with anything
-// wrong; an error only where the context is done.
+// decodePlainTIFF decodes 8-bit RGB in strips. It returns no picture for any other file, or for a damaged one; an
+// error only if the context is done.
 func decodePlainTIFF(f encodedFile) (*Picture, error) {
 	dir, ok := wholeDirectory(f.raw)
 	bits := dir[tiffBits].numbers()
@@ -163,7 +166,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 	}
 	width, height := int(dir.number(tiffWidth, 0)), int(dir.number(tiffHeight, 0))
 	rows := int(min(dir.number(tiffRows, float64(height)), float64(height)))
-	c, err := tiff.DecodeConfig(bytes.NewReader(f.raw)) // whose size was checked
+	c, err := tiff.DecodeConfig(bytes.NewReader(f.raw)) // the size that was checked
 	if err != nil || c.Width != width || c.Height != height || rows < 1 {
 		return nil, nil
 	}
@@ -194,7 +197,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 	return p, nil
 }
 
-// unpackStrip fills dst from a strip that holds just as much.
+// unpackStrip decompresses a strip into dst, and reports whether it fills dst exactly.
 func unpackStrip(ctx context.Context, dst, packed []byte, compression float64, table *lzwTable) bool {
 	switch compression {
 	case noCompression:
@@ -213,7 +216,7 @@ func unpackStrip(ctx context.Context, dst, packed []byte, compression float64, t
 			return false
 		}
 		n, err := r.Read(make([]byte, 1))
-		return n == 0 && err == io.EOF // which checks the sum
+		return n == 0 && err == io.EOF // reaching the end verifies the checksum
 	}
 	return false
 }

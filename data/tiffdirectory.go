@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// A tiffDirectory is the first directory of a TIFF file, or of an EXIF block, which is one: tag to values.
+// A tiffDirectory is the first directory of a TIFF file or of an EXIF block, which has the same format: tag to
+// values.
 type tiffDirectory map[uint16]tiffEntry
 
 // A tiffEntry is the values of one tag.
@@ -16,7 +17,7 @@ type tiffEntry struct {
 	data  []byte
 }
 
-// Types of values, and the bytes that one takes.
+// Value types, and their sizes in bytes.
 const (
 	tiffBytes     = 1
 	tiffShort     = 3
@@ -41,8 +42,8 @@ var tiffSizes = map[uint16]uint64{
 	16:            8, // LONG8
 }
 
-// readDirectory reads the directory as Pillow does: the first entry of each tag, without those of unknown types, up to
-// the first that lies outside b. It is false if b does not begin like a TIFF file.
+// readDirectory reads the directory as Pillow does: the first entry of each tag, skipping unknown types, up to the
+// first entry whose data is outside b. It returns false if b does not start like a TIFF file.
 func readDirectory(b []byte) (tiffDirectory, bool) {
 	if len(b) < 8 {
 		return nil, false
@@ -91,8 +92,8 @@ func readDirectory(b []byte) (tiffDirectory, bool) {
 
 func (e tiffEntry) count() int { return len(e.data) / int(max(tiffSizes[e.kind], 1)) }
 
-// numbers returns the values, nil where they are texts or plain bytes. At most the first 16: what has more is not asked
-// for.
+// numbers returns the values, at most the first 16, nil if they are texts or plain bytes. No tag that is read this
+// way has more.
 func (e tiffEntry) numbers() []float64 {
 	var out []float64
 	size := int(tiffSizes[e.kind])
@@ -127,8 +128,8 @@ func (e tiffEntry) numbers() []float64 {
 	return out
 }
 
-// wholeDirectory is readDirectory of a directory with nothing unusual: no entry is left out, and all numbers that are
-// asked for are of type SHORT or LONG.
+// wholeDirectory is readDirectory, but accepts only a directory without anything unusual: no entry is skipped, and
+// all values of tiffAsked are of type SHORT or LONG.
 func wholeDirectory(b []byte) (tiffDirectory, bool) {
 	dir, ok := readDirectory(b)
 	if !ok || len(dir) == 0 {
@@ -143,7 +144,7 @@ func wholeDirectory(b []byte) (tiffDirectory, bool) {
 	return dir, len(dir) == int(order.Uint16(b[order.Uint32(b[4:]):]))
 }
 
-// order is that of the file.
+// order is the byte order of the file.
 func (dir tiffDirectory) order() binary.ByteOrder {
 	for _, e := range dir {
 		return e.order
@@ -151,7 +152,7 @@ func (dir tiffDirectory) order() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// places returns the values as offsets or lengths, all of them, nil where they are neither of type SHORT nor LONG.
+// places returns all values as offsets or lengths, nil if they are neither SHORT nor LONG.
 func (e tiffEntry) places() []uint64 {
 	if e.kind != tiffShort && e.kind != tiffLong {
 		return nil
@@ -167,7 +168,7 @@ func (e tiffEntry) places() []uint64 {
 	return out
 }
 
-// number returns a tag's first value, or what it is where the tag is missing.
+// number returns a tag's first value, or missing if the tag is absent.
 func (d tiffDirectory) number(tag uint16, missing float64) float64 {
 	if v := d[tag].numbers(); len(v) > 0 {
 		return v[0]

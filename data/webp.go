@@ -13,8 +13,8 @@ import (
 	"assay/internal/codecs"
 )
 
-// decodeWebP decodes still WebP pictures and the first frame of animated ones, with libwebp's chroma filter and colour
-// conversion: the same bytes.
+// decodeWebP decodes still WebP pictures and the first frame of animated ones, with libwebp's chroma filter and
+// colour conversion, to the same bytes.
 func decodeWebP(f encodedFile) (*Picture, error) {
 	if webpCut(f.raw) {
 		return nil, io.ErrUnexpectedEOF
@@ -22,7 +22,7 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 	frame := firstFrame(f.raw)
 	if c, err := webp.DecodeConfig(bytes.NewReader(frame.still)); frame.animated() &&
 		(err != nil || c.Width > frame.canvas.X || c.Height > frame.canvas.Y) {
-		return nil, errors.New("the first frame is broken or larger than the picture") // whose size was checked
+		return nil, errors.New("the first frame is broken or larger than the picture") // only whose size was checked
 	}
 	p, err := decodeStill(encodedFile{f.ctx, frame.still}, frame.alpha)
 	if err != nil {
@@ -31,8 +31,8 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 	return frame.onCanvas(p), nil
 }
 
-// webpCut reports whether the file ends before its last chunk does. All pixels may be there, but the orientation comes
-// behind them; Pillow refuses such a file, too.
+// webpCut reports whether the file ends before its last chunk does. All pixels may be there, but the orientation
+// comes after them; Pillow refuses such files too.
 func webpCut(raw []byte) bool {
 	const header = 8
 	size := header + uint64(binary.LittleEndian.Uint32(raw[4:]))
@@ -50,8 +50,9 @@ func webpCut(raw []byte) bool {
 	return false
 }
 
-// decodeStill decodes a still picture by libwebp, or by Go's package where that is absent: the same pixels. Go's also
-// has the last word on files that libwebp refuses. alpha: it counts if there is any.
+// decodeStill decodes a still picture with libwebp, or with Go's package if libwebp is absent, to the same pixels.
+// Files that libwebp refuses also go to Go's package, whose error is reported. alpha: whether an alpha channel is
+// used.
 func decodeStill(f encodedFile, alpha bool) (*Picture, error) {
 	if noLibwebp() == nil {
 		if p := decodeLibWebP(f, alpha); p != nil {
@@ -80,20 +81,20 @@ func decodeStill(f encodedFile, alpha bool) (*Picture, error) {
 	return p, nil
 }
 
-// noLibwebp says why there is no libwebp, nil if there is. Tests replace it.
+// noLibwebp is the reason why libwebp is not available, nil if it is. Tests replace it.
 var noLibwebp = func() error {
 	_, err := codecs.WebP()
 	return err
 }
 
-// decodeLibWebP returns nil for files that libwebp does not decode whole.
+// decodeLibWebP returns nil for files that libwebp does not decode completely.
 func decodeLibWebP(f encodedFile, alpha bool) *Picture {
 	c, err := webp.DecodeConfig(f.reader())
 	h, err2 := codecs.WebPHeader(f.raw)
 	if err != nil || err2 != nil || c.Width != h.Width || c.Height != h.Height { // the size that was checked
 		return nil
 	}
-	if c.ColorModel == color.NRGBAModel { // lossless: it has alpha even if it says that it has not
+	if c.ColorModel == color.NRGBAModel { // lossless: it has alpha even if the header says that it does not
 		h.Channels = 4
 	}
 	if h.Channels == 3 || !alpha {
@@ -111,18 +112,18 @@ func decodeLibWebP(f encodedFile, alpha bool) *Picture {
 	return flatten(m)
 }
 
-// A webpFrame is the first frame of an animation as a still WebP file, and its place on the canvas, which is empty
-// where the file is no animation.
+// A webpFrame is the first frame of an animation as a still WebP file, and its position on the canvas, which is empty
+// if the file is not animated.
 type webpFrame struct {
 	still     []byte
 	left, top int
 	canvas    image.Point
-	alpha     bool // alpha counts; what a frame leaves of its canvas is transparent then, else black
+	alpha     bool // alpha is used; the canvas outside the frame is then transparent, else black
 }
 
 func (f webpFrame) animated() bool { return f.canvas != image.Point{} }
 
-// onCanvas puts the frame's picture on the canvas.
+// onCanvas pastes the frame's picture onto the canvas.
 func (f webpFrame) onCanvas(p *Picture) *Picture {
 	if !f.alpha && p.bare != nil {
 		p = &Picture{Width: p.Width, Height: p.Height, Pix: p.bare}
@@ -141,12 +142,12 @@ func (f webpFrame) onCanvas(p *Picture) *Picture {
 	return out
 }
 
-// firstFrame rewrites an animated WebP file as a still one of its first frame. Other files stay as they are; a lossless
-// one has a bit that says whether its alpha counts.
+// firstFrame rewrites an animated WebP file as a still file of its first frame. Other files stay as they are; a
+// lossless file has a bit that says whether its alpha is used.
 func firstFrame(raw []byte) (f webpFrame) {
 	const animation, alpha = 1 << 1, 1 << 4
 	still := webpFrame{still: raw, alpha: true}
-	opaque := false // says the header; Pillow drops the alpha of a lossy picture then
+	opaque := false // according to the header; Pillow then drops the alpha of a lossy picture
 	uint24 := func(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 	for id, body := range riffChunks(raw) {
 		switch {

@@ -32,14 +32,14 @@ type Column struct {
 	Kind Kind
 }
 
-// Writer writes a table row by row; Close completes it, without closing what it is written to.
+// Writer writes a table row by row; Close completes it without closing the underlying writer.
 type Writer interface {
 	Write(Record) error
 	Close() error
 }
 
-// WriteTable writes a label table (JSONL or Parquet by the name of the file), complete or not at all: an error of rows
-// ends it. The same rows give the same bytes.
+// WriteTable writes a label table (JSONL or Parquet, by extension) atomically: an error from rows aborts it. The same
+// rows produce the same bytes.
 func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 	f, err := FormatOf(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 				return err
 			}
 			if len(row.References) > 0 && f == FormatParquet {
-				return fmt.Errorf("row %q has %d sources: Parquet label tables have one, write .jsonl", row.ID,
+				return fmt.Errorf("row %q has %d sources, but Parquet label tables hold one: write .jsonl", row.ID,
 					1+len(row.References))
 			}
 			if err := w.Write(row.Record()); err != nil {
@@ -66,9 +66,8 @@ func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 	})
 }
 
-// NewWriter writes a table of the given columns. JSONL writes records as they are. Parquet takes the values of the
-// columns out of them, null where there are none, and adds metadata by which Hugging Face `datasets` knows the
-// pictures.
+// NewWriter writes a table of the given columns. JSONL writes records as they are. Parquet writes the values of the
+// given columns, null if missing, and adds the metadata by which Hugging Face `datasets` recognises pictures.
 func NewWriter(out io.Writer, f Format, columns []Column) (Writer, error) {
 	switch f {
 	case FormatJSONL:
@@ -76,12 +75,12 @@ func NewWriter(out io.Writer, f Format, columns []Column) (Writer, error) {
 	case FormatParquet:
 		return newParquetWriter(out, nil, columns)
 	}
-	return nil, fmt.Errorf("tables are written as JSONL or Parquet")
+	return nil, fmt.Errorf("tables can only be written as JSONL or Parquet")
 }
 
 // NewWriter writes records of this table, with added columns that were Set on them. From Parquet to Parquet all
-// columns keep their types; one with the name of an added column is replaced. From text to Parquet the types are
-// found by reading the table once.
+// columns keep their types; a column with the name of an added one is replaced. From text to Parquet the types are
+// inferred by reading the table once.
 func (t *Table) NewWriter(out io.Writer, f Format, added ...Column) (Writer, error) {
 	if f != FormatParquet {
 		return NewWriter(out, f, nil)

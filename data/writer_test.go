@@ -91,7 +91,7 @@ func TestWriteTable(t *testing.T) {
 // TestRowGroups reads a table of many row groups, in order and at random.
 func TestRowGroups(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.parquet")
-	const n = 3<<14 + 5 // of more than three row groups
+	const n = 3<<14 + 5 // more than three row groups
 	label := func(i int) *float64 { return number(float64(i%11) / 10) }
 	err := WriteTable(path, func(yield func(Row, error) bool) {
 		for i := range n {
@@ -122,7 +122,7 @@ func TestRowGroups(t *testing.T) {
 	}
 }
 
-// metadata are a Parquet file's.
+// metadata reads the metadata of a Parquet file.
 func metadata(t testing.TB, path string) *format.FileMetaData {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -242,7 +242,7 @@ func TestPassThrough(t *testing.T) {
 	}
 
 	nested := open(t, "testdata/tables/nested.parquet", WithRequired())
-	twice := score(score(nested, FormatParquet), FormatParquet) // the second time the columns are replaced
+	twice := score(score(nested, FormatParquet), FormatParquet) // the second time replaces the columns
 	if got, want := twice.source.columns(), append(nested.source.columns(), "score", "error"); !cmp.Equal(got, want) {
 		t.Errorf("columns %v, want %v", got, want)
 	}
@@ -280,8 +280,8 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestRewriteEncodings: columns of every type without dictionaries are written again with the same values, and in
-// encodings that their types have.
+// TestRewriteEncodings: columns of every type without dictionaries are copied with the same values, in encodings
+// valid for their types.
 func TestRewriteEncodings(t *testing.T) {
 	for _, name := range []string{"plain.parquet", "datasets.parquet", "nested.parquet", "binary.parquet"} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"assay/edit"
 )
 
-// TestEachCalls: the calls that a batch takes, and what comes of them.
+// TestEachCalls: the calls made for a batch, and their results.
 func TestEachCalls(t *testing.T) {
 	calls := 0
 	half := func(failing ...int) func(context.Context, []int) ([]float64, error) {
@@ -70,7 +70,7 @@ func TestEachCalls(t *testing.T) {
 	})
 }
 
-// TestPairSize: a pair counts its decoded pictures, the source once; files count nothing.
+// TestPairSize: a pair counts its decoded pictures, the source once; files do not count.
 func TestPairSize(t *testing.T) {
 	picture := func(n int) *data.Picture { return &data.Picture{Width: 4, Height: n, Pix: make([]byte, 16*n)} }
 	source := picture(1)

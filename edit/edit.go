@@ -1,10 +1,10 @@
-// Package edit holds what all of Assay speaks: an [Edit], the [Score] that a [Judge] gives it, and the [Gradient] of
-// that score.
+// Package edit defines the types that all of Assay shares: an [Edit], the [Score] that a [Judge] assigns to it, and
+// the [Gradient] of that score.
 //
-// An edit comes from a table's row, a benchmark, a request, a training example or a Go program. Its pictures are
-// decoded when a judge looks at them. A judge prepares edits, several at a time (decoding, tokens, pixels), and scores
-// batches of what it prepared. Scorers, released reward models, models that answer in words, similarities and metrics
-// are judges: whoever holds edits need not know which.
+// An edit comes from a table row, a benchmark, a request, a training example or a Go program. Its pictures are
+// decoded only when a judge looks at them. A judge prepares edits (decoding, tokenising, pixel preprocessing),
+// several concurrently, and scores the prepared inputs in batches. Scorers, released reward models, VLM judges,
+// similarities and metrics are all judges, so callers need not know which one they have.
 package edit
 
 import (
@@ -18,16 +18,16 @@ import (
 
 // Edit is an edit of pictures by an instruction.
 type Edit struct {
-	ID     string // of the edit, for people and files; "": none
-	Editor string // who made the output, where edits of one ID differ in it; "": not known
+	ID     string // of the edit, for messages and files; "": none
+	Editor string // the editor that made the output, which distinguishes edits of one ID; "": not known
 	Group  string // the same for all edits of one source and instruction; "": not known
 
-	Sources     []Picture // what was edited, then further references, in the order in which the instruction counts them
-	Output      Picture   // what the editor made
+	Sources     []Picture // the edited picture, then references, in the order in which the instruction numbers them
+	Output      Picture   // the result of the editor
 	Instruction string
-	Requirement string // what the edit must also fulfil, for judges that ask about it
+	Requirement string // an additional requirement, for judges that ask about one
 
-	Kind     string             // of the edit, by which some judges ask other questions
+	Kind     string             // of the edit; some judges ask different questions depending on it
 	Pictures map[string]Picture // further pictures by role: target, reference, ...
 	Texts    map[string]string  // further texts by role: caption, source_caption, ...
 }
@@ -37,7 +37,7 @@ func New(source, output Picture, instruction string) *Edit {
 	return &Edit{Sources: []Picture{source}, Output: output, Instruction: instruction}
 }
 
-// Source is the first source; nil: there is none.
+// Source is the first source; nil if there is none.
 func (e *Edit) Source() Picture {
 	if len(e.Sources) == 0 {
 		return nil
@@ -45,8 +45,8 @@ func (e *Edit) Source() Picture {
 	return e.Sources[0]
 }
 
-// Picture is the picture with a role: source, source2 (the second source) and so on, edit (the output), or one of
-// Pictures; nil: there is none.
+// Picture returns the picture with a role: source, source2 (the second source) and so on, edit (the output), or one
+// of Pictures; nil if there is none.
 func (e *Edit) Picture(role string) Picture {
 	if role == "edit" {
 		return e.Output
@@ -79,7 +79,7 @@ func (e *Edit) Set(role string, p Picture) {
 	}
 }
 
-// SourceOf is the place of the source that a role names: 1 of source, 2 of source2; 0: it names none.
+// SourceOf is the number of the source that a role names: 1 for source, 2 for source2; 0 if it names none.
 func SourceOf(role string) int {
 	number, is := strings.CutPrefix(role, "source")
 	if n, err := strconv.Atoi(number); is && err == nil && n > 1 {
@@ -99,7 +99,7 @@ func SourceRole(i int) string {
 	return fmt.Sprintf("source%d", i+1)
 }
 
-// Text is the text with a role: instruction, or one of Texts.
+// Text returns the text with a role: instruction, or one of Texts.
 func (e *Edit) Text(role string) string {
 	if role == "instruction" {
 		return e.Instruction
@@ -107,20 +107,20 @@ func (e *Edit) Text(role string) string {
 	return e.Texts[role]
 }
 
-// Picture is a picture of an edit. A [data.Picture] is one that is decoded; others read and decode a file when they are
-// asked to. Decode is called from several goroutines; nobody changes what it returns.
+// Picture is a picture of an edit. A [data.Picture] is already decoded; others read and decode a file on demand.
+// Decode may be called concurrently; callers must not modify its result.
 type Picture interface {
 	Decode() (*data.Picture, error)
 }
 
-// Keyed is a [Picture] that knows what it will be before it is decoded: pictures of equal keys have equal pixels. A
-// judge that has features of a picture in its cache does not decode it again.
+// Keyed is a [Picture] with a key that is known before decoding: pictures with equal keys have equal pixels. A judge
+// that has cached features of a picture need not decode it again.
 type Keyed interface {
 	Picture
 	Key() string // "": not known
 }
 
-// KeyOf is the key of a picture; "" if it has none.
+// KeyOf returns the key of a picture; "" if it has none.
 func KeyOf(p Picture) string {
 	if k, ok := p.(Keyed); ok {
 		return k.Key()
@@ -128,10 +128,10 @@ func KeyOf(p Picture) string {
 	return ""
 }
 
-// Decode decodes a picture, and refuses one that is not there.
+// Decode decodes and validates a picture; a nil picture is an error.
 func Decode(p Picture) (*data.Picture, error) {
 	if p == nil {
-		return nil, errors.New("there is no picture")
+		return nil, errors.New("no picture")
 	}
 	picture, err := p.Decode()
 	if err != nil {

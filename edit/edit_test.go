@@ -13,7 +13,7 @@ import (
 	"assay/edit"
 )
 
-// TestScoreJSON: what /v1/score and `score pair --json` write, and read back.
+// TestScoreJSON: the JSON of /v1/score and `score pair --json`, and reading it back.
 func TestScoreJSON(t *testing.T) {
 	raw := 0.25
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestRangeScale(t *testing.T) {
 	}
 }
 
-// TestEach: what fails in company is tried alone, and fails by itself.
+// TestEach: inputs of a failing batch are retried one by one, and fail individually.
 func TestEach(t *testing.T) {
 	broken := errors.New("broken")
 	run := func(bad float64) func(context.Context, []float64) ([]float64, error) {
@@ -88,7 +88,7 @@ func TestEach(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		in     []float64
-		bad    float64 // from which on inputs fail
+		bad    float64 // inputs fail starting at this value
 		failed []bool
 		err    bool
 	}{
@@ -152,7 +152,7 @@ func TestInfoCheck(t *testing.T) {
 	}
 }
 
-// judge says how bright an output is; it cannot prepare what has no output, nor score what is black.
+// judge scores the brightness of an output; it cannot prepare an edit without output, or score black.
 type judge struct{ edit.Judge }
 
 type brightness float64
@@ -206,7 +206,7 @@ func TestRangeWithoutBounds(t *testing.T) {
 	}
 }
 
-// TestNamedClass: a dimension of classes without an order has no score, in JSON neither.
+// TestNamedClass: a dimension with unordered classes has no score, nor in JSON.
 func TestNamedClass(t *testing.T) {
 	s := edit.Score{Value: math.NaN(), Score01: math.NaN(), Dimensions: []edit.Dimension{
 		{Name: "emotion", Value: math.NaN(), Class: "awe", Probabilities: []float64{0.25, 0.75}},

@@ -8,33 +8,33 @@ import (
 	"slices"
 )
 
-// Judge says how well edits were done. Its methods are safe for concurrent use.
+// Judge scores how well edits were done. Its methods are safe for concurrent use.
 type Judge interface {
 	Info() Info
 	// Fingerprint is a digest of everything that a score depends on besides the edit: weights, prompts, configuration.
 	Fingerprint() (string, error)
-	// Prepare makes the judge's inputs of an edit: it decodes and tokenises. Its error is the edit's.
+	// Prepare converts an edit to the judge's inputs: it decodes and tokenises. An error concerns this edit only.
 	Prepare(*Edit) (Inputs, error)
-	// Score returns a score or an error for each of the inputs, which this judge prepared. err is not the edits' fault (a
-	// server that is gone, a device that fails, ctx) and ends the work.
+	// Score returns a score or an error for each of the inputs, which must come from this judge's Prepare. err is a
+	// failure independent of the edits (an unreachable server, a failing device, ctx) and aborts the work.
 	Score(ctx context.Context, inputs []Inputs) (scores []Score, errs []error, err error)
 	Close() error
 }
 
-// Inputs are what a judge makes of an edit before it scores it. Others only ask how large they are.
+// Inputs are a judge's prepared form of an edit. Other code only uses their size.
 type Inputs interface {
-	// Size counts the float32 values that the inputs hold, without those that they share with the inputs before them (nil:
+	// Size counts the float32 values that the inputs hold, excluding those shared with the previous inputs (nil:
 	// there are none).
 	Size(before Inputs) int
 }
 
-// Views are the inputs of judges that look at pictures as they are: an edit, and its pictures by role, decoded.
+// Views are the inputs of judges that use plain pictures: an edit, and its decoded pictures by role.
 type Views struct {
 	*Edit
 	ByRole map[string]*data.Picture
 }
 
-// View decodes the pictures of an edit that have a role.
+// View decodes the pictures of an edit with the given roles.
 func View(e *Edit, roles ...string) (*Views, error) {
 	v := &Views{e, map[string]*data.Picture{}}
 	for _, role := range roles {
@@ -46,7 +46,7 @@ func View(e *Edit, roles ...string) (*Views, error) {
 	return v, nil
 }
 
-// Size implements [Inputs]: pictures are bytes, four to a float32.
+// Size implements [Inputs]: four bytes of a picture count as one float32.
 func (v *Views) Size(Inputs) (n int) {
 	for _, p := range v.ByRole {
 		n += len(p.Pix) / 4
@@ -54,26 +54,26 @@ func (v *Views) Size(Inputs) (n int) {
 	return n
 }
 
-// Differentiable is a [Judge] whose scores have gradients by pixels.
+// Differentiable is a [Judge] whose scores have gradients with respect to pixels.
 type Differentiable interface {
 	Judge
-	// Gradients differentiates the scores of edits. The error is that of any of them.
+	// Gradients differentiates the scores of edits. It fails if any of them does.
 	Gradients(ctx context.Context, edits []*Edit) ([]*Gradient, error)
 }
 
-// Comparer says which of two edits of one source and instruction is better.
+// Comparer compares two edits of the same source and instruction.
 type Comparer interface {
 	Info() Info
-	Fingerprint() (string, error) // as a [Judge]'s
+	Fingerprint() (string, error) // see [Judge]
 	// Compare returns a preference or an error for each pair, as [Judge.Score] does.
 	Compare(ctx context.Context, pairs []Pair) (preferences []Preference, errs []error, err error)
 	Close() error
 }
 
-// Pair is two edits that are compared.
+// Pair is two edits to compare.
 type Pair [2]*Edit
 
-// Size implements [Inputs] for a pair whose pictures are decoded. Its edits share their sources.
+// Size implements [Inputs] for a pair with decoded pictures. Its edits share their sources.
 func (p Pair) Size(Inputs) (n int) {
 	for _, of := range append([]Picture{p[0].Output, p[1].Output}, p[0].Sources...) {
 		if decoded, ok := of.(*data.Picture); ok {
@@ -83,36 +83,37 @@ func (p Pair) Size(Inputs) (n int) {
 	return n
 }
 
-// Preference says how much better the first edit of a pair is: 1: it is better, 0: the second one is, 0.5: neither.
+// Preference is how much better the first edit of a pair is: 1: the first is better, 0: the second is better, 0.5:
+// neither.
 type Preference struct {
 	Value  float64
-	Orders []float64 // what was said when the first edit was shown first, and when it was shown second; nil: one order
+	Orders []float64 // Value with the first edit shown first, and with it shown second; nil: only one order
 }
 
-// Info is what a judge says of itself.
+// Info describes a judge.
 type Info struct {
-	Name       string // for people; "": it has none
+	Name       string // for display; "": none
 	Range      Range  // of its scores
 	Dimensions []DimensionInfo
-	Sigma      bool     // its score has a standard deviation though no dimension has one: of an ensemble
-	Sources    int      // sources that it looks at: 0, 1, or [Any]
+	Sigma      bool     // the score has a standard deviation though no dimension has one: an ensemble
+	Sources    int      // number of sources that it looks at: 0, 1, or [Any]
 	Pictures   []string // roles of the further pictures that it looks at
 	Texts      []string // roles of the further texts that it reads
-	Asks       bool     // about the requirement of an edit
-	Words      bool     // it answers in words, and its answers may be unreadable
+	Asks       bool     // it asks about the requirement of an edit
+	Words      bool     // it answers in free text, which may be unreadable
 }
 
-// Any is a number of sources that is not bounded.
+// Any is an unbounded number of sources.
 const Any = -1
 
 // DimensionInfo is a dimension that a judge scores.
 type DimensionInfo struct {
 	Name    string
 	Sigma   bool     // with a standard deviation
-	Classes []string // without an order, one of which it names; nil: it has a value
+	Classes []string // unordered classes, one of which is the answer; nil: it has a value
 }
 
-// Check refuses an edit that lacks what a judge looks at, or has what it does not.
+// Check refuses an edit that lacks an input of the judge, or has inputs that the judge does not support.
 func (i *Info) Check(e *Edit) error {
 	switch {
 	case i.Sources != 0 && e.Source() == nil:
@@ -122,7 +123,7 @@ func (i *Info) Check(e *Edit) error {
 	case i.CheckSources(e) != nil:
 		return i.CheckSources(e)
 	case e.Requirement != "" && !i.Asks:
-		return errors.New("the edit has a requirement: this judge does not ask about it")
+		return errors.New("the edit has a requirement, but this judge does not ask about it")
 	}
 	for _, role := range i.Pictures {
 		if e.Pictures[role] == nil {
@@ -132,28 +133,28 @@ func (i *Info) Check(e *Edit) error {
 	return nil
 }
 
-// CheckSources refuses more sources than a judge looks at. One that looks at none passes over them all.
+// CheckSources refuses more sources than a judge looks at. A judge that looks at none ignores them all.
 func (i *Info) CheckSources(e *Edit) error {
 	if i.Sources <= 0 || len(e.Sources) <= i.Sources { // 0 or Any
 		return nil
 	}
-	return fmt.Errorf("the edit has %d sources, and this judge looks at %d: leave the others out, or use one that is "+
-		"shown several, as scorers with pair: sequence are", len(e.Sources), i.Sources)
+	return fmt.Errorf("the edit has %d sources, and this judge looks at %d: drop the others, or use a judge that "+
+		"takes several, such as a scorer with pair: sequence", len(e.Sources), i.Sources)
 }
 
-// Unreadable reports whether an error says that an answer in words could not be read.
+// Unreadable reports whether an error means that a text answer could not be parsed.
 func Unreadable(err error) bool {
 	var answer interface{ Unreadable() bool }
 	return errors.As(err, &answer) && answer.Unreadable()
 }
 
-// Temporary reports whether an error may not come again, as a server's.
+// Temporary reports whether an error may go away on retry, such as one from a server.
 func Temporary(err error) bool {
 	var of interface{ Temporary() bool }
 	return errors.As(err, &of) && of.Temporary()
 }
 
-// ScoreAll prepares and scores edits in one batch: each has a score or an error, as [Judge.Score] returns them.
+// ScoreAll prepares and scores edits in one batch: each gets a score or an error, as in [Judge.Score].
 func ScoreAll(ctx context.Context, j Judge, edits ...*Edit) (scores []Score, errs []error, err error) {
 	inputs, failed := make([]Inputs, len(edits)), make([]error, len(edits))
 	for i, e := range edits {
@@ -162,7 +163,7 @@ func ScoreAll(ctx context.Context, j Judge, edits ...*Edit) (scores []Score, err
 	return ScorePrepared(ctx, j, inputs, failed)
 }
 
-// ScorePrepared scores edits of which some could not be prepared: those keep their error of failed.
+// ScorePrepared scores edits some of which could not be prepared: those keep their error from failed.
 func ScorePrepared(
 	ctx context.Context, j Judge, inputs []Inputs, failed []error,
 ) (scores []Score, errs []error, err error) {
@@ -187,9 +188,9 @@ func ScorePrepared(
 	return scores, errs, nil
 }
 
-// Each runs all inputs at once or, where that fails, one by one: an edit that cannot be scored, for want of memory or
-// because its score is no number, has an error of its own. If none of several can be done, that is not the edits'
-// fault, and err is the error of all at once. It is also set when ctx ends; then there are no results.
+// Each runs all inputs at once or, if that fails, one by one, so that an edit that cannot be scored (out of memory,
+// or a NaN score) gets its own error. If none of several inputs succeeds, the cause is not the edits, and err is the
+// error of the run over all of them. err is also set when ctx ends; then there are no results.
 func Each[In, Out any](
 	ctx context.Context, inputs []In, run func(context.Context, []In) ([]Out, error),
 ) (results []Out, errs []error, err error) {

@@ -8,13 +8,13 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Range is what score01 of 0 and of 1 are reported as.
+// Range is the pair of scores that score01 values of 0 and 1 are reported as.
 type Range [2]float64
 
-// NoRange is the range of a scorer whose scores have no bounds: they are reported as the head gives them.
+// NoRange is the range of a scorer with unbounded scores, which are reported as the head outputs them.
 func NoRange() Range { return Range{math.Inf(-1), math.Inf(1)} }
 
-// Bounded reports whether there is a range at all.
+// Bounded reports whether the range has bounds.
 func (r Range) Bounded() bool { return !math.IsInf(r[0], 0) && !math.IsInf(r[1], 0) }
 
 // Width is d score / d score01.
@@ -25,7 +25,7 @@ func (r Range) Width() float64 {
 	return r[1] - r[0]
 }
 
-// Of maps score01 to the score. Without a range they are the same.
+// Of maps score01 to the score. Without bounds they are the same.
 func (r Range) Of(score01 float64) float64 {
 	if !r.Bounded() {
 		return score01
@@ -41,7 +41,7 @@ func (r Range) To01(score float64) float64 {
 	return (score - r[0]) / (r[1] - r[0])
 }
 
-// Words says the range: "on 0 to 10", or "without bounds".
+// Words describes the range: "on 0 to 10", or "without bounds".
 func (r Range) Words() string {
 	if !r.Bounded() {
 		return "without bounds"
@@ -49,7 +49,7 @@ func (r Range) Words() string {
 	return fmt.Sprintf("on %g to %g", r[0], r[1])
 }
 
-// MarshalJSON writes [lo, hi], or null where there is none.
+// MarshalJSON writes [lo, hi], or null without bounds.
 func (r Range) MarshalJSON() ([]byte, error) {
 	if !r.Bounded() {
 		return []byte("null"), nil
@@ -74,13 +74,13 @@ func (r *Range) UnmarshalYAML(raw []byte) error {
 	}
 	var v [2]float64
 	if err := yaml.UnmarshalWithOptions(raw, &v, yaml.Strict()); err != nil {
-		return fmt.Errorf("score_range: [lo, hi] or none is wanted: %w", err)
+		return fmt.Errorf("score_range: want [lo, hi] or none: %w", err)
 	}
 	*r = v
 	return nil
 }
 
-// Scale puts a score on the range. Before, its Value, Sigma, Interval and Dimensions are on 0 to 1.
+// Scale maps a score to the range. Its Value, Sigma, Interval and Dimensions must be on 0 to 1 before.
 func (r Range) Scale(s *Score) {
 	width := math.Abs(r.Width())
 	s.Score01, s.Unbounded = s.Value, !r.Bounded()

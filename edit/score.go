@@ -9,38 +9,38 @@ import (
 	"assay/data"
 )
 
-// Score is what a judge says of an edit. Value, Sigma, Interval and Dimensions are on the judge's [Range].
+// Score is a judge's result for an edit. Value, Sigma, Interval and Dimensions are on the judge's [Range].
 type Score struct {
 	Value      float64     // not clipped
-	Score01    float64     // Value on 0 to 1, not clipped; the same as Value where the range has no bounds
+	Score01    float64     // Value on 0 to 1, not clipped; the same as Value if the range has no bounds
 	Unbounded  bool        // the range has no bounds
-	Sigma      float64     // standard deviation of Value, as the judge sees it; 0: it says none
-	Raw01      *float64    // Score01 before it was calibrated; nil: it is not
+	Sigma      float64     // standard deviation of Value, as estimated by the judge; 0: none
+	Raw01      *float64    // Score01 before calibration; nil: not calibrated
 	Interval   *Interval   // of a calibrated score; nil: none
-	Dimensions []Dimension // of a judge of several, sorted by name
+	Dimensions []Dimension // of a judge with several, sorted by name
 
-	// Answer is what a judge said in words, or the class that it named. A judge that names a class, or that says
-	// dimensions alone, has no Value: it is NaN.
+	// Answer is a judge's text answer, or the class that it chose. A judge that chooses a class, or that only scores
+	// dimensions, has no Value: it is NaN.
 	Answer string
 }
 
-// Interval is where the label of an edit lies with a probability of at least Coverage.
+// Interval contains the label of an edit with probability at least Coverage.
 type Interval struct {
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 	Coverage float64 `json:"coverage"`
 }
 
-// Dimension is one of the numbers that a judge says of an edit.
+// Dimension is one of the numbers that a judge assigns to an edit.
 type Dimension struct {
 	Name          string    `json:"-"`
 	Value         float64   `json:"score"`
 	Sigma         float64   `json:"sigma,omitempty"`         // standard deviation of Value; 0: none
 	Probabilities []float64 `json:"probabilities,omitempty"` // of classes or choices, in their order
-	Class         string    `json:"class,omitempty"`         // the likeliest of classes without an order: Value is NaN
+	Class         string    `json:"class,omitempty"`         // the most likely of unordered classes: Value is NaN
 }
 
-// MarshalJSON implements json.Marshaler: classes without an order have no score.
+// MarshalJSON implements json.Marshaler: unordered classes have no score.
 func (d Dimension) MarshalJSON() ([]byte, error) {
 	type plain Dimension
 	if d.Class == "" {
@@ -62,8 +62,8 @@ func (d *Dimension) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// scoreJSON is how a score is written: dimensions by their names, no score of a judge that has none, and no score01
-// without a range.
+// scoreJSON is the JSON form of a score: dimensions by name, no score if the judge has none, and no score01 without
+// bounds.
 type scoreJSON struct {
 	Score      *float64             `json:"score,omitempty"`
 	Score01    *float64             `json:"score01,omitempty"`
@@ -107,7 +107,7 @@ func (s *Score) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// ByName returns the dimensions by their names; nil if there are none.
+// ByName returns the dimensions by name; nil if there are none.
 func (s *Score) ByName() map[string]Dimension {
 	if len(s.Dimensions) == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (s *Score) ByName() map[string]Dimension {
 	return out
 }
 
-// Plain is the value of a score, or where it has none (NaN) its answer, a string, or its dimensions by their names, a
+// Plain is the value of a score or, if it has none (NaN), its answer, a string, or its dimensions by name, a
 // map[string]float64.
 func (s *Score) Plain() any {
 	switch {
@@ -135,15 +135,15 @@ func (s *Score) Plain() any {
 	return out
 }
 
-// Gradient is a score with its derivatives by every pixel: d Score01 / d pixel of the pictures as they were given, per
-// 8-bit level.
+// Gradient is a score with its derivatives with respect to every pixel: d Score01 / d pixel of the pictures as passed
+// in, per 8-bit level.
 type Gradient struct {
 	Score
-	Sources []*data.Gradient // of each source; nil where the judge does not look at it
+	Sources []*data.Gradient // of each source; nil if the judge does not look at it
 	Output  *data.Gradient
 }
 
-// Scale makes it d Value / d pixel, of a score on a range, where it was d Score01 / d pixel.
+// Scale converts it from d Score01 / d pixel to d Value / d pixel of a score on range r.
 func (g *Gradient) Scale(r Range) {
 	width := float32(r.Width())
 	for _, part := range append(slices.Clone(g.Sources), g.Output) {
@@ -156,7 +156,7 @@ func (g *Gradient) Scale(r Range) {
 	}
 }
 
-// Source is the gradient of the first source; nil: there is none.
+// Source is the gradient of the first source; nil if there is none.
 func (g *Gradient) Source() *data.Gradient {
 	if len(g.Sources) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"assay/internal/workers"
 )
 
-// Cached is a model that encodes every distinct picture and text once, in this process or a later one: what it knows
-// lies in a store.
+// Cached is a model that encodes every distinct picture and text once, across processes: embeddings are kept in a
+// store.
 type Cached struct {
 	model          *Model
 	known          *store.Bucket
@@ -23,10 +23,10 @@ type Cached struct {
 
 var _ Encoder = (*Cached)(nil)
 
-// embeddingKind is what a store calls embeddings, with the version of their computation.
+// embeddingKind is the name of embeddings in a store, with the version of their computation.
 const embeddingKind = "embeddings-1"
 
-// NewCached puts a store before a model. Closing the two stays with their owner.
+// NewCached puts a store in front of a model. The caller remains responsible for closing both.
 func NewCached(m *Model, s *store.Store) (*Cached, error) {
 	b, err := s.Bucket(embeddingKind, m.Fingerprint())
 	if err != nil {
@@ -45,11 +45,11 @@ func (c *Cached) HasTexts() bool { return c.model.HasTexts() }
 // Fingerprint identifies the model.
 func (c *Cached) Fingerprint() string { return c.model.Fingerprint() }
 
-// Counts returns how many pictures and texts were encoded, and how many were known: by an earlier run, or because they
-// came again.
+// Counts returns how many pictures and texts were encoded, and how many were cached, from an earlier run or as
+// duplicates.
 func (c *Cached) Counts() (encoded, found int64) { return c.encoded.Load(), c.found.Load() }
 
-// Known returns the embedding of the picture that has a digest, nil if it was not encoded yet.
+// Known returns the embedding of the picture with a digest, nil if it is not cached.
 func (c *Cached) Known(pixels store.Key) []float32 { return c.known.Floats(pictureKey(pixels), 0) }
 
 func pictureKey(pixels store.Key) store.Key { return store.KeyOf("picture", string(pixels[:])) }
@@ -67,7 +67,7 @@ func (c *Cached) Images(ctx context.Context, pictures []*data.Picture) ([][]floa
 	}))
 }
 
-// byContent lists the indices of the images of each content, but for those with a problem.
+// byContent groups the indices of images by content, excluding those with a problem.
 func byContent(contents []store.Key, problems []error) (distinct [][]int) {
 	at := map[store.Key]int{}
 	for i, k := range contents {
@@ -84,8 +84,8 @@ func byContent(contents []store.Key, problems []error) (distinct [][]int) {
 	return distinct
 }
 
-// files embeds the pictures of files by several models that share a store: wants(k, i) says whether model k is to see
-// picture i. Each distinct picture is decoded once for all of them, and not at all if all know it. It returns
+// files embeds picture files with several models that share a store: wants(k, i) reports whether model k needs
+// picture i. Each distinct picture is decoded once for all models, and not at all if all have it cached. It returns
 // embeddings by model and picture.
 func files(ctx context.Context, models []*Cached, images []data.File, wants func(k, i int) bool) (
 	embeddings [][][]float32, problems []error, err error) {
@@ -103,7 +103,7 @@ func files(ctx context.Context, models []*Cached, images []data.File, wants func
 			}
 		}
 	}
-	// unknown lists the models that want distinct picture d and do not know it.
+	// unknown lists the models that need distinct picture d and have not cached it.
 	unknown := func(d int, pixels store.Key) (who []int) {
 		for k, w := range works {
 			if wanted[k][d] && !w.known(d, pictureKey(pixels)) {
@@ -120,7 +120,7 @@ func files(ctx context.Context, models []*Cached, images []data.File, wants func
 		}
 		p, content, pixels, err := shelf.Open(images[first].Folder, images[first].Image)
 		if err == nil && content != contents[first] {
-			err = fmt.Errorf("%s: it was changed while it was read", images[first].File(images[first].Folder))
+			err = fmt.Errorf("%s: the file changed while it was read", images[first].File(images[first].Folder))
 		}
 		if err != nil {
 			return nil, nil, err
@@ -153,7 +153,7 @@ func (c *Cached) Texts(ctx context.Context, texts []string) ([][]float32, error)
 	return whole(c.captions(ctx, texts))
 }
 
-// captions is Texts; problems[i] says why text i has no embedding.
+// captions is Texts; problems[i] is the reason why text i has no embedding.
 func (c *Cached) captions(ctx context.Context, texts []string) ([][]float32, []error, error) {
 	w := c.start(len(texts))
 	return w.embed(func() ([][]float32, []error, error) {
@@ -174,14 +174,14 @@ func (c *Cached) captions(ctx context.Context, texts []string) ([][]float32, []e
 	})
 }
 
-// work is one call's pictures or texts: which are known, and which are the same.
+// work is the pictures or texts of one call: which are cached, and which are duplicates.
 type work struct {
 	c     *Cached
 	mu    sync.Mutex
 	keys  []store.Key
 	out   [][]float32
-	first map[store.Key]int // of the unknown: the one that is encoded
-	same  []int             // of every entry: the one that is encoded for it, -1 if it is known
+	first map[store.Key]int // index of the entry to encode, for each uncached key
+	same  []int             // of every entry: index of the entry encoded for it, -1 if cached
 }
 
 func (c *Cached) start(n int) *work {
@@ -189,7 +189,7 @@ func (c *Cached) start(n int) *work {
 		same: slices.Repeat([]int{-1}, n)}
 }
 
-// known notes what entry i is and reports whether its embedding is there or will be.
+// known records the key of entry i and reports whether its embedding is cached or will be computed for another entry.
 func (w *work) known(i int, k store.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,7 +205,7 @@ func (w *work) known(i int, k store.Key) bool {
 	return false
 }
 
-// embed encodes what known did not know, remembers it and gives every entry its embedding.
+// embed encodes the entries that were not known, stores the results, and returns an embedding for every entry.
 func (w *work) embed(encode func() ([][]float32, []error, error)) ([][]float32, []error, error) {
 	got, problems, err := encode()
 	if err != nil {

@@ -35,7 +35,7 @@ func cachedIn(t *testing.T, m *Model, s *store.Store) *Cached {
 	return cached
 }
 
-// TestEncodedOnce: equal pictures, in whatever file, and equal texts are encoded once, in this process and the next.
+// TestEncodedOnce: equal pictures, in any file, and equal texts are encoded once, in this process and the next.
 func TestEncodedOnce(t *testing.T) {
 	e, pictures := readExpectation(t)
 	m, dir, ctx := open(t, filepath.Join(fixtures, "clip_half")), t.TempDir(), context.Background()
@@ -86,7 +86,7 @@ func near32(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= 1e-4 })
 }
 
-// TestDecodedOnce: two encoders look at the same decoded picture, in one call and in several.
+// TestDecodedOnce: two encoders share a decoded picture, in one call and in several.
 func TestDecodedOnce(t *testing.T) {
 	e, _ := readExpectation(t)
 	s, err := store.Open(t.TempDir(), store.Options{})
@@ -137,8 +137,8 @@ func embedFiles(ctx context.Context, c *Cached, folder string, images []data.Ima
 	return out[0], problems, nil
 }
 
-// TestChanged replaces a picture under its name, and changes a file of the encoder by one byte in place, with its times
-// set back. Afterwards nothing of before is served.
+// TestChanged replaces a picture under the same name, and changes a file of the encoder by one byte in place,
+// restoring its timestamps. No stale embedding may be served afterwards.
 func TestChanged(t *testing.T) {
 	dir, known := t.TempDir(), t.TempDir()
 	e, pictures := readExpectation(t)
@@ -173,10 +173,10 @@ func TestChanged(t *testing.T) {
 	}
 	after, _, n := embed(model)
 	if slices.Equal(before, after) || !near32(after, e.Expect["clip_half"].Images[1]) || n != 1 {
-		t.Errorf("another picture has the embedding of the former one (%d encoded)", n)
+		t.Errorf("another picture has the embedding of the previous one (%d encoded)", n)
 	}
 	if _, _, n := embed(copyDir(t, model)); n != 0 {
-		t.Errorf("the same encoder in another folder encodes %d anew", n)
+		t.Errorf("the same encoder in another folder encodes %d again", n)
 	}
 	for file, change := range map[string]func(raw []byte){
 		"model.safetensors":        func(raw []byte) { raw[len(raw)-1] ^= 0x40 },
@@ -211,7 +211,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestOverwritten: weights that are written to while they are in use, and so where they are mapped, give no embeddings.
+// TestOverwritten: weights that are overwritten while they are mapped and in use produce no embeddings.
 func TestOverwritten(t *testing.T) {
 	_, pictures := readExpectation(t)
 	dir := copyDir(t, filepath.Join(fixtures, "clip_half"))

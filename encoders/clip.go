@@ -9,7 +9,7 @@ import (
 	"assay/onnx"
 )
 
-// towerConfig is one transformer of an encoder's configuration.
+// towerConfig is the configuration of one transformer of an encoder.
 type towerConfig struct {
 	Hidden       int
 	Intermediate int
@@ -17,14 +17,14 @@ type towerConfig struct {
 	Heads        int
 	Activation   string
 	Eps          float64
-	Dropout      float64 // the highest of those that training would want
+	Dropout      float64 // the highest of the training dropouts
 }
 
 func (c *towerConfig) vit(key string) *nn.ViT {
 	return &nn.ViT{Hidden: c.Hidden, Heads: c.Heads, Activation: c.Activation, Eps: c.Eps, Key: key}
 }
 
-// read reads the keys that all towers have.
+// read reads the keys common to all towers.
 func (c *towerConfig) read(o *strictjson.Object, dropouts ...string) {
 	nn.ReadSizes(o, map[string]*int{
 		"hidden_size":         &c.Hidden,
@@ -47,22 +47,22 @@ type clipConfig struct {
 	text, vision towerConfig
 	projection   int // width of the embeddings
 	vocab        int
-	context      int // most tokens of a text
+	context      int // maximum tokens of a text
 	end          int64
 	image, patch int // pixels
 }
 
-// clipHarmless are keys that change no embedding, or not at the values listed.
+// clipHarmless are keys that do not affect embeddings, or not with the values listed.
 var clipHarmless = strictjson.Harmless{
-	"logit_scale_init_value": nil, // of logits, at the beginning of training
-	"dropout":                nil, // of published files; no class knows it
+	"logit_scale_init_value": nil, // initial logit scale for training
+	"dropout":                nil, // in published files; no class uses it
 	"num_channels":           {3},
 	"tie_word_embeddings":    nil, // there is no output layer
-	"projection_dim":         nil, // in text_config and vision_config: the whole's counts
+	"projection_dim":         nil, // in text_config and vision_config: the top-level one is used
 	"vocab_size":             nil, // in vision_config
 }
 
-// readCLIPConfig reads both towers' configurations; of a clip_vision_model the top level is the vision tower's.
+// readCLIPConfig reads both towers' configurations; for a clip_vision_model, the top level is the vision tower's.
 func readCLIPConfig(o *strictjson.Object) clipConfig {
 	const act, eps = "quick_gelu", 1e-5
 	c := clipConfig{
@@ -82,8 +82,8 @@ func readCLIPConfig(o *strictjson.Object) clipConfig {
 		return c
 	}
 	o.Get("projection_dim", &c.projection)
-	// Files of 2022 have a second copy of what they were made from; transformers lets it, with the class's defaults, go
-	// before.
+	// Files from 2022 have a second copy of the configuration; in transformers it takes precedence, completed with
+	// the class's defaults.
 	for key, read := range map[string]func(*strictjson.Object){"text_config": c.readText, "vision_config": c.readVision} {
 		part, older := o.Sub(key), o.Sub(key+"_dict")
 		if older != nil {
@@ -129,7 +129,7 @@ func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
 		return clipVision(g, w, &c, m.processor)
 	}}
 	if !w.Has("text_projection.weight") {
-		return t, nil // a vision tower alone
+		return t, nil // only a vision tower
 	}
 	if _, err := shape(w, "text_model.embeddings.position_embedding.weight", int64(c.context),
 		int64(c.text.Hidden)); err != nil {
@@ -148,7 +148,8 @@ func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
 	return t, nil
 }
 
-// checkMLP compares the width of the first layer's MLP with the configuration; the runtime compares the layers.
+// checkMLP compares the width of the first layer's MLP with the configuration; the runtime checks that the layers
+// agree.
 func (c *towerConfig) checkMLP(w nn.Weights, key string) error {
 	_, err := shape(w, key+"encoder.layers.0.mlp.fc1.weight", int64(c.Intermediate), int64(c.Hidden))
 	return err
@@ -157,7 +158,7 @@ func (c *towerConfig) checkMLP(w nn.Weights, key string) error {
 // Names of the graphs' inputs and outputs.
 const (
 	inPixels     = "pixel_values" // [pictures, 3, height, width]
-	inIDs        = "input_ids"    // [texts, length] int64; behind a text's end token anything
+	inIDs        = "input_ids"    // [texts, length] int64; anything after a text's end token
 	inEnds       = "end_rows"     // [texts] int64: row of each text's end token in [texts*length]
 	outEmbedding = "embedding"    // [pictures or texts, width]
 )
@@ -167,7 +168,7 @@ func clipVision(g *nn.Graph, w nn.Weights, c *clipConfig, p *processor) (string,
 	const key = "vision_model."
 	hidden, patch, side := int64(c.vision.Hidden), int64(c.patch), c.image/c.patch
 	if p.height != c.image || p.width != c.image {
-		return "", 0, fmt.Errorf("the preprocessor makes pictures of %dx%d pixels: crop_size does not fit the model's "+
+		return "", 0, fmt.Errorf("the preprocessor produces %dx%d pixels: crop_size does not match the model's "+
 			"image_size %d", p.height, p.width, c.image)
 	}
 	rows := side*side + 1
@@ -191,8 +192,8 @@ func clipVision(g *nn.Graph, w nn.Weights, c *clipConfig, p *processor) (string,
 	return project(g, w, x, "visual_projection", c.projection, hidden)
 }
 
-// classTokens runs x [pictures, rows, hidden] through the layers and returns the first row of each: [pictures, hidden].
-// The last layer computes no others.
+// classTokens runs x [pictures, rows, hidden] through the layers and returns the first row of each: [pictures,
+// hidden]. The last layer computes only those rows.
 func classTokens(g *nn.Graph, v *nn.ViT, x, pixels string, rows, layers int) string {
 	x = g.Op("Reshape", x, g.Ints(-1, int64(v.Hidden)))
 	n := g.Op("Squeeze", g.SizeOf(pixels, 0))
@@ -200,7 +201,7 @@ func classTokens(g *nn.Graph, v *nn.ViT, x, pixels string, rows, layers int) str
 	return layersOf(g, v, x, layers, nn.Span{Shape: g.Ints(-1, int64(rows), int64(v.Hidden))}, first, "")
 }
 
-// layersOf runs x through all layers; the last one delivers the picked rows alone, and lastMask is its mask.
+// layersOf runs x through all layers; the last one computes only the picked rows, and lastMask is its mask.
 func layersOf(g *nn.Graph, v *nn.ViT, x string, layers int, s nn.Span, pick, lastMask string) string {
 	if layers == 0 {
 		return g.Pick(x, pick, 0)
@@ -211,8 +212,8 @@ func layersOf(g *nn.Graph, v *nn.ViT, x string, layers int, s nn.Span, pick, las
 	return v.Layer(g, x, layers-1, nn.Span{Shape: s.Shape, Mask: lastMask, Pick: pick})
 }
 
-// clipText builds ids -> text_projection(final_layer_norm(state at the end token)). Attention is causal, so what stands
-// behind the end token of a shorter text changes nothing.
+// clipText builds ids -> text_projection(final_layer_norm(state at the end token)). Attention is causal, so anything
+// after the end token of a shorter text has no effect.
 func clipText(g *nn.Graph, w nn.Weights, c *clipConfig) (string, int64, error) {
 	const key = "text_model."
 	if err := c.text.checkMLP(w, key); err != nil {
@@ -227,7 +228,7 @@ func clipText(g *nn.Graph, w nn.Weights, c *clipConfig) (string, int64, error) {
 	x = g.Op("Reshape", x, g.Ints(-1, hidden))
 
 	places := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
-	upTo := func(last string) string { // places up to last are seen
+	upTo := func(last string) string { // mask of the positions up to last
 		return g.Mask(g.Op("LessOrEqual", places, last))
 	}
 	causal := upTo(g.Op("Unsqueeze", places, g.Ints(1)))                           // [length, length]
@@ -246,8 +247,8 @@ func project(g *nn.Graph, w nn.Weights, x, matrix string, width int, hidden int6
 	return g.Linear(x, matrix, ""), size[0], nil
 }
 
-// endOfText returns the rule by which transformers finds a text's end token: at the first eos_token_id. Where that is
-// 2, as in OpenAI's published files, it is at the first of the highest ids.
+// endOfText returns the rule by which transformers finds a text's end token: the first eos_token_id. If that is 2, as
+// in OpenAI's published files, it is the first occurrence of the highest id.
 func endOfText(token int64) func(ids []int64) (int, error) {
 	return func(ids []int64) (int, error) {
 		best := 0
@@ -260,8 +261,8 @@ func endOfText(token int64) func(ids []int64) (int, error) {
 			}
 		}
 		if token != 2 {
-			return 0, fmt.Errorf("the tokenizer puts no token %d (text_config.eos_token_id) at the end of texts: tokenizer "+
-				"and config.json do not belong together", token)
+			return 0, fmt.Errorf("the tokenizer does not end texts with token %d (text_config.eos_token_id): tokenizer "+
+				"and config.json do not match", token)
 		}
 		if len(ids) == 0 {
 			return 0, errors.New("the text has no tokens")

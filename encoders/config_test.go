@@ -32,7 +32,7 @@ func TestPublishedConfigs(t *testing.T) {
 		end                                int64
 	}{
 		{"clip-vit-base-patch16", 224, 768, 512, 77, 14, 2},
-		// text_config_dict goes before text_config, with the class's default
+		// text_config_dict takes precedence over text_config, with the class's defaults
 		{"clip-vit-large-patch14", 224, 1024, 768, 77, 16, 49407},
 		{"dinov2-base", 256, 768, 0, 0, 37, 0},
 	} {
@@ -59,7 +59,7 @@ func TestPublishedConfigs(t *testing.T) {
 	}
 }
 
-// What a configuration says is compared with the weights, and what it says in vain is an error.
+// The configuration is checked against the weights, and unused settings are errors.
 func TestRefusedConfigs(t *testing.T) {
 	for _, c := range []struct{ from, old, new, want string }{
 		{"tiny-clip", `"vocab_size": `, `"vocab_size": 1`, "token_embedding"},

@@ -17,20 +17,20 @@ import (
 // dinoConfig is the configuration of a DINOv2, with the defaults of transformers' classes.
 type dinoConfig struct {
 	towerConfig
-	image     [2]int // height, width of the pictures that the position table is for, pixels
+	image     [2]int // height, width in pixels that the position table is for
 	patch     int
 	registers int // tokens besides the class token; 0: none
 	swiGLU    bool
 	bias      bool // of queries, keys and values
 }
 
-// dinoHarmless are keys that change no embedding, or not at the values listed.
+// dinoHarmless are keys that do not affect embeddings, or not with the values listed.
 var dinoHarmless = strictjson.Harmless{
 	"num_channels":        {3},
-	"layerscale_value":    nil, // at the beginning of training
-	"use_mask_token":      nil, // of training
+	"layerscale_value":    nil, // initial value for training
+	"use_mask_token":      nil, // only for training
 	"tie_word_embeddings": nil, // there is no output layer
-	// of feature maps for detectors
+	// only for feature maps of detectors
 	"apply_layernorm": nil, "reshape_hidden_states": nil, "out_features": nil, "out_indices": nil, "_out_features": nil,
 	"_out_indices": nil,
 	"stage_names":  nil,
@@ -53,14 +53,14 @@ func readDINOConfig(o *strictjson.Object) dinoConfig {
 		o.Failf("patch_size", "%v does not fit image_size %v (square patches are supported)", patch, image)
 		c.patch = 1
 	}
-	if c.Intermediate = c.Hidden * ratio; c.swiGLU { // two thirds of that, up to a multiple of 8
+	if c.Intermediate = c.Hidden * ratio; c.swiGLU { // two thirds of that, rounded up to a multiple of 8
 		c.Intermediate = (c.Intermediate*2/3 + 7) / 8 * 8
 	}
 	o.Close(dinoHarmless, nn.Legacy)
 	return c
 }
 
-// sides reads a size: one number, or two.
+// sides reads a size given as one number or two.
 func sides(o *strictjson.Object, key string, n int) [2]int {
 	raw, list := o.Raw(key), []int{}
 	if json.Unmarshal(raw, &list) == nil && len(list) == 2 {
@@ -86,7 +86,8 @@ func readDINO(m *Model, o *strictjson.Object) (towers, error) {
 	}}, nil
 }
 
-// check compares the tensors with the configuration, of the layers the first; the runtime compares the layers.
+// check compares the tensors, of the layers only the first, with the configuration; the runtime checks that the
+// layers agree.
 func (c *dinoConfig) check(w nn.Weights) error {
 	const layer = "encoder.layers.0."
 	hidden, patch := int64(c.Hidden), int64(c.patch)
@@ -109,7 +110,7 @@ func (c *dinoConfig) check(w nn.Weights) error {
 		}
 	}
 	if w.Has(layer+"self_attn.q_proj.bias") != c.bias {
-		return fmt.Errorf("config.json: qkv_bias %v is not what the weights have", c.bias)
+		return fmt.Errorf("config.json: qkv_bias %v does not match the weights", c.bias)
 	}
 	return nil
 }
@@ -138,9 +139,9 @@ func dinoVision(g *nn.Graph, w nn.Weights, c *dinoConfig, p *processor) (string,
 	return g.LayerNorm(classTokens(g, v, x, pixels, rows, c.Layers), "layernorm", v.Eps), hidden, nil
 }
 
-// dinoPositions returns the positions [1, 1 + height*length, hidden] of a grid of patches: the stored square table,
-// resampled for other grids. Published models are trained on larger pictures (518 pixels) than they are used with. A
-// resampled table is a constant.
+// dinoPositions returns the position embeddings [1, 1 + height*length, hidden] of a grid of patches: the stored
+// square table, resampled for other grids. Published models are trained on larger pictures (518 pixels) than they are
+// used with. A resampled table is a constant of the graph.
 func dinoPositions(g *nn.Graph, w nn.Weights, hidden int64, height, length int, antialias bool) (string, error) {
 	const name = "embeddings.position_embeddings"
 	size, err := shape(w, name, 1, 0, hidden)
@@ -149,7 +150,7 @@ func dinoPositions(g *nn.Graph, w nn.Weights, hidden int64, height, length int, 
 	}
 	side := int(math.Sqrt(float64(size[1] - 1)))
 	if side*side != int(size[1])-1 {
-		return "", fmt.Errorf("%s has %d places, which is no square and a class token", name, size[1])
+		return "", fmt.Errorf("%s has %d positions, which is not a square plus a class token", name, size[1])
 	}
 	if height == side && length == side {
 		return g.Param(name), nil
@@ -162,12 +163,12 @@ func dinoPositions(g *nn.Graph, w nn.Weights, hidden int64, height, length int, 
 	return g.Floats([]int64{1, int64(height*length) + 1, hidden}, append(slices.Clone(table[:hidden]), grid...)...), nil
 }
 
-// dinoWeights is a DINOv2 checkpoint under CLIP's names, with the two matrices that published giant models store as one
-// (mlp.weights_in: gate, then up) seen as halves of it.
+// dinoWeights is a DINOv2 checkpoint under CLIP's names. The two matrices that published giant models store as one
+// (mlp.weights_in: gate, then up) appear as halves of it.
 type dinoWeights struct{ *checkpoints.Weights }
 
-// rename makes every layer's parameters, in the published spelling or in that of transformers 5, known as nn.ViT
-// asks for them. The tower of a larger model has its name in front.
+// rename aliases every layer's parameters, in the published naming or that of transformers 5, to the names that
+// nn.ViT uses. The tower of a larger model has its name as a prefix.
 func (w dinoWeights) rename() {
 	names := strings.NewReplacer("encoder.layer.", "encoder.layers.", ".norm1.", ".layer_norm1.", ".norm2.",
 		".layer_norm2.",
@@ -180,7 +181,7 @@ func (w dinoWeights) rename() {
 	}
 }
 
-// half finds a parameter that is one half of a stored one.
+// half finds a parameter that is one half of a stored tensor.
 func (w dinoWeights) half(name string) (stored string, second, ok bool) {
 	stored = strings.NewReplacer(".gate_proj.", ".weights_in.", ".up_proj.", ".weights_in.").Replace(name)
 	return stored, strings.Contains(name, ".up_proj."), stored != name && w.Weights.Has(stored)
@@ -192,7 +193,7 @@ func (w dinoWeights) Has(name string) bool {
 	return ok || w.Weights.Has(name)
 }
 
-// Tensor refers to a parameter where it lies.
+// Tensor references a parameter in place in its file.
 func (w dinoWeights) Tensor(name string) (*onnx.Tensor, error) {
 	stored, second, ok := w.half(name)
 	if !ok {
@@ -212,8 +213,9 @@ func (w dinoWeights) Tensor(name string) (*onnx.Tensor, error) {
 	return &half, nil
 }
 
-// resample returns a position table [side*side, width] on a grid of height x length cells, as torch's bicubic
-// interpolate with align_corners false does. antialias selects its other filter, the one of DINOv2 with registers.
+// resample resamples a position table [side*side, width] to a grid of height x length cells, as torch's bicubic
+// interpolate with align_corners=False does. antialias selects the antialiased filter, which DINOv2 with registers
+// uses.
 func resample(table []float32, side, height, length, width int, antialias bool) []float32 {
 	taps := bicubicTaps
 	if antialias {
@@ -246,8 +248,8 @@ func resample(table []float32, side, height, length, width int, antialias bool) 
 	return out
 }
 
-// bicubicTaps returns for every one of out cells the weight of each of in cells: four neighbours, a = -0.75, those
-// beyond the edge counted to the edge.
+// bicubicTaps returns for each of out cells the weight of each of in cells: four neighbours, a = -0.75, with those
+// beyond the edge clamped to the edge.
 func bicubicTaps(in, out int) [][]float64 {
 	rows := make([][]float64, out)
 	for i := range rows {

@@ -1,6 +1,7 @@
 // Package encoders turns pictures and texts into embeddings with CLIP and DINOv2: Hugging Face checkpoints, built as
-// ONNX graphs here, or graphs that somebody exported. On top of it lie embeddings that outlive the process ([Cached])
-// and the similarities that edits are labelled with ([Measurer]).
+// ONNX graphs here, or exported ONNX graphs. Pictures are preprocessed as in transformers, and embedded in batches
+// while the next batch is decoded. Built on this are embeddings stored on disk ([Cached]), the similarities that
+// edits are labelled with ([Measurer]), judges by similarity ([Similarity]), and contrastive training ([Tuner]).
 package encoders
 
 import (
@@ -27,30 +28,30 @@ import (
 	"assay/onnx"
 )
 
-// Encoder turns pictures and texts into vectors of one space. They are not normalised.
+// Encoder embeds pictures and texts in one vector space. Embeddings are not normalised.
 type Encoder interface {
-	// Images returns one embedding per picture; of CLIP visual_projection(post_layernorm(class token)), of DINOv2 the
-	// final LayerNorm of the class token.
+	// Images returns one embedding per picture: for CLIP visual_projection(post_layernorm(class token)), for DINOv2
+	// the final LayerNorm of the class token.
 	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
-	// Texts returns one embedding per text: text_projection(final_layer_norm(state at the end token)). An encoder of
-	// pictures alone answers ErrNoTexts.
+	// Texts returns one embedding per text: text_projection(final_layer_norm(state at the end token)). An encoder
+	// without a text tower returns ErrNoTexts.
 	Texts(ctx context.Context, texts []string) ([][]float32, error)
 }
 
-// ErrNoTexts is what an encoder without a text tower says to texts.
+// ErrNoTexts is returned when texts are passed to an encoder without a text tower.
 var ErrNoTexts = errors.New("the encoder has no text tower")
 
-// Options say where and how an encoder runs.
+// Options configure where and how an encoder runs.
 type Options struct {
 	Device   string // cpu (default), cuda:N, auto
-	Threads  int    // of the CPU; 0: ONNX Runtime's choice, one for each physical core
-	Batch    int    // pictures, or texts, of one run; 0: 32
-	Kind     string // CLIP or DINO: what the encoder must be, as far as it says what it is; "": either
-	Weights  string // of a checkpoint, where they are not its own: a folder, or a .safetensors file; "": its own
-	NoImages bool   // embeds no pictures: ImageGraph alone is wanted
+	Threads  int    // CPU threads; 0: ONNX Runtime's default, one per physical core
+	Batch    int    // pictures or texts per run; 0: 32
+	Kind     string // CLIP or DINO: the required kind, checked if the encoder declares one; "": either
+	Weights  string // folder or .safetensors file with other weights for a checkpoint; "": its own
+	NoImages bool   // no session for pictures: only ImageGraph is used
 }
 
-// The kinds of encoders. Their similarities are different numbers.
+// The kinds of encoders. Their similarities are not comparable.
 const (
 	CLIP = "CLIP"
 	DINO = "DINOv2"
@@ -59,22 +60,22 @@ const (
 // Model is an opened encoder. It is safe for concurrent use.
 type Model struct {
 	path        string
-	kind        string // CLIP or DINO; "": a graph in a file does not say it
+	kind        string // CLIP or DINO; "": an ONNX file that does not declare it
 	processor   *processor
 	images      *tower
 	texts       *textTower // nil: none
 	batch       int
-	fingerprint string                   // what Fingerprint is made of
+	fingerprint string                   // the data that Fingerprint hashes
 	weights     *checkpoints.Weights     // nil for .onnx files
-	towers      towers                   // that graphs are built of
-	dropout     float64                  // that the configuration wants in training
+	towers      towers                   // builders of the graphs
+	dropout     float64                  // training dropout from the configuration
 	trained     map[string]*tensor.Dense // parameters of a Tuner by name; nil: the weights are constants of the graphs
 }
 
 var _ Encoder = (*Model)(nil)
 
-// Open opens a CLIP or DINOv2 checkpoint directory (model_type clip, clip_vision_model, dinov2, dinov2_with_registers),
-// or a graph of one in an .onnx file: see openFile for what that needs.
+// Open opens a CLIP or DINOv2 checkpoint directory (model_type clip, clip_vision_model, dinov2,
+// dinov2_with_registers), or an exported graph in an .onnx file: see openFile for its requirements.
 func Open(path string, o Options) (*Model, error) {
 	if o.Batch == 0 {
 		o.Batch = 32
@@ -91,7 +92,7 @@ func Open(path string, o Options) (*Model, error) {
 		m, err = openCheckpoint(path, o)
 	}
 	if err == nil && o.Kind != "" && m.kind != "" && m.kind != o.Kind {
-		err = errors.Join(fmt.Errorf("it is a %s, and a %s is wanted here", m.kind, o.Kind), m.Close())
+		err = errors.Join(fmt.Errorf("it is a %s encoder, want %s", m.kind, o.Kind), m.Close())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encoder %s: %w", path, err)
@@ -99,7 +100,7 @@ func Open(path string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// towers build the parts of a checkpoint's architecture into a graph over weights: they declare the inputs and return
+// towers build the parts of a checkpoint's architecture as a graph over weights: they declare the inputs and return
 // the embedding, [pictures or texts, width].
 type towers struct {
 	weights nn.Weights
@@ -139,7 +140,7 @@ func openCheckpoint(dir string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// readCheckpoint opens all of a checkpoint but the sessions.
+// readCheckpoint opens everything in a checkpoint except the sessions.
 func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
@@ -154,8 +155,8 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	}
 	known, ok := families[c.ModelType]
 	if !ok {
-		return nil, towers{}, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, "+
-			"dinov2_with_registers are)", file, c.ModelType)
+		return nil, towers{}, fmt.Errorf("%s: model_type %q is not a supported encoder (clip, clip_vision_model, dinov2, "+
+			"dinov2_with_registers)", file, c.ModelType)
 	}
 	m := &Model{path: dir, batch: o.Batch, kind: known.kind}
 	if m.processor, err = readProcessor(dir); err != nil {
@@ -176,26 +177,26 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	return m, m.towers, nil
 }
 
-// besides matches tensors that are no part of the towers: CLIP's logit scale, DINOv2's token of masked patches, buffers
-// that older versions of transformers stored, and classifiers.
+// besides matches tensors that are not part of the towers: CLIP's logit scale, DINOv2's mask token, buffers stored by
+// older versions of transformers, and classifiers.
 var besides = regexp.MustCompile(`^logit_scale$|mask_token$|position_ids$|^classifier\.`)
 
-// unread is an error if the checkpoint holds tensors that the towers have no use for: the configuration is not theirs.
+// unread is an error if the checkpoint holds tensors that the towers do not use: the configuration does not match.
 func (m *Model) unread() error {
 	names := slices.DeleteFunc(m.weights.Unread(), besides.MatchString)
-	if m.texts == nil { // of a vision tower alone
+	if m.texts == nil { // only a vision tower
 		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "text_") })
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("config.json calls for no tensor %s (%d tensors are stored for nothing)", names[0], len(names))
+	return fmt.Errorf("config.json does not account for tensor %s (%d unused tensors in total)", names[0], len(names))
 }
 
-// openTowers makes the sessions of pictures and texts.
+// openTowers opens the sessions for pictures and texts.
 func (m *Model) openTowers(t towers, o Options) (err error) {
 	if o.NoImages {
-		_, _, _, err = m.ImageGraph("images") // reads what the tower consists of
+		_, _, _, err = m.ImageGraph("images") // marks the tower's tensors as read
 	} else {
 		m.images, err = m.openTower(t, "images", inPixels, t.images, o)
 	}
@@ -226,7 +227,7 @@ func (m *Model) openTower(t towers, of, input string, build func(*nn.Graph) (str
 	return &tower{Session: s, input: input, output: outEmbedding, params: params, weights: m.weights}, err
 }
 
-// graph starts a graph over the checkpoint's weights; in a [Tuner] they are inputs.
+// graph starts a graph over the checkpoint's weights, which are inputs in a [Tuner].
 func (m *Model) graph(name string, t towers) *nn.Graph {
 	if m.trained != nil {
 		return nn.NewTrainedGraph(name, t.weights)
@@ -234,7 +235,7 @@ func (m *Model) graph(name string, t towers) *nn.Graph {
 	return nn.NewGraph(name, t.weights)
 }
 
-// values are the trained parameters of a graph by name, read when a graph first asks for them.
+// values returns the trained parameters of a graph by name, loading them on first use.
 func (m *Model) values(g *nn.Graph) (map[string]*tensor.Dense, error) {
 	in := make(map[string]*tensor.Dense, len(g.Params))
 	for _, p := range g.Params {
@@ -274,7 +275,7 @@ func (m *Model) Close() error {
 	return errors.Join(errs...)
 }
 
-// shape returns the sizes of a parameter, which must have as many as want says; sizes of 0 there may be any.
+// shape returns the shape of a parameter, which must match want; 0 in want matches any size.
 func shape(w nn.Weights, name string, want ...int64) ([]int64, error) {
 	t, err := w.Tensor(name)
 	if err != nil {
@@ -290,7 +291,7 @@ func shape(w nn.Weights, name string, want ...int64) ([]int64, error) {
 	return t.Shape, nil
 }
 
-// values returns a floating-point parameter's values.
+// values returns the values of a floating-point parameter.
 func values(w nn.Weights, name string) ([]float32, error) {
 	t, err := w.Dense(name)
 	if err != nil {

@@ -22,7 +22,7 @@ var fixtures string
 
 func TestMain(m *testing.M) { packed.Main(m, &fixtures, "testdata/encoders.zip") }
 
-// expectation is testdata/expect.json: what transformers makes of two pictures and three texts.
+// expectation is testdata/expect.json: the embeddings of two pictures and three texts in transformers.
 type expectation struct {
 	Pictures []string
 	Texts    []string
@@ -42,9 +42,8 @@ func readExpectation(t *testing.T) (e expectation, pictures []*data.Picture) {
 	return e, pictures
 }
 
-// TestSpellings opens what published checkpoints look like: half precision, shards, the module names of transformers 5
-// and the older ones. It also opens SwiGLU as one matrix and as two, registers, pictures that are not square, and
-// text_config_dict.
+// TestSpellings opens checkpoints in all published forms: half precision, shards, the module names of transformers 5
+// and older ones, SwiGLU as one matrix and as two, registers, non-square pictures, and text_config_dict.
 func TestSpellings(t *testing.T) {
 	e, pictures := readExpectation(t)
 	for name, want := range e.Expect {
@@ -73,8 +72,8 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestExportedGraphs runs torch's own exports: CLIP's towers in one graph whose embeddings are normalised, and a DINOv2
-// that takes one picture at a time and gives all hidden states.
+// TestExportedGraphs runs torch's own exports: CLIP's towers in one graph with normalised embeddings, and a DINOv2
+// that takes one picture at a time and outputs all hidden states.
 func TestExportedGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
 	ctx := context.Background()
@@ -103,8 +102,8 @@ func TestExportedGraphs(t *testing.T) {
 	}
 }
 
-// TestSplitGraphs runs the same export cut in two, as transformers.js has it: vision_model.onnx and text_model.onnx in
-// a folder below the checkpoint's other files. The latter takes one text of 20 tokens at a time, so that texts are
+// TestSplitGraphs runs the same export split in two, as in transformers.js: vision_model.onnx and text_model.onnx in
+// a folder below the checkpoint's other files. text_model.onnx takes one text of 20 tokens at a time, so texts are
 // padded and masked.
 func TestSplitGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
@@ -166,7 +165,7 @@ func TestSplitGraphs(t *testing.T) {
 	}
 }
 
-// TestOpenErrors: what is wrong is said with the file and the remedy.
+// TestOpenErrors: errors name the file and the remedy.
 func TestOpenErrors(t *testing.T) {
 	change := func(file, old, new string) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
@@ -195,7 +194,7 @@ func TestOpenErrors(t *testing.T) {
 		{"architecture", "clip_half", change("config.json", `"model_type": "clip"`, `"model_type": "siglip"`),
 			`model_type "siglip"`},
 		{"crop", "clip_half", change("preprocessor_config.json", `"crop_size": 12`, `"crop_size": 16`),
-			"crop_size does not fit"},
+			"crop_size does not match"},
 		{"heads", "clip_half", change("config.json", `"num_attention_heads": 3`, `"num_attention_heads": 5`),
 			"5 attention heads"},
 		{"layers", "clip_half", change("config.json", `"num_hidden_layers": 2`, `"num_hidden_layers": 3`),
@@ -222,11 +221,11 @@ func TestOpenErrors(t *testing.T) {
 		})
 	}
 	if _, err := Open("encoders.go", Options{}); err == nil || !strings.Contains(err.Error(), ".onnx") {
-		t.Errorf("a file that is no graph: %v", err)
+		t.Errorf("a file that is not a graph: %v", err)
 	}
 }
 
-// TestEndToken: the end token that the configuration names must be what the tokenizer writes.
+// TestEndToken: the end token in the configuration must be the one that the tokenizer writes.
 func TestEndToken(t *testing.T) {
 	first, legacy := endOfText(513), endOfText(2)
 	for _, tt := range []struct {

@@ -17,11 +17,11 @@ import (
 	"assay/ort"
 )
 
-// openFile opens an exported graph, named as Optimum and transformers.js name things: an input pixel_values and an
+// openFile opens an exported graph with the names used by Optimum and transformers.js: an input pixel_values and an
 // output image_embeds, pooler_output or last_hidden_state (then its class token), or the only output. Texts need
-// input_ids (and perhaps attention_mask) and text_embeds in the same graph, or in text_model.onnx beside
-// vision_model.onnx; without them the encoder knows pictures alone. preprocessor_config.json and tokenizer.json lie
-// beside the file or one folder above it.
+// input_ids (and optionally attention_mask) and text_embeds in the same graph, or in text_model.onnx next to
+// vision_model.onnx; without them the encoder only embeds pictures. preprocessor_config.json and tokenizer.json are
+// in the folder of the file or its parent.
 func openFile(path string, o Options) (*Model, error) {
 	m := &Model{path: path, batch: o.Batch}
 	folder, err := filepath.Abs(filepath.Dir(path))
@@ -60,7 +60,7 @@ func (m *Model) openFiles(path, folder string, o Options) error {
 	m.images.fixed = images.size(inPixels, 0)
 	p := m.processor
 	if h, w := images.size(inPixels, 2), images.size(inPixels, 3); h > 0 && h != p.height || w > 0 && w != p.width {
-		return fmt.Errorf("the graph takes pictures of %dx%d pixels, the preprocessor's crop_size is %dx%d", h, w, p.height,
+		return fmt.Errorf("the graph takes %dx%d pixels, but the preprocessor's crop_size is %dx%d", h, w, p.height,
 			p.width)
 	}
 	m.fingerprint = fmt.Sprintf("%s %+v", images.digest, *p)
@@ -97,7 +97,7 @@ func (m *Model) openFiles(path, folder string, o Options) error {
 	return err
 }
 
-// fileKind is what a config.json beside a graph says that it is; "" if there is none.
+// fileKind is the kind of encoder in the config.json that belongs to a graph; "" if there is none.
 func fileKind(folder string) (string, error) {
 	var c struct {
 		ModelType string `json:"model_type"`
@@ -115,7 +115,7 @@ func fileKind(folder string) (string, error) {
 
 const inMask = "attention_mask"
 
-// textLimit is max_position_embeddings of the text tower in config.json, 77 where that is not there or says nothing.
+// textLimit is max_position_embeddings of the text tower in config.json, 77 if absent.
 func textLimit(folder string) (int, error) {
 	var c struct {
 		Text struct {
@@ -134,14 +134,14 @@ func textLimit(folder string) (int, error) {
 	return c.Text.Positions, nil
 }
 
-// fileTower is a tower of a given graph, cut down to what one of its outputs needs.
+// fileTower is a tower of an exported graph, pruned to the part that one of its outputs needs.
 type fileTower struct {
 	*tower
-	declared []string // inputs of the whole graph
+	declared []string // inputs of the full graph
 	digest   string   // of the file
 }
 
-// openTower opens the part of a graph that leads to the first of the outputs that it has (or to its only one).
+// openTower opens the part of a graph that computes the first of the outputs that exists (or its only output).
 func openTower(path string, o Options, input string, outputs ...string) (*fileTower, error) {
 	g, err := onnx.Read(path)
 	if err != nil {
@@ -149,7 +149,7 @@ func openTower(path string, o Options, input string, outputs ...string) (*fileTo
 	}
 	folder, err := filepath.Abs(filepath.Dir(path))
 	if err == nil {
-		folder, err = filepath.EvalSymlinks(folder) // ONNX Runtime refuses links
+		folder, err = filepath.EvalSymlinks(folder) // ONNX Runtime rejects symbolic links
 	}
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func openTower(path string, o Options, input string, outputs ...string) (*fileTo
 	}
 	for _, in := range t.Inputs() {
 		if in.Name != input && in.Name != inMask {
-			return nil, errors.Join(fmt.Errorf("%s: %s depends on the input %s, which nobody knows here", path, t.output,
+			return nil, errors.Join(fmt.Errorf("%s: %s depends on the unknown input %s", path, t.output,
 				in.Name), t.Close())
 		}
 	}
@@ -206,7 +206,7 @@ func (t *fileTower) size(input string, dim int) int {
 	return -1
 }
 
-// beside returns the folder, it or the one above it, that has one of the files.
+// beside returns the folder, either folder or its parent, that has one of the files; folder if neither does.
 func beside(folder string, files ...string) string {
 	for _, dir := range []string{folder, filepath.Dir(folder)} {
 		for _, f := range files {
@@ -239,8 +239,8 @@ func fileDigest(path, folder string, g *onnx.Model) (string, error) {
 	return store.KeyOf(parts...).String(), nil
 }
 
-// Fingerprint identifies what Open would open at a path by the content of its files, without opening it. That of an
-// .onnx file covers the files beside it, and the JSON files one folder above, where its configuration may lie.
+// Fingerprint identifies the encoder at a path by the content of its files, without opening it. For an .onnx file it
+// covers all files in its folder, and the JSON files in the parent folder, where its configuration may be.
 func Fingerprint(path string) (string, error) {
 	if !strings.EqualFold(filepath.Ext(path), ".onnx") {
 		w, err := checkpoints.OpenWeights(path)

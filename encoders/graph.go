@@ -14,7 +14,7 @@ import (
 // Pixels is the input of a graph that [Model.ImageGraph] starts: [pictures, 3, height, width].
 const Pixels = inPixels
 
-// ImageGraph starts a graph over the picture tower of a checkpoint, for others to compute something of the embedding
+// ImageGraph starts a graph with the picture tower of a checkpoint, for callers to extend from the embedding
 // [pictures, width].
 func (m *Model) ImageGraph(name string) (g *nn.Graph, embedding string, width int64, err error) {
 	g = nn.NewGraph(name, m.weights)
@@ -22,8 +22,8 @@ func (m *Model) ImageGraph(name string) (g *nn.Graph, embedding string, width in
 	return g, embedding, width, err
 }
 
-// OpenGraph makes a session of a graph over the checkpoint's weights; lean: see LowMemory of [ort.Options]. Threads do
-// not spin: pictures are decoded meanwhile.
+// OpenGraph opens a session for a graph over the checkpoint's weights; lean: see LowMemory of [ort.Options]. Threads
+// do not spin, since pictures are decoded at the same time.
 func (m *Model) OpenGraph(g *nn.Graph, o Options, lean bool) (*ort.Session, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
@@ -33,11 +33,11 @@ func (m *Model) OpenGraph(g *nn.Graph, o Options, lean bool) (*ort.Session, erro
 	})
 }
 
-// LogitScale is the number that CLIP multiplies cosines by: exp(logit_scale).
+// LogitScale is the factor that CLIP multiplies cosines by: exp(logit_scale).
 func (m *Model) LogitScale() (float64, error) {
 	info, ok := m.weights.Info(logitScale)
 	if !ok {
-		return 0, fmt.Errorf("encoder %s: there is no tensor %s", m.path, logitScale)
+		return 0, fmt.Errorf("encoder %s: no tensor %s", m.path, logitScale)
 	}
 	raw, err := m.weights.Bytes(logitScale)
 	if err != nil {
@@ -53,11 +53,11 @@ func (m *Model) LogitScale() (float64, error) {
 	return math.Exp(float64(v[0])), nil
 }
 
-// Preprocessing is a way to prepare pictures. All of them resize the shorter side and crop the middle; they differ in
-// rounding.
+// Preprocessing is a way to preprocess pictures. All of them resize the shorter side and crop the centre; they differ
+// in rounding.
 type Preprocessing string
 
-// The ways to prepare pictures.
+// The ways to preprocess pictures.
 const (
 	Transformers   Preprocessing = "transformers"    // Pillow resizes; the crop's margins are rounded down
 	Torchvision    Preprocessing = "torchvision"     // Pillow resizes; the crop's margins are rounded half to even
@@ -65,21 +65,21 @@ const (
 	TensorNoSmooth Preprocessing = "tensor_no_alias" // the same without antialias: the default before torchvision 0.17
 )
 
-// Preprocessings are the ways to prepare pictures.
+// Preprocessings lists all ways to preprocess pictures.
 func Preprocessings() []Preprocessing {
 	return []Preprocessing{Transformers, Torchvision, Tensor, TensorNoSmooth}
 }
 
-// Processor prepares pictures for a tower, and takes gradients back.
+// Processor preprocesses pictures for a tower, and backpropagates gradients to them.
 type Processor struct {
 	processor
 	way Preprocessing
 }
 
-// Processor is the checkpoint's own with another way to resize and crop.
+// Processor returns the checkpoint's processor with another way to resize and crop.
 func (m *Model) Processor(way Preprocessing) *Processor { return &Processor{*m.processor, way} }
 
-// NewProcessor makes squares of side pixels with the colours of OpenAI's CLIP.
+// NewProcessor returns a processor for squares of side pixels, with the mean and std of OpenAI's CLIP.
 func NewProcessor(side int, way Preprocessing) *Processor {
 	return &Processor{processor{
 		colours: backbone.Colours{Mean: [3]float32{0.48145466, 0.4578275, 0.40821073},
@@ -87,10 +87,10 @@ func NewProcessor(side int, way Preprocessing) *Processor {
 		resize: backbone.Size{Shortest: side}, height: side, width: side}, way}
 }
 
-// Shape is that of the pixels of n pictures.
+// Shape is the shape of the pixels of n pictures.
 func (p *Processor) Shape(n int) []int { return []int{n, 3, p.height, p.width} }
 
-// filter is what resizes.
+// filter is the resize filter.
 func (p *Processor) filter() data.Filter {
 	if p.way == TensorNoSmooth {
 		return data.TorchBicubic
@@ -98,7 +98,8 @@ func (p *Processor) filter() data.Filter {
 	return data.Bicubic
 }
 
-// margin is what the crop leaves off at the left, or the top; of a crop larger than the picture it is negative.
+// margin is the number of pixels that the crop removes at the left or top; negative if the crop is larger than the
+// picture.
 func (p *Processor) margin(have, want int) int {
 	if p.way == Transformers {
 		return int(math.Floor(float64(have-want) / 2))
@@ -126,7 +127,7 @@ func (p *Processor) Pixels(x *data.Picture) []float32 {
 	return out
 }
 
-// Adjoint goes back from the gradient by Pixels of a picture of width x height pixels to the picture.
+// Adjoint backpropagates a gradient with respect to Pixels to the picture of width x height pixels.
 func (p *Processor) Adjoint(width, height int, gradient []float32) *data.Gradient {
 	w, h := p.resized(width, height)
 	cut, whole := data.NewGradient(p.width, p.height), data.NewGradient(w, h)

@@ -12,30 +12,30 @@ import (
 	"assay/heuristics"
 )
 
-// Measurer computes the similarities that label rules read. Either encoder may be nil.
+// Measurer computes the similarities that label rules use. Either encoder may be nil.
 type Measurer struct{ CLIP, DINO *Cached }
 
-// Numbers are the similarities of an edit; nil where an ingredient is missing or the number is undefined.
+// Numbers are the similarities of an edit; nil if an input is missing or the number is undefined.
 type Numbers struct {
 	ClipD *float64 `json:"clip_d,omitempty"` // direction: source to edit, the source's caption to the target's
 	ClipI *float64 `json:"clip_i,omitempty"` // edit and target
 	DinoI *float64 `json:"dino_i,omitempty"` // edit and target
 	ClipT *float64 `json:"clip_t,omitempty"` // edit and the caption of the target
-	// Undefined are the columns of numbers whose ingredients are all there and that do not exist all the same: clip_d of
-	// equal captions, which have no direction.
+	// Undefined lists the columns of numbers that are undefined although all inputs are there: clip_d of equal
+	// captions, which have no direction.
 	Undefined []string `json:"undefined,omitempty"`
 }
 
-// Similarities are the numbers of an edit, and its pictures and captions that could not be read, each named.
+// Similarities are the numbers of an edit, and an error for each of its pictures and captions that could not be read.
 type Similarities struct {
 	Numbers
 	Problems []error
 }
 
-// Measure computes the similarities of some edits, whose pictures (of the roles source, edit and target, each if it is
-// known) are [data.File] values, and whose texts are the captions source_caption and target_caption. Each distinct
-// picture is decoded once for both encoders, and each distinct picture and caption encoded once, so a few hundred edits
-// at a time are better than one.
+// Measure computes the similarities of some edits, whose pictures (roles source, edit and target, each optional) are
+// [data.File] values, and whose texts are the captions source_caption and target_caption. Each distinct picture is
+// decoded once for both encoders, and each distinct picture and caption is encoded once, so passing a few hundred
+// edits at a time is better than one.
 func (m *Measurer) Measure(ctx context.Context, edits []*edit.Edit) ([]Similarities, error) {
 	out := make([]Similarities, len(edits))
 	var models []*Cached
@@ -89,12 +89,12 @@ func (m *Measurer) Measure(ctx context.Context, edits []*edit.Edit) ([]Similarit
 	return out, nil
 }
 
-// captionsOf are the captions of the source and of the target.
+// captionsOf returns the captions of source and target.
 func captionsOf(e *edit.Edit) (before, after string) {
 	return e.Texts[data.CaptionColumns[0]], e.Texts[data.CaptionColumns[1]]
 }
 
-// clip computes what CLIP's embeddings of captions and pictures give.
+// clip computes the similarities based on CLIP embeddings.
 func (s *Similarities) clip(before, after []float32, image func(name string) []float32) {
 	source, edit, target := image("source"), image("edit"), image("target")
 	s.ClipI = s.cosine("clip_i", edit, target)
@@ -104,7 +104,7 @@ func (s *Similarities) clip(before, after []float32, image func(name string) []f
 	}
 }
 
-// cosine is nil where an embedding is missing.
+// cosine is nil if an embedding is missing.
 func (s *Similarities) cosine(name string, a, b []float32) *float64 {
 	if a == nil || b == nil {
 		return nil
@@ -112,7 +112,7 @@ func (s *Similarities) cosine(name string, a, b []float32) *float64 {
 	return s.finite(name, heuristics.Cosine(a, b))
 }
 
-// finite notes that a number does not exist.
+// finite returns nil for a number that is not finite, and records it as undefined.
 func (s *Similarities) finite(name string, v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		s.Undefined = append(s.Undefined, name)
@@ -121,17 +121,17 @@ func (s *Similarities) finite(name string, v float64) *float64 {
 	return &v
 }
 
-// role is what a picture is to an edit.
+// role is the role of a picture in an edit.
 type role struct {
 	edit int
 	name string
 }
 
-// pictures collects what must be encoded, and by which models.
+// pictures collects the pictures to encode, and by which models.
 type pictures struct {
 	images []data.File
 	roles  []role
-	by     []map[int]bool // numbers of models
+	by     []map[int]bool // indices of models
 	at     map[role]int
 }
 
@@ -149,7 +149,7 @@ func (p *pictures) add(n int, name string, e *edit.Edit, model int, wanted bool)
 	p.by[i][model] = true
 }
 
-// embed returns a function that gives a model's embedding of an edit's picture, nil if there is none, and notes
+// embed returns a function that returns a model's embedding of an edit's picture, nil if there is none, and records
 // problems.
 func (p *pictures) embed(ctx context.Context, models []*Cached, out []Similarities) (
 	func(model, edit int, name string) []float32, error) {
@@ -188,7 +188,7 @@ func (t texts) add(s string, wanted bool) {
 	}
 }
 
-// embed returns a function that gives a caption's embedding, nil if there is none, and notes problems.
+// embed returns a function that returns a caption's embedding, nil if there is none, and records problems.
 func (t texts) embed(ctx context.Context, c *Cached) (func(string, *Similarities) []float32, error) {
 	var list []string
 	for s := range t {

@@ -13,7 +13,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestMeasureOracle measures the fixture's edits from their files, against the similarities that transformers gives.
+// TestMeasureOracle measures the fixture's edits from their files, and compares with the similarities from
+// transformers.
 func TestMeasureOracle(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		clip, dino := openReference(t, folder, "clip"), openReference(t, folder, "dinov2")
@@ -58,7 +59,7 @@ func editOf(folder, source, output, target, before, after string) *edit.Edit {
 	return e
 }
 
-// TestMissingIngredients: what cannot be known is nil, never 0, and what can be is there nevertheless.
+// TestMissingIngredients: similarities that cannot be computed are nil, never 0, and the others are still computed.
 func TestMissingIngredients(t *testing.T) {
 	folder, err := filepath.Abs("../testdata/oracle/images")
 	if err != nil {
@@ -123,7 +124,7 @@ func TestMissingIngredients(t *testing.T) {
 			if known != tt.known || len(got[0].Problems) != tt.problems {
 				t.Errorf("known are %q, want %q; problems %v, want %d", known, tt.known, got[0].Problems, tt.problems)
 			}
-			var want []string // of what is not missing
+			var want []string // of the inputs that are there
 			if tt.name == "equal captions" {
 				want = []string{"clip_d"}
 			}

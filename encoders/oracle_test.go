@@ -29,7 +29,7 @@ type oraclePair struct {
 	DinoI     float64 `json:"dino_i"`
 }
 
-// reference is one fixture: an encoder with its pictures and what transformers makes of them.
+// reference is one fixture: an encoder with its pictures and transformers' results for them.
 type reference struct {
 	dir    string
 	model  *Model

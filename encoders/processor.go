@@ -11,7 +11,7 @@ import (
 type processor struct {
 	colours       backbone.Colours
 	resize        backbone.Size
-	height, width int // what the tower sees, after the crop
+	height, width int // input size of the tower, after the crop
 }
 
 func readProcessor(dir string) (*processor, error) {

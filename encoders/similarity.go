@@ -11,17 +11,17 @@ import (
 	"assay/heuristics"
 )
 
-// SimilarityKind is a similarity of embeddings by which edits may be judged: a higher value means a better edit.
+// SimilarityKind is an embedding similarity that can judge edits: higher is better.
 type SimilarityKind struct {
 	Name       string
 	Definition string // of the cosine
 	DINO       bool   // of DINOv2's embeddings, not of CLIP's
-	Target     bool   // needs the wanted result
-	Captions   int    // so many captions are needed: 1 is the target's
+	Target     bool   // needs the target
+	Captions   int    // number of captions needed: 1 is the target's
 }
 
-// SimilarityKinds are the similarities that there are. The papers' CLIP-I and DINO-I compare with the wanted result,
-// CLIP-T with its caption. The similarities to the source and to the instruction have names of their own.
+// SimilarityKinds are all similarities. The papers' CLIP-I and DINO-I compare with the target, CLIP-T with its
+// caption. The similarities to the source and to the instruction have separate names.
 var SimilarityKinds = []SimilarityKind{
 	{Name: "clip_d", Definition: "change of the picture, change of the captions (embeddings of length 1)", Captions: 2},
 	{Name: "clip_d_raw", Definition: "change of the picture, change of the captions (embeddings as they are, as in ADIEE)",
@@ -42,7 +42,7 @@ func SimilarityNames() (names []string) {
 	return names
 }
 
-// FindSimilarity returns the similarity of a name.
+// FindSimilarity returns the similarity with a name.
 func FindSimilarity(name string) (kind SimilarityKind, ok bool) {
 	for _, s := range SimilarityKinds {
 		if s.Name == name {
@@ -104,7 +104,7 @@ func (s *Similarity) Fingerprint() (string, error) { return s.Name + " " + s.mod
 // Close implements edit.Judge.
 func (s *Similarity) Close() error { return s.model.Close() }
 
-// other is the picture that the output is compared with, or changed from.
+// other is the role of the picture that the output is compared with, or was edited from.
 func (s *Similarity) other() string {
 	if s.Target {
 		return "target"
@@ -143,7 +143,7 @@ func (s *Similarity) scores(ctx context.Context, inputs []edit.Inputs) ([]edit.S
 	return scores, nil
 }
 
-// cosine is the similarity of an edit, by the embeddings of the other picture and the output.
+// cosine computes the similarity of an edit from the embeddings of the other picture and the output.
 func (s *Similarity) cosine(ctx context.Context, e *edit.Edit, other, output []float32) (float64, error) {
 	var texts []string
 	for _, role := range s.texts() {

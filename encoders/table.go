@@ -15,26 +15,26 @@ import (
 	"assay/internal/table"
 )
 
-// measuredColumns are the columns that Table adds; they replace columns of the same names.
+// measuredColumns are the columns that Table adds; they replace columns of the same name.
 var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
 	{Name: "dino_i", Kind: data.KindNumber}, {Name: "clip_t", Kind: data.KindNumber},
 	{Name: "undefined", Kind: data.KindText}, {Name: "profile", Kind: data.KindText}, {Name: "error", Kind: data.KindText}}
 
-// measuredProfile is the one whose CLIP-D a Measurer computes.
+// measuredProfile is the profile whose CLIP-D a Measurer computes.
 var measuredProfile = heuristics.Profiles[heuristics.ProfileAssay].ID()
 
-// TableResult says what Table wrote.
+// TableResult summarises what Table wrote.
 type TableResult struct {
 	Out     string         `json:"out"`
 	Rows    int            `json:"rows"`
 	Failed  int            `json:"failed"`
 	Known   map[string]int `json:"known"`               // rows that have a number, by column
-	Not     map[string]int `json:"undefined,omitempty"` // rows of which it does not exist (equal captions), by column
-	Encoded int64          `json:"encoded"`             // pictures and captions, by each encoder
-	Cached  int64          `json:"cached"`              // that were known
+	Not     map[string]int `json:"undefined,omitempty"` // rows for which it is undefined (equal captions), by column
+	Encoded int64          `json:"encoded"`             // pictures and captions encoded, counted per encoder
+	Cached  int64          `json:"cached"`              // pictures and captions found in the cache
 }
 
-// tableHead identifies the input of a journal; in shards it has the digest of the table's bytes, too.
+// tableHead identifies the input of a journal; in shards it also has the digest of the table's bytes.
 type tableHead struct {
 	In         string            `json:"in"`
 	Rows       int               `json:"rows"`
@@ -43,10 +43,10 @@ type tableHead struct {
 	Table      string `json:"table,omitempty"`
 }
 
-// rowsAtOnce are measured together: what an interrupt may cost.
+// rowsAtOnce rows are measured together; an interruption loses at most these.
 const rowsAtOnce = 32
 
-// Job measures the edits of t, which is o.In opened.
+// Job returns the job that measures the edits of t, the table opened from o.In.
 func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[*edit.Edit, Numbers] {
 	head := tableHead{In: o.In, Rows: t.Len(), Columns: o.Columns}
 	if abs, err := remote.Abs(o.In); err == nil {
@@ -84,7 +84,7 @@ func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[*edit.Edit, Nu
 	return j
 }
 
-// readEdit reads an edit out of row i of a table; columns are other names of the captions' columns.
+// readEdit reads an edit from row i of a table; columns renames the caption columns.
 func readEdit(t *data.Table, columns map[string]string, i int) (*edit.Edit, error) {
 	rec, err := t.Record(i)
 	if err != nil {
@@ -96,8 +96,8 @@ func readEdit(t *data.Table, columns map[string]string, i int) (*edit.Edit, erro
 	}
 	e := table.EditOf(t, &row)
 	if n := len(e.Sources); n > 1 {
-		return e, fmt.Errorf("the edit has %d sources, and similarities are to one: give the row the one to compare with as "+
-			"its source", n)
+		return e, fmt.Errorf("the edit has %d sources, but similarities compare with one: set the row's source to that "+
+			"one", n)
 	}
 	e.Texts = map[string]string{}
 	for _, name := range data.CaptionColumns {
@@ -110,7 +110,7 @@ func readEdit(t *data.Table, columns map[string]string, i int) (*edit.Edit, erro
 	return e, nil
 }
 
-// Counts are how many pictures and captions were encoded, by each encoder, and how many were known.
+// Counts returns how many pictures and captions were encoded, summed over the encoders, and how many were cached.
 func (m *Measurer) Counts() (encoded, known int64) {
 	for _, c := range []*Cached{m.CLIP, m.DINO} {
 		if c != nil {
@@ -121,8 +121,8 @@ func (m *Measurer) Counts() (encoded, known int64) {
 	return encoded, known
 }
 
-// Table measures the edits of t, which is o.In opened, and writes the same rows with their similarities. Rows whose
-// pictures or captions cannot be read say so in the column error.
+// Table measures the edits of t, the table opened from o.In, and writes the same rows with their similarities. Rows
+// whose pictures or captions cannot be read get a message in the column error.
 func (m *Measurer) Table(ctx context.Context, t *data.Table, o table.Options) (*TableResult, error) {
 	result := &TableResult{Out: o.Out, Rows: t.Len(), Known: map[string]int{}}
 	j := m.Job(t, o)
@@ -133,7 +133,7 @@ func (m *Measurer) Table(ctx context.Context, t *data.Table, o table.Options) (*
 	return result, err
 }
 
-// set fills in the columns of a row, and counts.
+// set fills in the columns of a row, and updates the counts.
 func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableResult, in string) error {
 	v, _ := rec.Get("undefined")
 	said, err := data.Text(v)
@@ -148,7 +148,7 @@ func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableRe
 	}{{"clip_d", m.CLIP, l.Value.ClipD}, {"clip_i", m.CLIP, l.Value.ClipI}, {"dino_i", m.DINO, l.Value.DinoI},
 		{"clip_t", m.CLIP, l.Value.ClipT}} {
 		undefined := l.Value.Undefined
-		if n.by == nil { // nobody measured it: what the table says
+		if n.by == nil { // not measured: keep the value in the table
 			old, _ := rec.Get(n.name)
 			if x, err := data.Number(old); err == nil {
 				n.x = x

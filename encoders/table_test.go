@@ -9,7 +9,7 @@ import (
 	"assay/data"
 )
 
-// TestSeveralSources: similarities are to one source; a row with a list of several is refused.
+// TestSeveralSources: similarities compare with one source; a row with a list of several is refused.
 func TestSeveralSources(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	rows := `{"sources": ["a.png", "b.png"], "edit": "c.png"}
@@ -22,7 +22,7 @@ func TestSeveralSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer table.Close()
-	const want = "the edit has 2 sources, and similarities are to one"
+	const want = "the edit has 2 sources, but similarities compare with one"
 	if _, err := readEdit(table, nil, 0); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("two sources: got error %v, want one with %q", err, want)
 	}

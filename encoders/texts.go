@@ -20,13 +20,13 @@ import (
 type textTower struct {
 	tower
 	*tokenizer
-	end    func(ids []int64) (int, error) // finds the end token; nil: the graph does so itself
-	padded bool                           // texts of any lengths may share a run: the graph is told where each ends
+	end    func(ids []int64) (int, error) // finds the end token; nil: the graph finds it itself
+	padded bool                           // texts of different lengths may share a run: the graph gets the end positions
 	length int                            // the only length that the graph takes; 0: any
-	mask   string                         // input that marks what is not padding; "": none
+	mask   string                         // name of the attention mask input; "": none
 }
 
-// limit is the most tokens of a text, 0 without a text tower.
+// limit is the maximum number of tokens of a text, 0 without a text tower.
 func (t *textTower) limit() int {
 	if t == nil {
 		return 0
@@ -46,12 +46,12 @@ func (t *textTower) Close() error {
 	return errors.Join(errs...)
 }
 
-// Texts implements Encoder. Texts are cut to the tower's length with the end token kept.
+// Texts implements Encoder. Texts are truncated to the tower's length, keeping the end token.
 func (m *Model) Texts(ctx context.Context, texts []string) ([][]float32, error) {
 	return whole(m.read(ctx, texts))
 }
 
-// read embeds texts; problems[i] says why text i has no tokens, err ends everything.
+// read embeds texts; problems[i] is the reason why text i has no tokens, err aborts everything.
 func (m *Model) read(ctx context.Context, texts []string) (out [][]float32, problems []error, err error) {
 	if m.texts == nil {
 		return nil, nil, fmt.Errorf("encoder %s: %w", m.path, ErrNoTexts)
@@ -83,8 +83,8 @@ func (m *Model) read(ctx context.Context, texts []string) (out [][]float32, prob
 	return out, problems, nil
 }
 
-// together returns how many of the next texts share a run: a whole batch if they may be padded, else texts of
-// equal length.
+// together returns how many of the next texts share a run: a full batch if they may be padded, else texts of equal
+// length.
 func (t *textTower) together(ids [][]int64, order []int, batch int) int {
 	if t.fixed > 0 {
 		batch = t.fixed
@@ -105,13 +105,13 @@ func (t *textTower) encodeIDs(ctx context.Context, texts [][]int64) ([][]float32
 	return t.run(ctx, len(texts), in)
 }
 
-// feeds lays texts out, padded behind their ends to the longest or to the graph's length. The first text fills up what
-// a graph of a fixed number lacks.
+// feeds builds the inputs for texts, padded at the end to the longest text or to the graph's length. If the graph has
+// a fixed batch size, the first text fills the rest.
 func (t *textTower) feeds(texts [][]int64) (map[string]*tensor.Dense, error) {
 	length := t.length
 	for _, ids := range texts {
 		if length = max(length, len(ids)); t.length > 0 && length > t.length {
-			return nil, fmt.Errorf("a text of %d tokens does not fit a graph for %d", length, t.length)
+			return nil, fmt.Errorf("a text of %d tokens is longer than the graph's %d", length, t.length)
 		}
 	}
 	n := max(len(texts), t.fixed)
@@ -127,7 +127,7 @@ func (t *textTower) feeds(texts [][]int64) (map[string]*tensor.Dense, error) {
 			if k < len(text) {
 				mask[i*length+k] = 1
 			} else {
-				row[k] = text[len(text)-1] // never the first of its kind, so that no rule takes it for the end
+				row[k] = text[len(text)-1] // never the first occurrence of its id, so no rule takes it for the end
 			}
 		}
 		if t.end != nil {
@@ -148,20 +148,20 @@ func (t *textTower) feeds(texts [][]int64) (map[string]*tensor.Dense, error) {
 	return in, nil
 }
 
-// tokenizer is CLIP's, from tokenizer.json.
+// tokenizer is CLIP's tokenizer, read from tokenizer.json.
 type tokenizer struct {
 	*tokens.Tokenizer
-	most int // tokens of a text, with begin and end
+	most int // maximum tokens of a text, including begin and end
 }
 
-// openTokenizer reads tokenizer.json. Texts are cut, before begin and end are added, so that at most limit tokens
-// remain, or model_max_length of tokenizer_config.json if that is less. The library itself cuts them, since it knows
-// what is added.
+// openTokenizer reads tokenizer.json. Texts are truncated before begin and end are added, so that at most limit
+// tokens remain, or model_max_length of tokenizer_config.json if that is less. The library does the truncation, since
+// it knows which tokens are added.
 func openTokenizer(dir string, limit int) (*tokenizer, error) {
 	path := filepath.Join(dir, "tokenizer.json")
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: no tokenizer.json; make it from vocab.json and merges.txt with transformers: "+
+		return nil, fmt.Errorf("%s: no tokenizer.json; create it from vocab.json and merges.txt with transformers: "+
 			"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir)
 	} else if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func openTokenizer(dir string, limit int) (*tokenizer, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	var config struct {
-		Most float64 `json:"model_max_length"` // 1e30 stands for none
+		Most float64 `json:"model_max_length"` // 1e30 means none
 	}
 	if raw, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json")); err == nil {
 		if err := json.Unmarshal(raw, &config); err != nil {

@@ -16,11 +16,11 @@ import (
 	"assay/ort"
 )
 
-// tower is a session that gives an embedding for every entry of its first dimension.
+// tower is a session that returns an embedding for every entry of its first dimension.
 type tower struct {
 	*ort.Session
 	input, output string
-	fixed         int                      // entries of a run, if the graph allows no other number; 0: any
+	fixed         int                      // batch size that the graph requires; 0: any
 	params        map[string]*tensor.Dense // inputs of every run
 	weights       *checkpoints.Weights     // nil for .onnx files
 }
@@ -59,21 +59,21 @@ func (m *Model) Images(ctx context.Context, pictures []*data.Picture) ([][]float
 	return whole(m.embed(ctx, len(pictures), func(i int) (*data.Picture, error) { return pictures[i], nil }))
 }
 
-// Files is Images of picture files; folder is where relative paths start. problems[i] says why picture i has no
-// embedding. However many they are, few are in memory at a time.
+// Files is Images for picture files; relative paths start at folder. problems[i] is the reason why picture i has no
+// embedding. Only a few pictures are in memory at a time.
 func (m *Model) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32,
 	problems []error, err error) {
 	return m.embed(ctx, len(images), func(i int) (*data.Picture, error) { return images[i].Open(folder, data.Limits{}) })
 }
 
-// whole makes one error of all.
+// whole joins all errors into one.
 func whole(out [][]float32, problems []error, err error) ([][]float32, error) {
 	return out, errors.Join(err, errors.Join(problems...))
 }
 
-// embed loads n pictures and embeds them, batch by batch: while one is on the runtime the next is decoded and resized,
-// on all cores. load may be called at once for several i; it returns nil for a picture that is not wanted. problems[i]
-// says why picture i could not be loaded; err ends everything.
+// embed loads n pictures and embeds them batch by batch: while the runtime computes one batch, the next is decoded
+// and resized on all cores. load may be called concurrently; it returns nil for a picture to skip. problems[i] is the
+// reason why picture i could not be loaded; err aborts everything.
 func (m *Model) embed(ctx context.Context, n int, load func(i int) (*data.Picture, error)) (out [][]float32,
 	problems []error, err error) {
 	all, problems, err := embedTogether(ctx, []*Model{m}, n, func(i int) (*data.Picture, []int, error) {
@@ -86,8 +86,8 @@ func (m *Model) embed(ctx context.Context, n int, load func(i int) (*data.Pictur
 	return all[0], problems, nil
 }
 
-// embedTogether is embed of several models at the same pictures: load says which of them want the picture. It returns
-// the embeddings by model and picture.
+// embedTogether is embed for several models over the same pictures: load also returns the models that need the
+// picture. It returns the embeddings by model and picture.
 func embedTogether(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error)) (
 	out [][][]float32, problems []error, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -114,19 +114,19 @@ func embedTogether(ctx context.Context, models []*Model, n int, load func(i int)
 	return out, problems, context.Cause(ctx)
 }
 
-// batch is what a model sees at once.
+// batch is the pictures of one run of a model.
 type batch struct {
 	model int
 	ready []prepared
 }
 
-// prepared is a picture that is ready for the tower.
+// prepared is a preprocessed picture.
 type prepared struct {
 	index  int
 	pixels []float32 // [3, height, width]
 }
 
-// size is how many pictures make a full batch.
+// size is the number of pictures in a full batch.
 func (m *Model) size() int {
 	if m.images.fixed > 0 {
 		return m.images.fixed
@@ -134,7 +134,7 @@ func (m *Model) size() int {
 	return m.batch
 }
 
-// prepare loads pictures and sends them in full batches, the last ones perhaps smaller.
+// prepare loads pictures and sends them in full batches; the last ones may be smaller.
 func prepare(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error),
 	problems []error, batches chan<- batch) {
 	ready := make([][]prepared, len(models))
@@ -182,7 +182,7 @@ func prepare(ctx context.Context, models []*Model, n int, load func(i int) (*dat
 	}
 }
 
-// join makes the tower's input [pictures, 3, height, width], filled up to the number that the graph wants.
+// join builds the tower's input [pictures, 3, height, width], padded to the batch size that the graph requires.
 func (m *Model) join(b []prepared) *tensor.Dense {
 	p := m.processor
 	n := max(len(b), m.images.fixed)

@@ -17,17 +17,17 @@ import (
 	"assay/ort"
 )
 
-// Tuner trains every weight of an encoder by contrast: of a CLIP by pictures and their captions, of another by two
-// views of each picture. As an [Encoder] it embeds with the weights as they are.
+// Tuner trains all weights of an encoder with a contrastive loss: a CLIP on pictures and their captions, any other
+// encoder on two views of each picture. As an [Encoder] it embeds with the current weights.
 type Tuner struct {
 	*Model
 	session *ort.Session
-	inputs  map[string]*tensor.Dense // the trained parameters of the step
-	grads   map[string]string        // output by parameter
+	inputs  map[string]*tensor.Dense // the trained parameters, inputs of the step
+	grads   map[string]string        // gradient output by parameter
 	names   []string                 // of parameters, sorted
 }
 
-// NewTuner opens a checkpoint directory.
+// NewTuner opens a checkpoint directory for training.
 func NewTuner(dir string, o Options) (*Tuner, error) {
 	if o.Batch == 0 {
 		o.Batch = 32
@@ -39,11 +39,11 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	if m.dropout > 0 {
 		m.Close()
 		return nil, fmt.Errorf("encoder %s: config.json: dropout (%g) is not supported in training: set it to 0 to train "+
-			"without", dir, m.dropout)
+			"without it", dir, m.dropout)
 	}
 	m.trained = map[string]*tensor.Dense{}
 	tuner := &Tuner{Model: m}
-	if m.fingerprint, err = backbone.Fingerprint(dir, m.weights); err == nil { // of what training begins with
+	if m.fingerprint, err = backbone.Fingerprint(dir, m.weights); err == nil { // of the initial weights
 		err = tuner.openStep(t, o)
 	}
 	if err == nil {
@@ -56,7 +56,7 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	return tuner, nil
 }
 
-// stepGraph is forward pass, loss and backward pass.
+// stepGraph builds the forward pass, loss and backward pass.
 func (t *Tuner) stepGraph(of towers) (*nn.Graph, error) {
 	g := t.graph("contrast", of)
 	images, _, err := of.images(g)
@@ -96,7 +96,7 @@ func (t *Tuner) openStep(of towers, o Options) error {
 	return err
 }
 
-// Params returns the trained tensors by name, in a fixed order. Whoever optimises them changes them in place.
+// Params returns the trained tensors and their names, in a fixed order. An optimizer updates them in place.
 func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
 	for _, n := range t.names {
 		values = append(values, t.trained[n])
@@ -107,12 +107,12 @@ func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
 // Contrast is the result of a step.
 type Contrast struct {
 	Loss  []float64                // of every row
-	Found []bool                   // whether the row's partner is the nearest of all: of a CLIP, a picture's caption
+	Found []bool                   // whether the row's partner has the highest logit: for CLIP, the picture's caption
 	Grads map[string]*tensor.Dense // of the weighted sum of losses, by parameter
 }
 
-// Captions runs forward and backward pass of a CLIP over pictures with a caption each: symmetric InfoNCE, in which
-// equal captions are no negatives of each other. weights multiply the rows' losses.
+// Captions runs the forward and backward pass of a CLIP over pictures with one caption each: symmetric InfoNCE, in
+// which equal captions are not negatives of each other. weights multiply the rows' losses.
 func (t *Tuner) Captions(ctx context.Context, pictures []*data.Picture, captions []string,
 	weights []float64) (*Contrast, error) {
 	if t.texts == nil {
@@ -136,10 +136,10 @@ func (t *Tuner) Captions(ctx context.Context, pictures []*data.Picture, captions
 	return t.step(ctx, in, pictures, partner, weights, func(i, j int) bool { return i != j && captions[i] == captions[j] })
 }
 
-// Views runs forward and backward pass over views, of which 2i and 2i+1 are of the same picture: NT-Xent.
+// Views runs the forward and backward pass over views, of which 2i and 2i+1 are of the same picture: NT-Xent.
 func (t *Tuner) Views(ctx context.Context, views []*data.Picture, weights []float64) (*Contrast, error) {
 	if t.texts != nil || len(views)%2 != 0 {
-		return nil, fmt.Errorf("%d views: want two of every picture, and an encoder of pictures alone", len(views))
+		return nil, fmt.Errorf("%d views: want two of every picture, and an encoder without texts", len(views))
 	}
 	partner := make([]int64, len(views))
 	for i := range partner {
@@ -179,7 +179,7 @@ func (t *Tuner) step(ctx context.Context, in map[string]*tensor.Dense, pictures 
 	return c, nil
 }
 
-// SaveInto writes the checkpoint as it is now into dir, a folder that exists and is empty.
+// SaveInto writes the checkpoint with the current weights to dir, an existing empty folder.
 func (t *Tuner) SaveInto(dir string) error { return t.weights.SaveInto(dir, t.trained) }
 
 // Close frees the sessions, the tokenizer and the weights.
@@ -194,19 +194,19 @@ func (t *Tuner) Close() error {
 
 var _ Encoder = (*Tuner)(nil)
 
-// Names of what a contrastive loss reads and gives.
+// Names of the inputs and outputs of a contrastive loss.
 const (
-	// [n, n] float, added to the logits: 0, or apart where a row and a column are no negatives of each other
+	// [n, n] float, added to the logits: 0, or apart if a row and a column are not negatives of each other
 	inMasked    = "masked"
 	inPartner   = "partner"  // [n] int64: the other view of each row's picture
-	inRowWeight = "weight"   // [n] float, of each row's loss
-	outLogits   = "logits"   // [n, n], without what is masked
+	inRowWeight = "weight"   // [n] float, weight of each row's loss
+	outLogits   = "logits"   // [n, n], masked
 	outRowLoss  = "row_loss" // [n]
 	outLoss     = "loss"     // [1], the weighted sum
 	logitScale  = "logit_scale"
 )
 
-// apart takes a pair out of a softmax. It is finite so that a masked logit has a gradient of 0 and not of NaN.
+// apart removes a pair from a softmax. It is finite so that a masked logit has gradient 0 instead of NaN.
 const apart = -1e9
 
 // Temperature divides the similarities of two views' embeddings in the NT-Xent loss.
@@ -225,8 +225,8 @@ func clipLoss(g *nn.Graph, a, b string) {
 	contrast(g, g.Op("Mul", both, g.Scalar(onnx.Float, 0.5)), dot(g, a, b))
 }
 
-// viewLoss adds SimCLR's NT-Xent loss (Chen et al. 2020, equation 1) of views z [n, width]; masked must keep a row from
-// itself:
+// viewLoss adds SimCLR's NT-Xent loss (Chen et al. 2020, equation 1) of views z [n, width]; masked must exclude each
+// row from itself:
 //
 //	l = z/|z| (z/|z|)'/Temperature + masked
 //	row_loss_i = logsumexp_j l_ij - l_i,partner(i)
@@ -245,7 +245,7 @@ func similarities(g *nn.Graph, a, b string) string {
 	return l
 }
 
-// contrast declares the loss of every row, all - own, and their weighted sum.
+// contrast declares the loss of every row, all - own, and the weighted sum of the losses.
 func contrast(g *nn.Graph, all, own string) {
 	loss := g.Op("Sub", all, own)
 	g.Output(outRowLoss, loss, onnx.Float, onnx.Dims("n"))
@@ -253,7 +253,7 @@ func contrast(g *nn.Graph, all, own string) {
 	g.Output(outLoss, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, weighted, g.Ints(0)), onnx.Float, onnx.Dims(1))
 }
 
-// unit divides rows by their lengths.
+// unit normalises rows.
 func unit(g *nn.Graph, x string) string {
 	return g.Op("Div", x, g.OpA("ReduceL2", onnx.Attrs{"keepdims": 1}, x, g.Ints(1)))
 }
@@ -279,7 +279,7 @@ func maskOf(n int, masked func(i, j int) bool) []float32 {
 	return m
 }
 
-// firsts tells of every row whether its partner has the highest logit.
+// firsts reports for every row whether its partner has the highest logit.
 func firsts(logits []float32, partner []int64) []bool {
 	n := len(partner)
 	found := make([]bool, n)

@@ -10,14 +10,14 @@ import (
 	"assay/internal/oracle"
 )
 
-// contrastCase is a batch with what PyTorch makes of it (tools/oracle/contrast.py).
+// contrastCase is a batch with PyTorch's results (tools/oracle/contrast.py).
 type contrastCase struct {
 	Pictures, Captions []string
 	Weights, Loss      []float64
 	Grads              map[string][]float32
 }
 
-// Losses and gradients through whole towers are PyTorch's, with unequal weights and, of a CLIP, two equal captions.
+// Losses and gradients through full towers match PyTorch, with unequal weights and, for CLIP, two equal captions.
 func TestContrastAsPyTorch(t *testing.T) {
 	cases := oracle.Read[map[string]contrastCase](t, "testdata/contrast.json")
 	for name, dir := range map[string]string{"clip": "clip", "views": "dinov2"} {
@@ -64,7 +64,7 @@ func TestContrastAsPyTorch(t *testing.T) {
 	}
 }
 
-// A tuner embeds with the weights as they are, and saves them.
+// A tuner embeds with its current weights, and saves them.
 func TestTunerSavesWhatItEmbedsWith(t *testing.T) {
 	ctx := context.Background()
 	picture, err := data.Open("../testdata/oracle/images/coffee.png", data.Limits{})
@@ -123,16 +123,16 @@ func TestTunerRefuses(t *testing.T) {
 	defer dino.Close()
 	picture, ctx := data.NewPicture(8, 8), context.Background()
 	if _, err := clip.Captions(ctx, []*data.Picture{picture}, []string{"a", "b"}, []float64{1, 1}); err == nil {
-		t.Error("one picture for two captions was taken")
+		t.Error("one picture for two captions was accepted")
 	}
 	if _, err := clip.Views(ctx, []*data.Picture{picture, picture}, []float64{1, 1}); err == nil {
-		t.Error("a CLIP took views")
+		t.Error("a CLIP accepted views")
 	}
 	if _, err := dino.Captions(ctx, []*data.Picture{picture}, []string{"a"}, []float64{1}); err == nil {
-		t.Error("an encoder without texts took captions")
+		t.Error("an encoder without texts accepted captions")
 	}
 	if _, err := dino.Views(ctx, []*data.Picture{picture}, []float64{1}); err == nil {
-		t.Error("one view was taken")
+		t.Error("one view was accepted")
 	}
 	if _, err := NewTuner(t.TempDir(), Options{}); err == nil {
 		t.Error("an empty folder was opened")

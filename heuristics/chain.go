@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What a picture of a chain is to an instruction; the "why" of its label.
+// The relation of a picture of a chain to an instruction: the "why" of its label.
 const (
 	ChainSource     = "chain_source"      // k = j1
 	ChainEarlier    = "chain_earlier"     // k < j1
@@ -23,8 +23,8 @@ const (
 // MaxChain is the largest number of pictures in a chain. Published chains have six.
 const MaxChain = 64
 
-// ChainLabel is the paper's equation 4: how well picture k of a chain answers the instructions that lead from picture
-// j1 to picture j2. Pictures count from 0, and instruction j, from 1, turns picture j-1 into picture j.
+// ChainLabel is the paper's equation 4: how well picture k of a chain satisfies the instructions that lead from
+// picture j1 to picture j2. Pictures are numbered from 0; instruction j, from 1, turns picture j-1 into picture j.
 //
 //	f = 0                      k < j1
 //	    (k - j1) / (j2 - j1)   j1 <= k <= j2
@@ -46,15 +46,16 @@ func ChainLabel(j1, j2, k int, overEdited float64) float64 {
 // Turn is one labelled sample of a chain.
 type Turn struct {
 	From, To     int   // j1, j2: source and target
-	Shown        int   // k: the picture that is judged; of a foreign one its number among those of (j1, j2), from 0
+	Shown        int   // k: the judged picture; if foreign, its index among the foreign pictures of (j1, j2), from 0
 	Foreign      bool  // the judged picture belongs to another chain
-	Instructions []int // those that are joined, from 0, in the order in which they are
+	Instructions []int // indices of the joined instructions, from 0, in joining order
 	Label        float64
 	Why          string
 }
 
-// Turns draws the samples of one chain. They depend on the seed, the chain's name and its number of pictures only, and
-// come sorted by From, To, Foreign and Shown. All samples of one (j1, j2) have their instructions in one order.
+// Turns draws the samples of one chain. They depend only on the seed, the chain's name and its number of pictures,
+// and are sorted by From, To, Foreign and Shown. All samples of one (j1, j2) have their instructions in the same
+// order.
 func (c Chains) Turns(seed uint64, chain string, pictures int) ([]Turn, error) {
 	if pictures > MaxChain {
 		return nil, fmt.Errorf("a chain of %d pictures: want at most %d", pictures, MaxChain)
@@ -90,7 +91,7 @@ func (c Chains) Turns(seed uint64, chain string, pictures int) ([]Turn, error) {
 	return out, nil
 }
 
-// pick draws indices into all, without repetition.
+// pick draws indices into all, without replacement.
 func (c Chains) pick(rng *rand.Rand, all []Turn) []int {
 	order := rng.Perm(len(all))
 	want := len(all)
@@ -101,7 +102,7 @@ func (c Chains) pick(rng *rand.Rand, all []Turn) []int {
 		return order[:want]
 	}
 	byLabel := map[float64][]int{}
-	var labels []float64 // in random order, so that none is ahead when samples are few
+	var labels []float64 // in random order, so that none is favoured when samples are few
 	for _, i := range order {
 		l := all[i].Label
 		if byLabel[l] == nil {
@@ -112,7 +113,7 @@ func (c Chains) pick(rng *rand.Rand, all []Turn) []int {
 	slices.Sort(labels)
 	rng.Shuffle(len(labels), func(i, j int) { labels[i], labels[j] = labels[j], labels[i] })
 	rounds := len(all)
-	if c.Samples == 0 { // all that can be had in equal numbers
+	if c.Samples == 0 { // as many as there are in equal numbers
 		for _, l := range labels {
 			rounds = min(rounds, len(byLabel[l]))
 		}
@@ -128,7 +129,7 @@ func (c Chains) pick(rng *rand.Rand, all []Turn) []int {
 	return out
 }
 
-// Join joins the texts of the turn's instructions, without the full stops at their ends but for the last one's.
+// Join joins the texts of the turn's instructions, stripping trailing full stops from all but the last.
 func (c Chains) Join(t Turn, instructions []string) string {
 	parts := make([]string, len(t.Instructions))
 	for i, at := range t.Instructions {
@@ -154,7 +155,7 @@ func chainWhy(j1, j2, k int) string {
 	return ChainOverEdited
 }
 
-// chainRand returns the generator of one chain, so that it does not matter which chains were drawn before it.
+// chainRand returns the generator of one chain, so that its samples do not depend on which chains were drawn before.
 func chainRand(seed uint64, chain string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write(binary.LittleEndian.AppendUint64(nil, seed))

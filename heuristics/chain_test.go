@@ -144,7 +144,7 @@ func TestSampledTurns(t *testing.T) {
 	}
 	c.Samples = 0
 	for label, k := range counts(draw(c, 1, "a")) {
-		if k != 1 { // 1/5 is there once
+		if k != 1 { // 1/5 occurs once
 			t.Errorf("balanced: got label %v %d times, want once", label, k)
 		}
 	}

@@ -8,22 +8,22 @@ import (
 	"assay/internal/stats"
 )
 
-// How the thresholds of CLIP-I and DINO-I are joined.
+// How the thresholds of CLIP-I and DINO-I are combined.
 const (
-	JoinAnd = "and" // an edit fails at or below both
-	JoinOr  = "or"  // at or below one of them
+	JoinAnd = "and" // an edit fails at or below both thresholds
+	JoinOr  = "or"  // an edit fails at or below either of them
 )
 
 // Rules is the configuration of the label rules.
 type Rules struct {
-	Order        []string  `yaml:"order"`          // names of rules; the first one that applies decides
+	Order        []string  `yaml:"order"`          // rule names; the first one that applies decides
 	FailedClipD  float64   `yaml:"failed_clip_d"`  // at or below: 0
 	PartialClipD float64   `yaml:"partial_clip_d"` // a strong editor's at or below: PartialLabel
 	PartialLabel float64   `yaml:"partial_label"`
 	ClipI        Threshold `yaml:"clip_i"`
 	DinoI        Threshold `yaml:"dino_i"`
-	Join         string    `yaml:"join"`          // of the two before: and, or
-	PromptGuided []string  `yaml:"prompt_guided"` // editors that work from two captions, not from the instruction
+	Join         string    `yaml:"join"`          // of the two thresholds above: and, or
+	PromptGuided []string  `yaml:"prompt_guided"` // editors that work from two captions instead of the instruction
 	Weak         []string  `yaml:"weak"`
 	Strong       []string  `yaml:"strong"`
 }
@@ -31,15 +31,15 @@ type Rules struct {
 // Chains is the configuration of the labels of multi-turn chains.
 type Chains struct {
 	Samples         int     `yaml:"samples"`  // (j1, j2, k) to draw from each chain; 0: all
-	Balanced        bool    `yaml:"balanced"` // as many of each label as of any other, as far as the chain has them
+	Balanced        bool    `yaml:"balanced"` // equally many of each label, as far as the chain has them
 	Shuffle         bool    `yaml:"shuffle"`  // the joined instructions in random order
-	Joint           string  `yaml:"joint"`    // what stands between two joined instructions
+	Joint           string  `yaml:"joint"`    // separator between two joined instructions
 	Foreign         int     `yaml:"foreign"`  // pictures of other chains, for every (j1, j2)
 	ForeignLabel    float64 `yaml:"foreign_label"`
 	OverEditedLabel float64 `yaml:"over_edited_label"`
 }
 
-// paperRules are what the ADIEE paper says.
+// paperRules are the rules of the ADIEE paper.
 func paperRules() Rules {
 	return Rules{
 		Order: []string{RuleGiven, RuleSource, RuleTarget, RuleForeign, RuleNoClipD, RuleClipD, RuleDissimilar,
@@ -57,24 +57,24 @@ func paperRules() Rules {
 	}
 }
 
-// releasedRules are what its code does: the percentiles of its data.
+// releasedRules are the rules of ADIEE's code: fixed thresholds, the percentiles of its data.
 func releasedRules() Rules {
 	r := paperRules()
 	r.ClipI, r.DinoI = Threshold{Value: 0.83}, Threshold{Value: 0.4}
 	return r
 }
 
-// Check calls problem for each value that cannot be right, with the key that it has in a configuration file.
+// Check calls problem for each invalid value, with its key in a configuration file.
 func (r Rules) Check(problem func(key, format string, args ...any)) {
 	for i, name := range r.Order {
 		if _, ok := rules[name]; !ok {
 			problem("order", "no rule %q, only %v", name, ruleNames())
 		} else if slices.Contains(r.Order[:i], name) {
-			problem("order", "rule %q stands twice", name)
+			problem("order", "rule %q is listed twice", name)
 		}
 	}
 	if len(r.Order) == 0 {
-		problem("order", "without a rule nothing is labelled; there are %v", ruleNames())
+		problem("order", "no rules, so nothing would be labelled: choose from %v", ruleNames())
 	}
 	if r.Join != JoinAnd && r.Join != JoinOr {
 		problem("join", "want and, or, not %q", r.Join)
@@ -90,12 +90,12 @@ func (r Rules) Check(problem func(key, format string, args ...any)) {
 	}
 	for _, name := range r.Weak {
 		if editorSet(r.Strong)[editorKey(name)] {
-			problem("weak", "editor %q is among the strong ones too", name)
+			problem("weak", "editor %q is also listed as strong", name)
 		}
 	}
 }
 
-// Check calls problem for each value that cannot be right.
+// Check calls problem for each invalid value.
 func (c Chains) Check(problem func(key, format string, args ...any)) {
 	if c.Samples < 0 {
 		problem("samples", "want at least 0 (all), not %d", c.Samples)
@@ -113,18 +113,19 @@ func checkLabel(problem func(key, format string, args ...any), key string, label
 	}
 }
 
-// Threshold is a number, or a percentile of the values that the sources of the data have. In YAML: 0.83,
-// {percentile: 5}, or off.
+// Threshold is a number, or a percentile of the similarities of the data's sources. In YAML: 0.83, {percentile: 5},
+// or off.
 type Threshold struct {
 	Value      float64
 	Percentile bool
 	Off        bool
 }
 
-// Fixed reports whether the threshold is a number of its own, which belongs to the encoders that it was measured with.
+// Fixed reports whether the threshold is a fixed number, which is only valid for the encoders that it was measured
+// with.
 func (t Threshold) Fixed() bool { return !t.Off && !t.Percentile }
 
-// UnmarshalValue reads the forms that a configuration file may have.
+// UnmarshalValue reads the forms that are allowed in a configuration file.
 func (t *Threshold) UnmarshalValue(v any) error {
 	if m, ok := v.(map[string]any); ok && len(m) == 1 {
 		if x, ok := number(m["percentile"]); ok {
@@ -166,7 +167,7 @@ func (t Threshold) fix(name string, sources []float64) (float64, error) {
 	sources = slices.DeleteFunc(slices.Clone(sources), math.IsNaN)
 	if len(sources) == 0 {
 		return 0, fmt.Errorf("%s: its threshold is a percentile of the sources' similarities to their targets, and no "+
-			"source has one: rows need a target, and an encoder that measures it. Or give a fixed threshold, or off", name)
+			"source has one: add targets and an encoder to measure them, or set a fixed threshold, or off", name)
 	}
 	return stats.Quantile(slices.Sorted(slices.Values(sources)), t.Value/100), nil
 }

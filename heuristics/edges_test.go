@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestThreshold: the forms that a configuration file may have.
+// TestThreshold: the forms allowed in a configuration file.
 func TestThreshold(t *testing.T) {
 	for _, c := range []struct {
 		v    any
@@ -49,7 +49,7 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// TestAllGiven: labels that came with the data ask for no thresholds, unless a rule with thresholds goes first.
+// TestAllGiven: given labels need no thresholds, unless a rule with thresholds comes first.
 func TestAllGiven(t *testing.T) {
 	r, ok := paperRules().AllGiven()
 	if want := (Threshold{Off: true}); !ok || r.ClipI != want || r.DinoI != want {
@@ -63,7 +63,7 @@ func TestAllGiven(t *testing.T) {
 		order []string
 		want  bool
 	}{
-		{[]string{RuleGiven}, false}, // the other rule is nowhere, not behind it
+		{[]string{RuleGiven}, false}, // the other rule is absent, not after it
 		{[]string{RuleGiven, RuleDissimilar}, true},
 		{[]string{RuleDissimilar, RuleGiven}, false},
 		{[]string{RuleDissimilar}, false},
@@ -78,7 +78,7 @@ func TestAllGiven(t *testing.T) {
 	}
 }
 
-// TestUnlabelled: the reason is the similarity that is lacking.
+// TestUnlabelled: the reason is the missing similarity.
 func TestUnlabelled(t *testing.T) {
 	l := fixed(t, nil)
 	for want, c := range map[string]Candidate{
@@ -100,7 +100,7 @@ func TestUnlabelled(t *testing.T) {
 	}
 }
 
-// TestThresholdsOfData: percentiles are of what is known of the sources; thresholds that are off are no numbers.
+// TestThresholdsOfData: percentiles are of the known values of the sources; thresholds that are off are NaN.
 func TestThresholdsOfData(t *testing.T) {
 	r := paperRules()
 	r.ClipI, r.DinoI = Threshold{Value: 50, Percentile: true}, Threshold{Off: true}
@@ -122,16 +122,16 @@ func TestThresholdsOfData(t *testing.T) {
 	}
 }
 
-// TestRulesCheck: each problem by itself, at the edge of what may be.
+// TestRulesCheck: each problem separately, at the edge of the valid range.
 func TestRulesCheck(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(r *Rules, c *Chains)
 		want   string
 	}{
-		{"order empty", func(r *Rules, _ *Chains) { r.Order = nil }, "order: without a rule"},
+		{"order empty", func(r *Rules, _ *Chains) { r.Order = nil }, "order: no rules"},
 		{"order twice", func(r *Rules, _ *Chains) { r.Order = []string{RuleGiven, RuleClipD, RuleGiven} },
-			`order: rule "given" stands twice`},
+			`order: rule "given" is listed twice`},
 		{"order unknown", func(r *Rules, _ *Chains) { r.Order = []string{"luck"} }, `order: no rule "luck", only [clip_d`},
 		{"join or", func(r *Rules, _ *Chains) { r.Join = JoinOr }, ""},
 		{"join", func(r *Rules, _ *Chains) { r.Join = "nor" }, "join: want and, or"},
@@ -144,7 +144,7 @@ func TestRulesCheck(t *testing.T) {
 		{"percentile 101", func(r *Rules, _ *Chains) { r.DinoI.Value = 101 }, "dino_i: want a percentile"},
 		{"percentile -1", func(r *Rules, _ *Chains) { r.ClipI.Value = -1 }, "clip_i: want a percentile"},
 		{"a number of 101", func(r *Rules, _ *Chains) { r.ClipI = Threshold{Value: 101} }, ""},
-		{"weak and strong", func(r *Rules, _ *Chains) { r.Strong = []string{"S-D edit"} }, `weak: editor "sdedit" is among`},
+		{"weak and strong", func(r *Rules, _ *Chains) { r.Strong = []string{"S-D edit"} }, `weak: editor "sdedit" is also`},
 		{"samples", func(_ *Rules, c *Chains) { c.Samples = -1 }, "samples: want at least 0"},
 		{"samples 1", func(_ *Rules, c *Chains) { c.Samples = 1 }, ""},
 		{"foreign", func(_ *Rules, c *Chains) { c.Foreign = -1 }, "foreign: want at least 0"},
@@ -177,7 +177,7 @@ func TestPaperRules(t *testing.T) {
 	}
 }
 
-// TestArchitecture: encoders are the same by their shape, and are called by their names or their shapes.
+// TestArchitecture: encoders are equal if their shapes are, and are described by name or shape.
 func TestArchitecture(t *testing.T) {
 	a := Architecture{Name: "clip", Family: "clip", Hidden: 768, Layers: 12, Patch: 16, Projection: 512}
 	b := a
@@ -208,7 +208,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestSimilarity: what is known of one, in words, and against a threshold.
+// TestSimilarity: states of a similarity, as text, and against a threshold.
 func TestSimilarity(t *testing.T) {
 	for _, c := range []struct {
 		s                          Similarity
@@ -238,7 +238,7 @@ func TestSimilarity(t *testing.T) {
 	}
 }
 
-// TestCosines: by hand, of vectors whose lengths are whole.
+// TestCosines: worked out by hand for vectors with integer lengths.
 func TestCosines(t *testing.T) {
 	for _, c := range []struct {
 		a, b []float32
@@ -261,7 +261,7 @@ func TestCosines(t *testing.T) {
 		source, edit, before, after []float32
 		raw, unit                   float64
 	}{
-		{"along", v(2, 0), v(5, 0), v(1, 0), v(2, 0), 1, math.NaN()}, // of length 1 nothing moves
+		{"along", v(2, 0), v(5, 0), v(1, 0), v(2, 0), 1, math.NaN()}, // at length 1 nothing moves
 		{"across", v(1, 0), v(0, 1), v(1, 0), v(0, 1), 1, 1},
 		{"against", v(0, 1), v(1, 0), v(1, 0), v(0, 1), -1, -1},
 		{"lengths", v(2, 0), v(0, 1), v(1, 0), v(0, 1), 3 / math.Sqrt(10), 1},
@@ -279,7 +279,7 @@ func TestCosines(t *testing.T) {
 	}
 }
 
-// TestChainEdges: the largest chain, chains of few pictures, and samples in equal numbers.
+// TestChainEdges: the largest chain, short chains, and balanced samples.
 func TestChainEdges(t *testing.T) {
 	c := Profiles[ProfilePaper].Chains
 	for pictures, want := range map[int]int{0: 0, 1: 0, 2: 2, 3: 9, MaxChain: MaxChain * MaxChain * (MaxChain - 1) / 2} {

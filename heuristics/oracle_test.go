@@ -10,7 +10,7 @@ import (
 	"assay/internal/oracle"
 )
 
-// Similarities of transformers' embeddings, against those that the oracle computed from them.
+// Similarities of transformers' embeddings, compared with those computed by the oracle.
 func TestAgainstOracle(t *testing.T) {
 	type pair struct {
 		ID    int

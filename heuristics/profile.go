@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Profile is what belongs together when edits are labelled: how similarities are defined, the encoders that the
-// thresholds were measured with, the rules and the chains. A threshold means nothing without the rest. Name and version
-// stand in every label table; a profile that is changed gets a new version.
+// Profile groups the settings that belong together when edits are labelled: the definitions of the similarities, the
+// encoders that the thresholds were measured with, the rules and the chains. A threshold means nothing without the
+// rest. Name and version are written to every label table; changing a profile requires a new version.
 type Profile struct {
 	Name    string
 	Version int
 	About   string
 	ClipD   Direction
-	// Clip and Dino are the encoders that the fixed thresholds belong to; empty: the thresholds are percentiles of the
-	// data's own similarities, and any encoders will do.
+	// Clip and Dino are the encoders that the fixed thresholds are for; empty: the thresholds are percentiles of the
+	// data's own similarities, so any encoders will do.
 	Clip, Dino Architecture
 	Rules      Rules
 	Chains     Chains
@@ -26,7 +26,7 @@ type Profile struct {
 // ID is name/version.
 func (p Profile) ID() string { return fmt.Sprintf("%s/%d", p.Name, p.Version) }
 
-// Architecture tells encoders apart by their shape. Weights of one shape from another source pass for the same.
+// Architecture identifies encoders by their shape. Weights of the same shape from another source are not told apart.
 type Architecture struct {
 	Name       string // of the published checkpoint
 	Family     string // model_type of config.json
@@ -36,7 +36,7 @@ type Architecture struct {
 	Projection int // length of embeddings, if it is not Hidden
 }
 
-// Same reports whether two have one shape, whatever they are called.
+// Same reports whether two encoders have the same shape, whatever their names.
 func (a Architecture) Same(b Architecture) bool {
 	a.Name, b.Name = "", ""
 	return a == b
@@ -55,21 +55,21 @@ func (a Architecture) String() string {
 
 // Names of the profiles.
 const (
-	ProfileReleased = "adiee-released" // what ADIEE's code does
-	ProfilePaper    = "adiee-paper"    // what the ADIEE paper says
-	ProfileAssay    = "assay"          // the paper's rules with CLIP-D of embeddings of length 1
+	ProfileReleased = "adiee-released" // as in ADIEE's code
+	ProfilePaper    = "adiee-paper"    // as in the ADIEE paper
+	ProfileAssay    = "assay"          // the paper's rules with CLIP-D of unit-length embeddings
 )
 
-// Profiles are all of them by name:
+// Profiles are all profiles by name. They differ in:
 //
-//   - thresholds of CLIP-I and DINO-I: 0.83 and 0.4, the 5th percentiles of ADIEE's data with its encoders (released);
-//     the 5th percentiles of the sources of the data (paper, assay).
-//   - CLIP-D: of embeddings as they are (released, paper), or of length 1 (assay).
-//   - joined instructions: shuffled (released); in order.
-//   - pictures of other chains: one for each (j1, j2), label 0 (released); none.
+//   - thresholds of CLIP-I and DINO-I: 0.83 and 0.4, the 5th percentiles of ADIEE's data with its encoders
+//     (released); the 5th percentiles of the sources in the data (paper, assay).
+//   - CLIP-D: of raw embeddings (released, paper), or of unit-length ones (assay).
+//   - joined instructions: shuffled (released); in order (paper, assay).
+//   - pictures of other chains: one for each (j1, j2), label 0 (released); none (paper, assay).
 //
-// The paper says "negative" of a CLIP-D that fails and "below 0.2" of a partial success, the code compares with <=.
-// Here every threshold is inclusive: the source's own CLIP-D is 0, and it is a failure. The code's test for an
+// The paper says "negative" for a failing CLIP-D and "below 0.2" for a partial success; the code compares with <=.
+// Here every threshold is inclusive: the source's own CLIP-D is 0, which is a failure. The code's test for an
 // undefined CLIP-D compares NaN with ==, so its rule never fires; here it does, in every profile.
 var Profiles = map[string]Profile{
 	ProfileReleased: {
@@ -93,7 +93,7 @@ var Profiles = map[string]Profile{
 	ProfileAssay: {
 		Name:    ProfileAssay,
 		Version: 1,
-		About:   "the paper's rules with CLIP-D of embeddings of length 1",
+		About:   "the paper's rules with CLIP-D of unit-length embeddings",
 		ClipD:   DirectionUnit,
 		Rules:   paperRules(),
 		Chains:  Chains{Joint: ". ", OverEditedLabel: 0.5},
@@ -103,7 +103,7 @@ var Profiles = map[string]Profile{
 // ProfileNames lists the profiles, sorted.
 func ProfileNames() []string { return slices.Sorted(maps.Keys(Profiles)) }
 
-// ParseProfile reads name or name/version, and passes over what Describe adds to it.
+// ParseProfile reads name or name/version, and ignores anything that Describe adds.
 func ParseProfile(text string) (Profile, error) {
 	id, _, _ := strings.Cut(text, " ")
 	name, version, versioned := strings.Cut(id, "/")
@@ -118,7 +118,7 @@ func ParseProfile(text string) (Profile, error) {
 	return p, nil
 }
 
-// Describe is the profile's ID, and what was changed of it: "adiee-paper/1 + rules.weak, chains.joint".
+// Describe returns the profile's ID and the settings that differ from it: "adiee-paper/1 + rules.weak, chains.joint".
 func (p Profile) Describe(d Direction, r Rules, c Chains) string {
 	var changed []string
 	if d != p.ClipD {

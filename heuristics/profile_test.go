@@ -9,7 +9,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// CLIP-D by both definitions, against torch.
+// CLIP-D by both definitions, compared with torch.
 func TestDirections(t *testing.T) {
 	var cases []struct {
 		Embeddings [4][]float32

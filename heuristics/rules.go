@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// Names of the rules, in the order of all profiles. They are what a label table says under "why".
+// Names of the rules, in the order used by all profiles. A label table records them in the column "why".
 const (
-	RuleGiven   = "given"               // the data brought a label
-	RuleSource  = "source"              // the source shown as the result: 0
+	RuleGiven   = "given"               // the label came with the data
+	RuleSource  = "source"              // the source presented as the result: 0
 	RuleTarget  = "target"              // the target: 1
 	RuleForeign = "foreign_instruction" // the target of another instruction: 0
 	// a prompt-guided editor whose CLIP-D is undefined (its two captions are equal): 0
 	RuleNoClipD    = "no_clip_d"
 	RuleClipD      = "clip_d"      // CLIP-D at or below FailedClipD: 0
 	RuleDissimilar = "dissimilar"  // CLIP-I and (or) DINO-I at or below their thresholds: 0
-	RuleWeakEditor = "weak_editor" // an editor whose results are bad as a rule: 0
+	RuleWeakEditor = "weak_editor" // an editor whose results are generally bad: 0
 	RulePartial    = "partial"     // a strong editor's CLIP-D at or below PartialClipD: 0.5
 )
 
-// A rule looks at one candidate and says its label, or that it has nothing to say.
+// A rule returns the label of a candidate, or that it does not apply.
 type rule func(c Candidate, l *Labeler) (label float64, applies bool)
 
 var rules = map[string]rule{
@@ -56,8 +56,8 @@ func noClipD(c Candidate, l *Labeler) (float64, bool) {
 	return 0, c.Kind == Output && c.ClipD.Undefined() && l.promptGuided[editorKey(c.Editor)]
 }
 
-// A negative CLIP-D is farther from the wanted edit than the source, whose CLIP-D is 0. What is not known never fails
-// an edit, here, above and below.
+// A negative CLIP-D is farther from the desired edit than the source, whose CLIP-D is 0. Here, above and below, an
+// unknown similarity never fails an edit.
 func failedClipD(c Candidate, l *Labeler) (float64, bool) {
 	return 0, c.Kind == Output && c.ClipD.atMost(l.FailedClipD)
 }
@@ -81,7 +81,7 @@ func partial(c Candidate, l *Labeler) (float64, bool) {
 	return l.PartialLabel, c.Kind == Output && l.strong[editorKey(c.Editor)] && c.ClipD.atMost(l.PartialClipD)
 }
 
-// Labeler applies the rules with thresholds that are numbers.
+// Labeler applies the rules with resolved numeric thresholds.
 type Labeler struct {
 	Rules
 	clipI, dinoI               float64 // NaN: off
@@ -89,9 +89,9 @@ type Labeler struct {
 	promptGuided, weak, strong map[string]bool
 }
 
-// Labeler fixes the thresholds. clipI and dinoI are the similarities of the sources, taken as results, to their
-// targets: one each for every source and instruction of the data (NaN: not known). They are only looked at if a
-// threshold is a percentile of them; that there are none is then an error.
+// Labeler resolves the thresholds. clipI and dinoI are the similarities of the sources, taken as results, to their
+// targets: one each for every source and instruction in the data (NaN: not known). They are only used if a threshold
+// is a percentile of them; it is then an error if there are none.
 func (r Rules) Labeler(clipI, dinoI []float64) (*Labeler, error) {
 	l := &Labeler{Rules: r, promptGuided: editorSet(r.PromptGuided), weak: editorSet(r.Weak), strong: editorSet(r.Strong)}
 	for _, name := range r.Order {
@@ -111,8 +111,8 @@ func (r Rules) Labeler(clipI, dinoI []float64) (*Labeler, error) {
 	return l, nil
 }
 
-// AllGiven are the rules for data in which every output came with its label. No threshold is asked for, so those that
-// are percentiles are off. ok is false if a rule that has thresholds comes before the one of labels that came.
+// AllGiven returns the rules for data in which every output came with a label. No threshold is used, so percentile
+// thresholds are turned off. ok is false if the rule with thresholds comes before the rule for given labels.
 func (r Rules) AllGiven() (rules Rules, ok bool) {
 	first := slices.Index(r.Order, RuleGiven)
 	if first < 0 || slices.Index(r.Order, RuleDissimilar) < first {
@@ -126,10 +126,11 @@ func (r Rules) AllGiven() (rules Rules, ok bool) {
 	return r, true
 }
 
-// Thresholds returns the numbers that CLIP-I and DINO-I are compared with, NaN where there is none.
+// Thresholds returns the numbers that CLIP-I and DINO-I are compared with, NaN if off.
 func (l *Labeler) Thresholds() (clipI, dinoI float64) { return l.clipI, l.dinoI }
 
-// Label returns the label and the name of the first rule that applies; nil if none does: such an edit stays unlabelled.
+// Label returns the label and the name of the first rule that applies; nil if none does, so that the edit stays
+// unlabelled.
 func (l *Labeler) Label(c Candidate) (label *float64, rule string) {
 	for i, f := range l.order {
 		if label, ok := f(c, l); ok {
@@ -139,7 +140,7 @@ func (l *Labeler) Label(c Candidate) (label *float64, rule string) {
 	return nil, ""
 }
 
-// Unlabelled says why no rule applies to a candidate.
+// Unlabelled returns the reason why no rule applies to a candidate.
 func (l *Labeler) Unlabelled(c Candidate) string {
 	switch {
 	case !c.Measured():

@@ -163,11 +163,11 @@ func TestPercentileThresholds(t *testing.T) {
 	r := paperRules()
 	r.Order = []string{RuleWeakEditor}
 	if _, err := r.Labeler(nil, nil); err != nil {
-		t.Errorf("percentiles that no rule wants: got error %v, want none", err)
+		t.Errorf("percentiles that no rule uses: got error %v, want none", err)
 	}
 	if r.Order = []string{"luck"}; true {
 		if _, err := r.Labeler(nil, nil); err == nil {
-			t.Errorf("a rule that is unknown: got error %v, want one", err)
+			t.Errorf("an unknown rule: got error %v, want one", err)
 		}
 	}
 }

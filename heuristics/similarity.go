@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Similarity is a number between two embeddings or directions: measured, undefined or unknown. Undefined: it was to be
-// measured, but there is no such number, as CLIP-D of two equal captions. Unknown: nobody measured it. The zero
-// Similarity is unknown. In JSON they are a number, "undefined" and null.
+// Similarity is the similarity of two embeddings or directions: measured, undefined or unknown. Undefined: the
+// measurement has no result, such as CLIP-D of two equal captions. Unknown: it was not measured. The zero Similarity
+// is unknown. In JSON the states are a number, "undefined" and null.
 type Similarity struct {
 	state similarityState
 	value float64
@@ -23,7 +23,7 @@ const (
 	measured
 )
 
-// Measured is the outcome of a measurement; NaN: there is no such number.
+// Measured returns the result of a measurement; NaN makes it undefined.
 func Measured(x float64) Similarity {
 	if math.IsNaN(x) {
 		return Similarity{state: undefined}
@@ -31,7 +31,7 @@ func Measured(x float64) Similarity {
 	return Similarity{measured, x}
 }
 
-// SimilarityOf reads a cell of a table: nil is unknown, NaN undefined.
+// SimilarityOf converts a table cell: nil is unknown, NaN undefined.
 func SimilarityOf(x *float64) Similarity {
 	if x == nil {
 		return Similarity{}
@@ -39,16 +39,16 @@ func SimilarityOf(x *float64) Similarity {
 	return Measured(*x)
 }
 
-// Value returns the number, false if there is none.
+// Value returns the number, and false if there is none.
 func (s Similarity) Value() (x float64, ok bool) { return s.value, s.state == measured }
 
-// Unknown reports whether nobody measured it.
+// Unknown reports whether it was not measured.
 func (s Similarity) Unknown() bool { return s.state == unknown }
 
-// Undefined reports whether there is no such number.
+// Undefined reports whether the measurement has no result.
 func (s Similarity) Undefined() bool { return s.state == undefined }
 
-// Cell is what a table holds: nil for unknown, NaN for undefined.
+// Cell is the table cell: nil for unknown, NaN for undefined.
 func (s Similarity) Cell() *float64 {
 	switch s.state {
 	case measured:
@@ -60,7 +60,7 @@ func (s Similarity) Cell() *float64 {
 	return nil
 }
 
-// atMost reports whether it was measured and is at most a threshold; NaN: there is no threshold.
+// atMost reports whether it was measured and is at most the threshold; always false for a threshold of NaN (off).
 func (s Similarity) atMost(threshold float64) bool {
 	return s.state == measured && s.value <= threshold
 }
@@ -100,8 +100,8 @@ func (s *Similarity) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &s.value)
 }
 
-// Cosine is <a, b> / (|a| |b|) of two vectors of one length, in float64. It is NaN where that is undefined: a vector is
-// zero, or the lengths differ. CLIP-I, CLIP-T and DINO-I are cosines of embeddings:
+// Cosine is <a, b> / (|a| |b|) of two vectors of equal dimension, in float64. It is NaN if undefined: a vector is
+// zero, or the dimensions differ. CLIP-I, CLIP-T and DINO-I are cosines of embeddings:
 //
 //	CLIP-I = Cosine(clip(edit), clip(target))    DINO-I = Cosine(dino(edit), dino(target))
 //	CLIP-T = Cosine(clip(edit), clip(target's caption))
@@ -123,23 +123,23 @@ func Cosine(a, b []float32) float64 {
 // and e(after) - e(before), for CLIP embeddings e of the pictures and of the captions before and after the edit.
 type Direction string
 
-// The definitions differ in what e is. Lengths of CLIP embeddings differ by a tenth and more, so the two numbers are
-// not one: of every hundred edits some two have another sign.
+// The definitions differ in e. Norms of CLIP embeddings differ by a tenth and more, so the two numbers differ: about
+// two of every hundred edits have a different sign.
 const (
-	// DirectionRaw subtracts embeddings as the model gives them: section 3.1 of the ADIEE paper, and its code.
+	// DirectionRaw subtracts embeddings as the model returns them: section 3.1 of the ADIEE paper, and its code.
 	DirectionRaw Direction = "raw"
-	// DirectionUnit divides them by their lengths first, as the metric of diffusers and most benchmarks do.
+	// DirectionUnit normalises them first, as the metric in diffusers and most benchmarks do.
 	DirectionUnit Direction = "unit"
 )
 
-// Of computes CLIP-D. It is 0 if the pictures are the same (section 3.1), and NaN, for it is undefined, if the captions
-// are.
+// Of computes CLIP-D. It is 0 if the pictures are the same (section 3.1), and NaN (undefined) if the captions are the
+// same.
 func (d Direction) Of(source, edit, before, after []float32) float64 {
 	n := len(source)
 	if len(edit) != n || len(before) != n || len(after) != n {
 		return math.NaN()
 	}
-	if equal(before, after) { // rounding must not make a direction of nothing
+	if equal(before, after) { // rounding must not turn equal captions into a direction
 		return math.NaN()
 	}
 	if equal(source, edit) {
@@ -164,7 +164,7 @@ func (d Direction) Of(source, edit, before, after []float32) float64 {
 	return dot / math.Sqrt(pp*tt)
 }
 
-// ClipDirection is CLIP-D of embeddings of length 1.
+// ClipDirection is CLIP-D of unit-length embeddings.
 func ClipDirection(source, edit, before, after []float32) float64 {
 	return DirectionUnit.Of(source, edit, before, after)
 }

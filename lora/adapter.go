@@ -22,18 +22,18 @@ import (
 type Adapter struct {
 	Config  *Config
 	Targets []Target                 // sorted by module
-	Tensors map[string]*tensor.Dense // float32, by the names that NameA, NameB, NameM and NameParameter give
-	Whole   []string                 // parameters of the backbone that it brings whole, by path in transformers 5, sorted
+	Tensors map[string]*tensor.Dense // float32, by the names that NameA, NameB, NameM and NameParameter return
+	Whole   []string                 // full parameters (modules_to_save, bias), by path in transformers 5, sorted
 
-	// InitOffset holds A0 and B0 of a PiSSA or OLoRA start, by the names of A and B: the layer computes with W - s B0 A0.
-	// Lengths are the squared lengths of the rows of a DoRA layer's W, by its module. Bind fills them in.
+	// InitOffset holds A0 and B0 of a PiSSA or OLoRA start, by the names of A and B: the layer computes with W - s B0
+	// A0. Lengths are the squared row norms of a DoRA layer's W, by module. Bind fills them in.
 	InitOffset map[string]*tensor.Dense
 	Lengths    map[string][]float32
 
-	Branches map[string][]Branch // of adapters that were joined, by module: see Join; nil: it is one adapter
+	Branches map[string][]Branch // of joined adapters, by module: see Join; nil: a single adapter
 
-	spelled map[string]string // module or parameter as the files call it, where that is not its path
-	fresh   bool              // Bind gives the tensors their first values
+	spelled map[string]string // name of a module or parameter in the files, if it differs from its path
+	fresh   bool              // Bind initializes the tensors
 }
 
 const tensorPrefix = "base_model.model."
@@ -44,21 +44,22 @@ func NameA(module string) string { return tensorPrefix + module + ".lora_A.weigh
 // NameB returns the name of a module's matrix B [out, r].
 func NameB(module string) string { return tensorPrefix + module + ".lora_B.weight" }
 
-// NameM returns the name of a DoRA layer's row lengths m [out].
+// NameM returns the name of a DoRA layer's magnitudes m [out].
 func NameM(module string) string { return tensorPrefix + module + ".lora_magnitude_vector" }
 
-// NameParameter returns the name of a parameter of the backbone that the adapter brings whole.
+// NameParameter returns the name of a full parameter of the backbone in the adapter.
 func NameParameter(path string) string { return tensorPrefix + path }
 
-// New makes a fresh adapter, initialised as PEFT does: B is zero, A is uniform in +-1/sqrt(in) (kaiming_uniform with
-// a = sqrt 5). The same seed gives the same values; a module's do not depend on which others are adapted. What comes of
-// the backbone's weights (DoRA, other starts, parameters that are trained whole) is filled in by [Adapter.Bind].
+// New creates an adapter, initialised as in PEFT: B is zero, A is uniform in +-1/sqrt(in) (kaiming_uniform with a =
+// sqrt 5). The same seed gives the same values; the values of a module do not depend on which other modules are
+// adapted. [Adapter.Bind] fills in what depends on the backbone's weights (DoRA, other starts, parameters that are
+// trained in full).
 func New(c *Config, modules []Module, seed uint64) (*Adapter, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if c.Start != StartUsual && !c.Start.changesBase() {
-		return nil, fmt.Errorf("init_lora_weights is %q; new adapters are made with true, pissa or olora", c.Start)
+		return nil, fmt.Errorf("init_lora_weights is %q; new adapters support true, pissa and olora", c.Start)
 	}
 	targets, err := c.MatchModules(modules)
 	if err != nil {
@@ -99,9 +100,9 @@ func sorted(targets []Target) []Target {
 	return slices.SortedFunc(slices.Values(targets), func(a, b Target) int { return strings.Compare(a.Module, b.Module) })
 }
 
-// Load reads an adapter as PEFT saved it. Half-precision matrices become float32. The module names may be from
-// transformers 5 or of the versions before 4.52; Target.Module is always the former. Use Check to compare it with a
-// backbone. An error that is [fs.ErrNotExist] says that dir holds no adapter.
+// Load reads an adapter saved by PEFT. Half-precision matrices become float32. The module names may be from
+// transformers 5 or from versions before 4.52; Target.Module is always from transformers 5. Use Check to compare the
+// adapter with a backbone. An error that is [fs.ErrNotExist] means that dir contains no adapter.
 func Load(dir string) (*Adapter, error) {
 	path := filepath.Join(dir, WeightsFile)
 	c, err := LoadConfig(dir)
@@ -130,7 +131,7 @@ func Load(dir string) (*Adapter, error) {
 	return a, nil
 }
 
-// take sorts a file's tensors into pairs of A and B, and what stands beside them.
+// take sorts a file's tensors into pairs of A and B, magnitudes, and full parameters.
 func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 	m, err := newMatcher(a.Config)
 	if err != nil {
@@ -150,7 +151,7 @@ func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 		}
 		canonical := n.kind.name(path)
 		if a.Tensors[canonical] != nil {
-			errs = append(errs, fmt.Errorf("tensor %q: %s has its %s already, under another spelling", name, path, n.kind))
+			errs = append(errs, fmt.Errorf("tensor %q: %s already has its %s, under another spelling", name, path, n.kind))
 			continue
 		}
 		a.Tensors[canonical] = d
@@ -159,7 +160,7 @@ func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 		}
 		switch n.kind {
 		case kindA:
-			t, err := m.target(n.of) // patterns are written for the file's own spelling
+			t, err := m.target(n.of) // patterns use the file's spelling
 			if err != nil {
 				return err
 			}
@@ -179,17 +180,17 @@ func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 		return err
 	}
 	if len(a.Targets) == 0 {
-		return errors.New("it holds no tensors")
+		return errors.New("it has no tensors")
 	}
 	return nil
 }
 
-// checkAlone finds matrices B and row lengths whose matrix A is missing.
+// checkAlone finds matrices B and magnitudes whose matrix A is missing.
 func (a *Adapter) checkAlone() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(a.Tensors)) {
 		if module, kind, err := parseName(name); err == nil && kind != kindA && a.Tensors[NameA(module)] == nil {
-			errs = append(errs, fmt.Errorf("tensor %q is there, but %q is missing", name, NameA(module)))
+			errs = append(errs, fmt.Errorf("tensor %q exists, but %q is missing", name, NameA(module)))
 		}
 	}
 	return errors.Join(errs...)
@@ -199,7 +200,7 @@ func (a *Adapter) checkPair(t Target) error {
 	nameA, nameB := NameA(t.Module), NameB(t.Module)
 	matA, matB := a.Tensors[nameA], a.Tensors[nameB]
 	if matB == nil {
-		return fmt.Errorf("tensor %q is there, but %q is missing", nameA, nameB)
+		return fmt.Errorf("tensor %q exists, but %q is missing", nameA, nameB)
 	}
 	if got := matA.Shape()[0]; got != t.Rank {
 		return fmt.Errorf("tensor %q: shape %v, but %s says rank %d", nameA, matA.Shape(), ConfigFile, t.Rank)
@@ -212,7 +213,7 @@ func (a *Adapter) checkPair(t Target) error {
 	}
 	m := a.Tensors[NameM(t.Module)]
 	if m == nil {
-		return fmt.Errorf("tensor %q is there, but %q is missing: %s has use_dora", nameA, NameM(t.Module), ConfigFile)
+		return fmt.Errorf("tensor %q exists, but %q is missing: %s has use_dora", nameA, NameM(t.Module), ConfigFile)
 	}
 	if got := m.Shape(); len(got) != 1 || got[0] != matB.Shape()[0] {
 		return fmt.Errorf("tensor %q: shape %v, want [%d]", NameM(t.Module), got, matB.Shape()[0])
@@ -220,8 +221,8 @@ func (a *Adapter) checkPair(t Target) error {
 	return nil
 }
 
-// Check compares the adapter with the modules of a backbone. Each of its modules must be there with fitting shapes, and
-// it must hold tensors for exactly those that its configuration selects.
+// Check compares the adapter with the modules of a backbone. Each module of the adapter must exist with matching
+// shapes, and the adapter must have tensors for exactly the modules that its configuration selects.
 func (a *Adapter) Check(modules []Module) error {
 	var errs []error
 	byName := index(modules)
@@ -268,7 +269,7 @@ func (a *Adapter) Check(modules []Module) error {
 	return shorten(errs)
 }
 
-// Select is [Config.MatchModules] for a configuration that is written for this adapter's spelling of the modules; those
+// Select is [Config.MatchModules] for a configuration that uses this adapter's spelling of the modules; the targets
 // that it returns have their paths in transformers 5.
 func (a *Adapter) Select(c *Config, modules []Module) ([]Target, error) {
 	spelled := slices.Clone(modules)
@@ -286,7 +287,7 @@ func (a *Adapter) Select(c *Config, modules []Module) ([]Target, error) {
 	return selected, err
 }
 
-// shorten joins errors, the first ten in full.
+// shorten joins errors: the first ten, and the number of the others.
 func shorten(errs []error) error {
 	if len(errs) > 10 {
 		errs = append(errs[:10:10], fmt.Errorf("and %d more", len(errs)-10))
@@ -311,9 +312,9 @@ func (a *Adapter) Delta(module string) (matA, matB *tensor.Dense, scale float64,
 }
 
 // Save writes adapter_config.json and adapter_model.safetensors into the folder, as PEFT does. Modules keep the
-// spelling they were read with, since the configuration's expressions are written for it. An adapter that takes its
-// start away from the base weights is written as one that does not, as PEFT converts it. It has twice the rank, with A0
-// and -B0 behind A and B.
+// spelling they were read with, because the configuration's expressions use it. An adapter that subtracts its start
+// from the base weights is converted to one that does not, as in PEFT: it has twice the rank, with A0 and -B0
+// appended to A and B.
 func (a *Adapter) Save(dir string) error {
 	if len(a.InitOffset) > 0 {
 		plain, err := a.plain()
@@ -332,8 +333,8 @@ func (a *Adapter) Save(dir string) error {
 	return a.Config.Save(dir)
 }
 
-// fileName is what a file calls a tensor: in the spelling that was read, and with the biases of adapted layers where
-// PEFT's wrapped layers have them.
+// fileName returns the name of a tensor in the file: in the spelling that was read, and with the biases of adapted
+// layers under base_layer, as in PEFT's wrapped layers.
 func (a *Adapter) fileName(name string) string {
 	n, err := a.parse(name)
 	if err != nil {

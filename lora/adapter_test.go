@@ -58,7 +58,7 @@ func TestSaveIsAsPEFTSaves(t *testing.T) {
 	}
 }
 
-// rewrite copies an adapter with its tensors renamed (dropped where rename gives "").
+// rewrite copies an adapter with its tensors renamed (dropped if rename returns "").
 func rewrite(t *testing.T, from string, config func(string) string, rename func(string) string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,7 +87,8 @@ func rewrite(t *testing.T, from string, config func(string) string, rename func(
 
 func same(s string) string { return s }
 
-// TestOlderSpellings reads an adapter as PEFT wrote it on transformers before 4.52, when modules had other names.
+// TestOlderSpellings reads an adapter written by PEFT with transformers before 4.52, when modules had different
+// names.
 func TestOlderSpellings(t *testing.T) {
 	const from = "../testdata/oracle/llavanext/scorer"
 	const oldRegex = `language_model\\.model\\.layers.*\\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)`
@@ -100,7 +101,7 @@ func TestOlderSpellings(t *testing.T) {
 		{"model.model.language_model.layers", "model.model.layers", `model\\.layers\\..*_proj`}, // Qwen
 		// with the adapter's name
 		{"weight", "default.weight", `.*language_model.*\\.(q|k|v|o|gate|up|down)_proj`},
-		{"model.language_model", "model.language_model", `(?P<a>.*)language_model.*(\\w|\\.)+_proj\\Z`}, // as now
+		{"model.language_model", "model.language_model", `(?P<a>.*)language_model.*(\\w|\\.)+_proj\\Z`}, // current
 	} {
 		t.Run(spelling.to, func(t *testing.T) {
 			config := func(s string) string {
@@ -207,7 +208,7 @@ func drop(s, name string) string {
 	return s
 }
 
-// TestInitialValues holds fresh adapters against what PEFT documents: B zero, A uniform in +-1/sqrt(in).
+// TestInitialValues compares new adapters with what PEFT documents: B zero, A uniform in +-1/sqrt(in).
 func TestInitialValues(t *testing.T) {
 	modules := fixtureModules(t)
 	c := NewConfig(16, 32, Names{Regex: "ALL-LINEAR"})
@@ -245,7 +246,7 @@ func TestInitialValues(t *testing.T) {
 	c = c.Clone()
 	c.Targets = Names{List: []string{"q_proj"}}
 	for seed, want := range map[uint64]bool{5: true, 6: false} {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { // a module's values depend on the seed and its name only
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { // a module's values only depend on the seed and its name
 			b, err := New(c, modules, seed)
 			if err != nil {
 				t.Fatal(err)

@@ -4,7 +4,7 @@ import "assay/onnx"
 
 // Apply appends y + scale * ((mask * x) A^T) B^T to the graph and returns its name. x is [rows, in], y [rows, out], A
 // [r, in] and B [out, r] are values of the graph; scale multiplies the small product [rows, r]. mask is "" or a value
-// [rows, in] that holds 0 or 1/(1-p): dropout, drawn outside.
+// [rows, in] of 0 or 1/(1-p): dropout, drawn outside the graph.
 func Apply(b *onnx.Builder, x, y, matA, matB string, scale float64, mask string) string {
 	if mask != "" {
 		x = b.Op("Mul", x, mask)
@@ -13,16 +13,16 @@ func Apply(b *onnx.Builder, x, y, matA, matB string, scale float64, mask string)
 	return b.OpA("Gemm", onnx.Attrs{"transB": 1}, small, matB, y)
 }
 
-// DoRA is a layer whose rows have trained lengths.
+// DoRA is a layer with trained row norms (magnitudes).
 type DoRA struct {
 	M       string // m [out]
-	Squares string // |W|^2 of the rows [out]
+	Squares string // |W|^2 of each row [out]
 	AW      string // A W' [r, out]
 }
 
-// Factor appends m/|W + s B A| [1, out] for A [r, in] and B [out, r], which multiplies W x + s B (A x), and returns its
-// name. The lengths |W + s B A| are constants to the gradient, as in the paper (Liu et al. 2024, section 4.3) and in
-// PEFT. By rows:
+// Factor appends m/|W + s B A| [1, out] for A [r, in] and B [out, r], which multiplies W x + s B (A x), and returns
+// its name. The norms |W + s B A| are treated as constants in the gradient, as in the paper (Liu et al. 2024, section
+// 4.3) and in PEFT. By row:
 //
 //	|W + s B A|^2 = |W|^2 + 2 s B . (W A') + s^2 B (A A') . B
 func (d *DoRA) Factor(b *onnx.Builder, matA, matB string, scale float64) string {

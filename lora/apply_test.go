@@ -11,13 +11,13 @@ import (
 	"assay/ort"
 )
 
-// TestFactor holds m/|W + s B A| of a DoRA layer against the formula in plain loops.
+// TestFactor compares m/|W + s B A| of a DoRA layer with the formula in plain loops.
 func TestFactor(t *testing.T) {
 	const out, in, rank, scale = 3, 4, 2, 1.5
 	w := []float32{1, -2, 3, 4, 0.5, -1, 2, 6, 0, 1, -1, 3}
 	matA, matB := []float32{1, 2, -1, 0.5, -3, 2, 1, 4}, []float32{2, -1, 0.25, 3, 1, -2}
 	m := []float32{5, 7, 11}
-	// |W|^2 of the rows, A W' [rank, out], and what is wanted
+	// |W|^2 of the rows, A W' [rank, out], and the expected result
 	squares, aw, want := make([]float32, out), make([]float32, rank*out), make([]float64, out)
 	for o := range out {
 		length := 0.0

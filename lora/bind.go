@@ -22,9 +22,9 @@ type Values interface {
 	Dense(name string) (*tensor.Dense, error)
 }
 
-// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, and the initial A
-// and B of a PiSSA or OLoRA start. For a fresh adapter it also takes the first values of all that are not drawn. It
-// has no effect on others, nor when it is called again. Weights are read one at a time on each core.
+// Bind computes what the adapter needs from a backbone's weights: the row norms of DoRA layers, and the initial A and
+// B of a PiSSA or OLoRA start. For a new adapter it also sets all initial values that are not random. It has no
+// effect on other adapters, or when it is called again. Each core reads one weight at a time.
 func (a *Adapter) Bind(w Values) error {
 	if err := a.bringWhole(w, w.Dense); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (a *Adapter) Bind(w Values) error {
 	return nil
 }
 
-// setFirst gives a fresh adapter's tensors their first values. B is zero in a DoRA layer, so that m are the rows'
-// lengths; with a start, A and B begin as InitOffset.
+// setFirst sets the initial values of a new adapter's tensors. B is zero in a DoRA layer, so that m are the row norms
+// of W; with a PiSSA or OLoRA start, A and B are InitOffset.
 func (a *Adapter) setFirst() {
 	for module, square := range a.Lengths {
 		m := a.Tensors[NameM(module)].Float32s()
@@ -90,13 +90,13 @@ func (a *Adapter) setFirst() {
 func layerWeight(w Values, m Module) (*tensor.Dense, error) {
 	key := m.Key
 	if key == "" {
-		return nil, fmt.Errorf("%s has no weight of its own: it shares that of the embedding; adapt it without use_dora and "+
-			"with the usual start, or leave it out", m.Name)
+		return nil, fmt.Errorf("%s has no weight of its own: it shares the embedding's; adapt it without use_dora and "+
+			"with the default init_lora_weights, or leave it out", m.Name)
 	}
 	return w.Dense(key)
 }
 
-// squares are the squared lengths of a matrix's rows.
+// squares returns the squared norms of a matrix's rows.
 func squares(d *tensor.Dense) []float32 {
 	rows, cols, values := d.Shape()[0], d.Shape()[1], d.Float32s()
 	out := make([]float32, rows)
@@ -110,9 +110,9 @@ func squares(d *tensor.Dense) []float32 {
 	return out
 }
 
-// selected lists the parameters of a backbone that a configuration wants whole, by path, with their keys: the
-// parameters of the modules whose names end with one of modules_to_save, and biases (PEFT's other.py: _set_trainable;
-// tuners_utils.py: _mark_only_adapters_as_trainable). spelled is how the configuration calls a module.
+// selected returns the checkpoint keys of the backbone parameters that the configuration trains in full, by path: the
+// parameters of modules whose names end with an element of modules_to_save, and biases (PEFT's other.py:
+// _set_trainable; tuners_utils.py: _mark_only_adapters_as_trainable). Names are compared in the adapter's spelling.
 func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 	c := a.Config
 	if !c.bringsParameters() {
@@ -143,10 +143,10 @@ func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 		}
 		switch {
 		case inside && adapted[parent(path)]:
-			return nil, fmt.Errorf("modules_to_save names %s, which has an adapter, too: leave it out of one of the two",
+			return nil, fmt.Errorf("modules_to_save names %s, which also has an adapter: leave it out of one of the two",
 				parent(path))
 		case inside && tied && strings.HasSuffix(path, "embed_tokens.weight"):
-			return nil, fmt.Errorf("modules_to_save names %s, which the output layer shares: that is not supported", path)
+			return nil, fmt.Errorf("modules_to_save names %s, which the output layer shares: this is not supported", path)
 		case inside, isBias && c.Bias == BiasAll, isBias && c.Bias == BiasLora && adapted[module]:
 			out[path] = key
 		}
@@ -157,7 +157,7 @@ func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 	return out, nil
 }
 
-// Describe is Bind for a backbone whose weights are absent: the adapter has all tensors, with values that mean nothing.
+// Describe is Bind for a backbone whose weights are absent: the adapter gets all tensors, with meaningless values.
 func (a *Adapter) Describe(w Checkpoint) error {
 	return a.bringWhole(w, func(key string) (*tensor.Dense, error) {
 		info, _ := w.Info(key)
@@ -169,7 +169,7 @@ func (a *Adapter) Describe(w Checkpoint) error {
 	})
 }
 
-// bringWhole copies the parameters that a fresh adapter brings whole.
+// bringWhole copies the full parameters of a new adapter from the backbone.
 func (a *Adapter) bringWhole(w Checkpoint, read func(key string) (*tensor.Dense, error)) error {
 	if !a.fresh || a.Whole != nil {
 		return nil
@@ -192,8 +192,8 @@ func (a *Adapter) bringWhole(w Checkpoint, read func(key string) (*tensor.Dense,
 	return nil
 }
 
-// CheckWhole compares the parameters that the adapter brings whole with a backbone: those that its configuration
-// selects, of the same shapes.
+// CheckWhole compares the adapter's full parameters with a backbone: they must be the ones that its configuration
+// selects, with the same shapes.
 func (a *Adapter) CheckWhole(w Checkpoint) error {
 	paths, err := a.selected(w)
 	if err != nil {
@@ -221,8 +221,8 @@ func (a *Adapter) CheckWhole(w Checkpoint) error {
 	return shorten(errs)
 }
 
-// plain is the same adapter without a start that is taken away: of twice the rank, [A A0] and [B -B0], as PEFT's
-// path_initial_model_for_weight_conversion makes it. All factors s stay as they are.
+// plain returns the same adapter without a subtracted start: of twice the rank, [A A0] and [B -B0], as with PEFT's
+// path_initial_model_for_weight_conversion. All factors s stay the same.
 func (a *Adapter) plain() (*Adapter, error) {
 	c := a.Config.Clone()
 	grow := 2.0

@@ -37,23 +37,23 @@ func (h held) Dense(name string) (*tensor.Dense, error) {
 	return nil, fmt.Errorf("no tensor %s", name)
 }
 
-// matrix is a matrix with the given values, row by row.
+// matrix returns a matrix with the given values, row by row.
 func matrix(rows, columns int, v ...float32) *tensor.Dense {
 	return tensor.New(tensor.WithShape(rows, columns), tensor.WithBacking(v))
 }
 
-// vector is a vector with the given values.
+// vector returns a vector with the given values.
 func vector(v ...float32) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(v)), tensor.WithBacking(v))
 }
 
-// flat are the values and the shape of a tensor, to compare and to print.
+// flat is the values and the shape of a tensor, to compare and print.
 type flat struct {
 	Shape  []int
 	Values []float32
 }
 
-// flattened are the tensors' values and shapes, by name.
+// flattened returns the tensors' values and shapes, by name.
 func flattened(tensors map[string]*tensor.Dense) map[string]flat {
 	out := map[string]flat{}
 	for name, d := range tensors {
@@ -62,7 +62,7 @@ func flattened(tensors map[string]*tensor.Dense) map[string]flat {
 	return out
 }
 
-// holdsError reports a test's failure unless the error holds the wanted text; with "", unless there is none.
+// holdsError fails the test unless the error contains the text; with "", unless there is no error.
 func holdsError(t *testing.T, what string, got error, want string) {
 	t.Helper()
 	if want == "" && got != nil {
@@ -73,7 +73,7 @@ func holdsError(t *testing.T, what string, got error, want string) {
 	}
 }
 
-// Modules of the backbone of these tests, and what stands in its checkpoint.
+// Modules of the backbone of these tests, and the tensors in its checkpoint.
 const (
 	qProj = "model.language_model.layers.0.self_attn.q_proj"
 	vProj = "model.language_model.layers.0.self_attn.v_proj"
@@ -81,7 +81,7 @@ const (
 	keyV  = "model.layers.0.self_attn.v_proj"
 )
 
-// smallBackbone has rows whose lengths are whole numbers.
+// smallBackbone has rows whose norms are whole numbers.
 func smallBackbone() held {
 	return held{
 		"model.embed_tokens.weight":   matrix(2, 2, 1, 2, 3, 4),
@@ -99,7 +99,7 @@ func smallBackbone() held {
 	}
 }
 
-// freshAdapter makes a new adapter of the small backbone.
+// freshAdapter creates a new adapter for the small backbone.
 func freshAdapter(t *testing.T, c *Config, w Checkpoint) *Adapter {
 	t.Helper()
 	a, err := New(c, Modules(w), 3)
@@ -109,7 +109,8 @@ func freshAdapter(t *testing.T, c *Config, w Checkpoint) *Adapter {
 	return a
 }
 
-// TestBindTakesRowLengths: a DoRA layer gets the squared lengths of its rows; a fresh one begins with the lengths as m.
+// TestBindTakesRowLengths: a DoRA layer gets the squared norms of its rows; in a new adapter, m is initialized with
+// the norms.
 func TestBindTakesRowLengths(t *testing.T) {
 	want := map[string][]float32{qProj: {9 + 16, 25 + 144, 64 + 225}, vProj: {4 + 9 + 36, 1 + 16 + 64}}
 	for name, test := range map[string]struct {
@@ -151,7 +152,7 @@ func TestBindTakesRowLengths(t *testing.T) {
 	}
 }
 
-// TestBindTakesTheStart: a PiSSA or OLoRA start is kept, and is what a fresh adapter begins with.
+// TestBindTakesTheStart: a PiSSA or OLoRA start is stored, and initializes a new adapter.
 func TestBindTakesTheStart(t *testing.T) {
 	for _, start := range []Start{StartPiSSA, StartOLoRA} {
 		for _, fresh := range []bool{true, false} {
@@ -199,7 +200,7 @@ func TestBindTakesTheStart(t *testing.T) {
 	}
 }
 
-// TestBindLeavesPlainAdapters: nothing of the weights is needed, and none is read.
+// TestBindLeavesPlainAdapters: no weights are needed, and none are read.
 func TestBindLeavesPlainAdapters(t *testing.T) {
 	a := freshAdapter(t, NewConfig(1, 2, Names{List: []string{"q_proj"}}), smallBackbone())
 	before := flattened(a.Tensors)
@@ -214,7 +215,7 @@ func TestBindLeavesPlainAdapters(t *testing.T) {
 	}
 }
 
-// TestBindRefuses: what cannot be bound is named.
+// TestBindRefuses: the error names what cannot be bound.
 func TestBindRefuses(t *testing.T) {
 	dora := func(c *Config) { c.DoRA = true }
 	olora := func(c *Config) { c.Start = StartOLoRA }
@@ -230,7 +231,7 @@ func TestBindRefuses(t *testing.T) {
 		"unread": {olora, func(w held) { w[keyQ+".weight"] = nil },
 			"no tensor " + keyQ + ".weight"},
 		"rank": {func(c *Config) { c.Start, c.Rank = StartOLoRA, 3 }, func(held) {},
-			qProj + `: init_lora_weights "olora" wants a rank of at most 2`},
+			qProj + `: init_lora_weights "olora" needs a rank of at most 2`},
 		"whole": {func(c *Config) { c.ModulesToSave = []string{"nowhere"} }, func(held) {}, "names no module"},
 		"type": {func(c *Config) { c.ModulesToSave = []string{"norm"} }, func(w held) {
 			w["model.norm.weight"] = tensor.New(tensor.WithShape(2), tensor.Of(tensor.Float64))

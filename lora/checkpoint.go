@@ -14,31 +14,31 @@ import (
 	"assay/internal/quant"
 )
 
-// MergeOptions are the checkpoint, the adapter, and the new checkpoint that MergeCheckpoint writes.
+// MergeOptions are the inputs and the output of MergeCheckpoint.
 type MergeOptions struct {
 	Backbone string // Hugging Face checkpoint directory
 	Adapter  string // PEFT adapter directory
-	Weights  string // directory or file of other weights than the backbone's own; "": these. Then no adapter is fine, too
-	Out      string // directory to make: complete or not at all
-	Force    bool   // replace Out if it holds a checkpoint already
+	Weights  string // directory or file to use instead of the backbone's weights (Adapter may then be absent); "": none
+	Out      string // directory to create: complete or not at all
+	Force    bool   // replace Out if it already contains a checkpoint
 
-	Total    func(bytes int64)      // told before the work how much it is; nil: nobody
-	Progress func(bytes int64)      // told the bytes done since the last call, from any goroutine; nil: nobody
-	Warn     func(text string)      // told of doubts about a scorer that is merged; nil: nobody
-	Extra    func(dir string) error // adds files before Out gets its name; nil: none
+	Total    func(bytes int64)      // called before the work starts; may be nil
+	Progress func(bytes int64)      // called with the bytes done since the last call, from any goroutine; may be nil
+	Warn     func(text string)      // called with doubts about a scorer that is merged; may be nil
+	Extra    func(dir string) error // adds files before Out gets its name; may be nil
 
-	// Name gives a tensor of Weights the name that it has in Out; false: it is left out. nil: all stay as they are.
+	// Name returns the name of a tensor of Weights in Out; false: it is left out. nil: names do not change.
 	Name func(stored string) (as string, keep bool)
 }
 
 // MergeResult counts what a merge wrote.
 type MergeResult struct {
-	Weights int   // that the adapter changes
+	Weights int   // number that the adapter changes
 	Bytes   int64 // of all weights
 }
 
-// MergeCheckpoint writes a Hugging Face checkpoint whose weights hold the adapter, see [Merge], with copies of the
-// files beside the weights.
+// MergeCheckpoint writes a Hugging Face checkpoint with the adapter merged into its weights, see [Merge], and copies
+// of its other files.
 func MergeCheckpoint(ctx context.Context, o MergeOptions) (*MergeResult, error) {
 	if err := o.checkOut(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func MergeCheckpoint(ctx context.Context, o MergeOptions) (*MergeResult, error) 
 	return r, err
 }
 
-// adapter reads the adapter; nil: there is none, and Weights alone are written.
+// adapter reads the adapter; nil: none, and Weights are written unchanged.
 func (o *MergeOptions) adapter() (*Adapter, error) {
 	a, err := Load(o.Adapter)
 	none := errors.Is(err, os.ErrNotExist)
@@ -92,12 +92,12 @@ func (o *MergeOptions) adapter() (*Adapter, error) {
 		return nil, err
 	}
 	if none {
-		return nil, exit.Usagef("%s holds no adapter (%s): there is nothing to merge", o.Adapter, ConfigFile)
+		return nil, exit.Usagef("%s contains no adapter (%s): there is nothing to merge", o.Adapter, ConfigFile)
 	}
 	return a, err
 }
 
-// open opens the weights that are written.
+// open opens the weights to write.
 func (o *MergeOptions) open() (*checkpoints.Weights, error) {
 	if o.Weights == "" {
 		return checkpoints.OpenWeights(o.Backbone)
@@ -113,22 +113,22 @@ func (o *MergeOptions) open() (*checkpoints.Weights, error) {
 	return w, nil
 }
 
-// checkUnpacked refuses a backbone whose weights are quantized: the sum could not be stored in their bits.
+// checkUnpacked refuses a backbone with quantized weights: the sum could not be stored in their bits.
 func checkUnpacked(backbone string) error {
 	raw, err := os.ReadFile(filepath.Join(backbone, "config.json"))
 	if err != nil {
-		return nil // whoever needs the file says so
+		return nil // reported by the code that needs the file
 	}
 	packing, _, err := quant.Split(raw)
 	if packing == nil || err != nil {
 		return err
 	}
-	return exit.Usagef("%s is packed (%s in its config.json): an adapter cannot be merged into weights of few bits. "+
-		"Merge it into the checkpoint that they were made of, and quantise the result (train quantize)", backbone,
+	return exit.Usagef("%s is packed (%s in its config.json): an adapter cannot be merged into quantized weights. "+
+		"Merge it into the original checkpoint, and quantise the result (train quantize)", backbone,
 		packing.Method)
 }
 
-// checkOut refuses to replace anything but, with Force, a checkpoint that is not being read.
+// checkOut refuses to replace anything except, with Force, a checkpoint that is not being read.
 func (o *MergeOptions) checkOut() error {
 	entries, err := os.ReadDir(o.Out)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -140,7 +140,7 @@ func (o *MergeOptions) checkOut() error {
 		return exit.Usagef("%s exists already and is not empty: choose another --out, or give --force to replace it", o.Out)
 	}
 	if _, err := os.Stat(filepath.Join(o.Out, "config.json")); err != nil {
-		return exit.Usagef("%s holds no checkpoint (config.json): --force does not remove it", o.Out)
+		return exit.Usagef("%s is not a checkpoint (no config.json): --force does not remove it", o.Out)
 	}
 	out, err := filepath.EvalSymlinks(o.Out)
 	if err != nil {
@@ -148,13 +148,13 @@ func (o *MergeOptions) checkOut() error {
 	}
 	for _, source := range []string{o.Backbone, o.Adapter, o.Weights} {
 		if real, err := filepath.EvalSymlinks(source); err == nil && inside(real, out) {
-			return exit.Usagef("--out %s holds %s, which is being merged; choose another --out", o.Out, source)
+			return exit.Usagef("--out %s contains %s, which is being merged; use another --out", o.Out, source)
 		}
 	}
 	return nil
 }
 
-// inside reports whether path is folder or lies in it.
+// inside reports whether path is folder or is inside it.
 func inside(path, folder string) bool {
 	p, err1 := filepath.Abs(path)
 	f, err2 := filepath.Abs(folder)
@@ -162,14 +162,14 @@ func inside(path, folder string) bool {
 	return err1 == nil && err2 == nil && err3 == nil && filepath.IsLocal(below)
 }
 
-// checkSpace compares the free space where out will lie with what will be written.
+// checkSpace returns an error if there is not enough free space for out.
 func checkSpace(out string, need int64) error {
 	dir, err := filepath.Abs(out)
 	if err != nil {
 		return err
 	}
 	var st syscall.Statfs_t
-	for syscall.Statfs(dir, &st) != nil { // the folders may have to be made
+	for syscall.Statfs(dir, &st) != nil { // the folders may not exist yet
 		if dir == filepath.Dir(dir) {
 			return nil
 		}

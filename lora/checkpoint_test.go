@@ -19,7 +19,7 @@ import (
 	"assay/internal/exit"
 )
 
-// mergeFolders are a backbone with its configuration, a trained adapter for it, and where the result may go.
+// mergeFolders returns options with a backbone, a trained adapter for it, and an output folder.
 func mergeFolders(t *testing.T) MergeOptions {
 	t.Helper()
 	root := t.TempDir()
@@ -49,7 +49,7 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-// smallBytes is the size of the small backbone's numbers.
+// smallBytes is the size of the small backbone's tensors.
 func smallBytes() (n int64) {
 	for _, d := range smallBackbone() {
 		n += 4 * int64(d.Size())
@@ -57,14 +57,15 @@ func smallBytes() (n int64) {
 	return n
 }
 
-// TestMergeCheckpoint writes a whole checkpoint: merged weights, companions and what Extra adds, and counts them.
+// TestMergeCheckpoint writes a full checkpoint: merged weights, companions and the files of Extra, and counts the
+// weights.
 func TestMergeCheckpoint(t *testing.T) {
 	o := mergeFolders(t)
 	var total int64
 	var done atomic.Int64
 	o.Total = func(n int64) {
 		if total += n; done.Load() != 0 {
-			t.Errorf("got %d bytes done before the total was told, want none", done.Load())
+			t.Errorf("got %d bytes done before Total was called, want none", done.Load())
 		}
 	}
 	o.Progress = func(n int64) { done.Add(n) }
@@ -97,7 +98,7 @@ func TestMergeCheckpoint(t *testing.T) {
 	}
 }
 
-// TestMergeOtherWeights: weights from elsewhere are written under their new names, with an adapter or without one.
+// TestMergeOtherWeights: other weights are written under their new names, with or without an adapter.
 func TestMergeOtherWeights(t *testing.T) {
 	write := func(t *testing.T, o *MergeOptions) {
 		t.Helper()
@@ -148,7 +149,7 @@ func TestMergeOtherWeights(t *testing.T) {
 		write(t, &o)
 		o.Name = func(string) (string, bool) { return "one", true }
 		_, err := MergeCheckpoint(context.Background(), o)
-		holdsError(t, "MergeCheckpoint", err, `both mean "one"`)
+		holdsError(t, "MergeCheckpoint", err, `are both renamed to "one"`)
 	})
 	t.Run("no weights", func(t *testing.T) {
 		o := mergeFolders(t)
@@ -158,7 +159,7 @@ func TestMergeOtherWeights(t *testing.T) {
 	})
 }
 
-// TestMergeCheckpointFails: nothing is written where the work cannot be done, and usage errors are told as such.
+// TestMergeCheckpointFails: nothing is written if the merge fails, and usage errors are marked as such.
 func TestMergeCheckpointFails(t *testing.T) {
 	packed := `{"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true, "load_in_8bit": false,
 	 "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": false, "bnb_4bit_compute_dtype": "float16"}}`
@@ -167,7 +168,7 @@ func TestMergeCheckpointFails(t *testing.T) {
 		want   string
 		code   int
 	}{
-		"no adapter": {func(o *MergeOptions) { o.Adapter = o.Backbone }, "holds no adapter (adapter_config.json)",
+		"no adapter": {func(o *MergeOptions) { o.Adapter = o.Backbone }, "contains no adapter (adapter_config.json)",
 			exit.Wrong},
 		"bad adapter": {func(o *MergeOptions) { put(t, o.Adapter, ConfigFile, "{") }, ConfigFile + ": unexpected EOF",
 			exit.Failed},
@@ -175,7 +176,7 @@ func TestMergeCheckpointFails(t *testing.T) {
 			"is packed (bitsandbytes in its config.json)", exit.Wrong},
 		"unknown packing": {func(o *MergeOptions) {
 			put(t, o.Backbone, "config.json", `{"quantization_config": {"quant_method": "magic"}}`)
-		}, `"magic" is not read`, exit.Failed},
+		}, `"magic" is not supported`, exit.Failed},
 		"no backbone": {func(o *MergeOptions) { o.Backbone += "x" }, "checkpoint directory", exit.Failed},
 		"something else": {func(o *MergeOptions) { put(t, o.Out, "mine", "x") }, "exists already and is not empty",
 			exit.Wrong},
@@ -212,7 +213,7 @@ func TestMergeCheckpointFails(t *testing.T) {
 	})
 }
 
-// TestCheckOut: an empty folder may be filled, a checkpoint be replaced by force, and nothing that is being read.
+// TestCheckOut: an empty folder may be filled, and a checkpoint replaced by force, unless it is being read.
 func TestCheckOut(t *testing.T) {
 	const holds = "which is being merged"
 	for name, test := range map[string]struct {
@@ -233,7 +234,7 @@ func TestCheckOut(t *testing.T) {
 		"full":   {func(string, *MergeOptions) {}, "is not empty: choose another --out, or give --force"},
 		"forced": {func(_ string, o *MergeOptions) { o.Force = true }, ""},
 		"forced, other file": {func(root string, o *MergeOptions) { o.Force, o.Out = true, filepath.Join(root, "a") },
-			"holds no checkpoint"},
+			"is not a checkpoint"},
 		"the backbone": {func(_ string, o *MergeOptions) { o.Force, o.Backbone = true, o.Out }, holds},
 		"holds the adapter": {func(_ string, o *MergeOptions) { o.Force, o.Adapter = true, filepath.Join(o.Out, "in") },
 			holds},
@@ -262,7 +263,7 @@ func TestCheckOut(t *testing.T) {
 	}
 }
 
-// TestInside: whether a path lies in a folder, or is it.
+// TestInside: whether a path is a folder or inside it.
 func TestInside(t *testing.T) {
 	for _, test := range []struct {
 		path, folder string
@@ -279,7 +280,8 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// TestCheckSpace: what has room is no error, in folders that are not made yet as well; what has none says how much.
+// TestCheckSpace: enough space is not an error, even for folders that do not exist yet; the error for too little says
+// how much.
 func TestCheckSpace(t *testing.T) {
 	dir := t.TempDir()
 	for _, out := range []string{dir, filepath.Join(dir, "a", "b", "c")} {

@@ -1,12 +1,13 @@
-// Package lora reads, makes, applies, writes and merges low-rank adapters in the files of Hugging Face's PEFT.
+// Package lora reads, creates, applies, writes and merges low-rank adapters in the file format of Hugging Face's
+// PEFT.
 //
-// A linear layer y = W x becomes y = W x + s B (A x) with A [r, in] and B [out, r]. s is alpha/r, or alpha/sqrt(r) with
-// use_rslora (Hu et al. 2021, Kalajdzievski 2023). W stays as it is; A and B are trained.
+// A linear layer y = W x becomes y = W x + s B (A x) with A [r, in] and B [out, r]. s is alpha/r, or alpha/sqrt(r)
+// with use_rslora (Hu et al. 2021, Kalajdzievski 2023). W is frozen; A and B are trained.
 //
-// With use_dora (Liu et al. 2024) the rows of W + s B A are scaled to a trained length m. y = m/|W + s B A| (W x + s B
-// A x). To the gradient the length |W + s B A| of each row is a constant. PiSSA (Meng et al. 2024) and OLoRA
-// (Buyukakyuz 2024) begin with A and B made of W itself, A0 and B0. They take them away from it: y = (W - s B0 A0) x +
-// s B A x. Parameters of the backbone that an adapter brings whole (modules_to_save, bias) stand in for the backbone's.
+// With use_dora (Liu et al. 2024) the rows of W + s B A are scaled to a trained magnitude m: y = m/|W + s B A| (W x +
+// s B A x). In the gradient, the norm |W + s B A| of each row is treated as a constant. PiSSA (Meng et al. 2024) and
+// OLoRA (Buyukakyuz 2024) initialize A and B from W, as A0 and B0, and subtract them: y = (W - s B0 A0) x + s B A x.
+// Full parameters of the backbone in an adapter (modules_to_save, bias) replace the backbone's.
 package lora
 
 import (
@@ -32,7 +33,7 @@ const (
 	WeightsFile = "adapter_model.safetensors"
 )
 
-// Config is adapter_config.json. Fields of PEFT that are not here are kept when the file is rewritten.
+// Config is adapter_config.json. PEFT fields that are not listed here are preserved when the file is rewritten.
 type Config struct {
 	Base      string  `json:"base_model_name_or_path,omitempty"` // "" is null
 	TaskType  string  `json:"task_type,omitempty"`               // "CAUSAL_LM"; "" is null
@@ -43,18 +44,18 @@ type Config struct {
 	RSLoRA    bool    `json:"use_rslora"`
 	DoRA      bool    `json:"use_dora"`
 	Bias      string  `json:"bias"`              // whose biases are trained: none, all, lora_only
-	Start     Start   `json:"init_lora_weights"` // what A and B were when training began
+	Start     Start   `json:"init_lora_weights"` // initialization of A and B
 
-	ModulesToSave oneOrMore[string] `json:"modules_to_save"` // modules that the adapter brings whole: ends of names
+	ModulesToSave oneOrMore[string] `json:"modules_to_save"` // modules that are trained and saved in full: name suffixes
 
 	Targets           Names             `json:"target_modules"`
 	Exclude           Names             `json:"exclude_modules"`
-	Ranks             Overrides         `json:"rank_pattern"`        // the first that matches counts
-	Alphas            Overrides         `json:"alpha_pattern"`       // the first that matches counts
-	LayersToTransform oneOrMore[int]    `json:"layers_to_transform"` // layer numbers; nil: all
-	LayersPattern     oneOrMore[string] `json:"layers_pattern"`      // names of the lists that these count in; nil: any
+	Ranks             Overrides         `json:"rank_pattern"`        // the first match counts
+	Alphas            Overrides         `json:"alpha_pattern"`       // the first match counts
+	LayersToTransform oneOrMore[int]    `json:"layers_to_transform"` // layer indices; nil: all
+	LayersPattern     oneOrMore[string] `json:"layers_pattern"`      // names of the lists that these index; nil: any
 
-	fields map[string]any             // the file's object
+	fields map[string]any             // the file's JSON object
 	read   map[string]json.RawMessage // the members as they were read
 }
 
@@ -70,7 +71,7 @@ func NewConfig(rank int, alpha float64, targets Names) *Config {
 	}
 }
 
-// newFields are the fields that PEFT 0.21.2 writes and Config has no member for.
+// newFields returns the fields that PEFT 0.21.2 writes and that Config has no member for.
 func newFields() map[string]any {
 	return map[string]any{
 		"alora_invocation_tokens": nil, "arrow_config": nil, "auto_mapping": nil, "corda_config": nil,
@@ -123,21 +124,21 @@ func parseConfig(text []byte) (*Config, error) {
 	return c, err
 }
 
-// changesTheModel lists the fields that make an adapter something else than W + s B A when they are set.
+// changesTheModel lists the fields that make an adapter something other than W + s B A if they are set.
 var changesTheModel = []string{
 	"alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "lora_bias", "megatron_config",
 	"monteclora_config", "target_parameters", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
 }
 
-// changesNothing lists the fields besides Config's own about an adapter's making or storage, which do not change its
-// result; older versions of PEFT wrote some of them.
+// changesNothing lists further fields, about how an adapter was trained or stored, which do not change its result;
+// older versions of PEFT wrote some of them.
 var changesNothing = []string{
 	"auto_mapping", "corda_config", "enable_lora", "ensure_weight_tying", "eva_config", "fan_in_fan_out", "loftq_config",
 	"lora_ga_config", "megatron_core", "merge_weights", "peft_type", "peft_version", "qalora_group_size", "revision",
 	"runtime_config",
 }
 
-// unknown are the fields that are set and that nothing is known about.
+// unknown returns the names of unknown fields that are set.
 func (c *Config) unknown() (names []string) {
 	own := map[string]bool{}
 	t := reflect.TypeFor[Config]()
@@ -154,11 +155,11 @@ func (c *Config) unknown() (names []string) {
 	return names
 }
 
-// unsupported refuses adapters that would give other numbers here than in PEFT.
+// unsupported refuses adapters that would compute something different here than in PEFT.
 func (c *Config) unsupported() error {
 	var errs []error
 	if t, _ := c.fields["peft_type"].(string); t != "" && t != "LORA" {
-		return fmt.Errorf("peft_type is %s; only LORA adapters are read", t)
+		return fmt.Errorf("peft_type is %s; only LORA adapters are supported", t)
 	}
 	for _, name := range changesTheModel {
 		if truthy(c.fields[name]) {
@@ -171,8 +172,8 @@ func (c *Config) unsupported() error {
 		}
 	}
 	for _, name := range c.unknown() {
-		errs = append(errs, fmt.Errorf("nothing is known about %q (%v): it may change what the adapter computes; remove it "+
-			"if it certainly does not", name, c.fields[name]))
+		errs = append(errs, fmt.Errorf("unknown field %q (%v): it may change what the adapter computes; remove it "+
+			"if you are sure that it does not", name, c.fields[name]))
 	}
 	return errors.Join(append(errs, c.checkStart())...)
 }
@@ -197,14 +198,14 @@ func truthy(v any) bool {
 	return true
 }
 
-// Validate checks the values, and names every problem.
+// Validate checks the values, and reports every problem.
 func (c *Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Rank <= 0 {
 		add("r is %d; it must be positive", c.Rank)
 	} else if c.Rank > math.MaxInt32 {
-		add("r is %d; no layer is so wide", c.Rank)
+		add("r is %d; no layer is that wide", c.Rank)
 	}
 	if math.IsNaN(c.Alpha) || math.IsInf(c.Alpha, 0) {
 		add("lora_alpha is %v", c.Alpha)
@@ -214,7 +215,7 @@ func (c *Config) Validate() error {
 	}
 	c.validateBesides(add)
 	if c.Targets.empty() {
-		add("target_modules is empty; name modules, give a regular expression, or \"all-linear\"")
+		add("target_modules is empty; want module names, a regular expression, or \"all-linear\"")
 	}
 	for _, o := range c.Ranks {
 		if o.Value <= 0 || o.Value != math.Trunc(o.Value) {
@@ -233,24 +234,24 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateBesides is Validate for what an adapter trains besides its two matrices, and for how it begins.
+// validateBesides is Validate for what an adapter trains besides its two matrices, and for its initialization.
 func (c *Config) validateBesides(add func(format string, args ...any)) {
 	if c.Bias != "" && c.Bias != BiasNone && c.Bias != BiasAll && c.Bias != BiasLora {
 		add("bias is %q; it must be none, all or lora_only", c.Bias)
 	}
 	if c.Bias != "" && c.Bias != BiasNone && len(c.ModulesToSave) > 0 {
-		add("bias is %q and there are modules_to_save: PEFT saves such biases twice; give one of the two", c.Bias)
+		add("bias is %q and there are modules_to_save: PEFT saves such biases twice; set only one of the two", c.Bias)
 	}
 	if c.DoRA && c.Start.changesBase() {
-		add("use_dora with init_lora_weights %q is not supported: give one of the two", c.Start)
+		add("use_dora with init_lora_weights %q is not supported: set only one of the two", c.Start)
 	}
 	if slices.Contains(c.ModulesToSave, "") {
-		add("modules_to_save has an empty name, which would be every module")
+		add("modules_to_save has an empty name, which would match every module")
 	}
 }
 
-// Encode returns the file's text: all fields that PEFT 0.21.2 writes and those that were read, sorted. What was not
-// changed since it was read is spelled as it was.
+// Encode returns the file's text: all fields that PEFT 0.21.2 writes and those that were read, sorted. Values that
+// were not changed since they were read keep their spelling.
 func (c *Config) Encode() ([]byte, error) {
 	members, err := c.members()
 	if err != nil {
@@ -258,7 +259,7 @@ func (c *Config) Encode() ([]byte, error) {
 	}
 	out := newFields()
 	maps.Copy(out, c.fields)
-	for _, name := range []string{"base_model_name_or_path", "task_type"} { // left out if they are empty
+	for _, name := range []string{"base_model_name_or_path", "task_type"} { // omitted by JSON if they are empty
 		if members[name] == nil {
 			members[name] = json.RawMessage("null")
 		}

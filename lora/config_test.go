@@ -21,7 +21,7 @@ func readFile(t *testing.T, parts ...string) string {
 	return string(text)
 }
 
-// parsed is a JSON object as Python would read it.
+// parsed returns a JSON object as Python would read it.
 func parsed(t *testing.T, text string) (object map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &object); err != nil {
@@ -30,7 +30,7 @@ func parsed(t *testing.T, text string) (object map[string]any) {
 	return object
 }
 
-// TestConfigIsRewrittenAsPEFTWroteIt covers every field: those that are taken into members, and those kept as they are.
+// TestConfigIsRewrittenAsPEFTWroteIt covers every field: the ones with a member, and the ones that are preserved.
 func TestConfigIsRewrittenAsPEFTWroteIt(t *testing.T) {
 	for _, dir := range []string{"../testdata/oracle/llavanext/scorer", "../testdata/oracle/llavanext/scorer_adiee",
 		"testdata/adapter"} {
@@ -50,7 +50,7 @@ func TestConfigIsRewrittenAsPEFTWroteIt(t *testing.T) {
 	}
 }
 
-// TestNewConfigIsWhatPEFTWrites builds the oracle's configurations from nothing.
+// TestNewConfigIsWhatPEFTWrites builds the oracle's configurations from scratch.
 func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
 	c := NewConfig(8, 16, Names{Regex: `.*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)`})
 	c.Base = "../backbone"
@@ -84,7 +84,7 @@ func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
 	}
 }
 
-// TestOtherVersions reads a file of an old PEFT and one with fields that nobody knows yet, and changes them.
+// TestOtherVersions reads and changes a file of an old PEFT version and one with unknown fields.
 func TestOtherVersions(t *testing.T) {
 	old := `{"base_model_name_or_path": "a/b", "bias": "none", "fan_in_fan_out": null, "inference_mode": true,
 	 "init_lora_weights": true,
@@ -128,7 +128,7 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// TestPatternsKeepTheirOrder: the first that matches counts, so that another order would be another adapter.
+// TestPatternsKeepTheirOrder: the first match counts, so a different order would be a different adapter.
 func TestPatternsKeepTheirOrder(t *testing.T) {
 	c := NewConfig(2, 3, Names{Regex: "(?P<x>q)_proj"})
 	c.Ranks = Overrides{{"z.*", 4}, {"a.*", 2}}
@@ -162,7 +162,7 @@ func TestRefusedConfigs(t *testing.T) {
 		`{"target_modules": ["q"], "init_lora_weights": 3}`:                         "init_lora_weights is 3",
 		`{"target_modules": ["q"], "init_lora_weights": "pissa_niter_4"}`:           "changes the base weights",
 		`{"target_modules": ["q"], "trainable_token_indices": [3]}`:                 "trainable_token_indices is set",
-		`{"target_modules": ["q"], "use_magic": true}`:                              `known about "use_magic" (true)`,
+		`{"target_modules": ["q"], "use_magic": true}`:                              `unknown field "use_magic" (true)`,
 		`{"target_modules": ["q"], "peft_type": "IA3"}`:                             "peft_type is IA3",
 		`{"target_modules": null}`:                                                  "target_modules is empty",
 		`{"target_modules": 3}`:                                                     "target_modules is 3",
@@ -192,7 +192,7 @@ func TestRefusedConfigs(t *testing.T) {
 	}
 }
 
-// TestLoadConfig: a problem is told with the file's path, and a missing file is one that does not exist.
+// TestLoadConfig: an error includes the file's path, and is fs.ErrNotExist for a missing file.
 func TestLoadConfig(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := LoadConfig(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +218,7 @@ func TestLoadConfig(t *testing.T) {
 	}
 }
 
-// TestEncodeKeepsSpellings: what did not change is written as it was read, and names that are empty are null.
+// TestEncodeKeepsSpellings: unchanged values are written as they were read, and empty names are null.
 func TestEncodeKeepsSpellings(t *testing.T) {
 	read := `{"target_modules": ["q"], "lora_alpha": 16.0, "lora_dropout": 5e-2, "layers_to_transform": 3, "later": false,
 	 "base_model_name_or_path": "a/b", "r": 8}`
@@ -261,7 +261,7 @@ func TestEncodeKeepsSpellings(t *testing.T) {
 	}
 }
 
-// TestCloneIsApart: no change of a copy shows in the original.
+// TestCloneIsApart: changes to a copy do not affect the original.
 func TestCloneIsApart(t *testing.T) {
 	build := func() *Config {
 		c := NewConfig(1, 2, Names{List: []string{"q"}})

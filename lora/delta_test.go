@@ -17,7 +17,7 @@ import (
 	"assay/onnx"
 )
 
-// writeBackbone writes a checkpoint of one file, and opens it.
+// writeBackbone writes a checkpoint with one file, and opens it.
 func writeBackbone(t *testing.T, dir string, tensors map[string]*tensor.Dense) *checkpoints.Weights {
 	t.Helper()
 	if err := checkpoints.WriteFile(filepath.Join(dir, checkpoints.SingleFile), tensors, nil); err != nil {
@@ -36,7 +36,7 @@ func openBackbone(t *testing.T, dir string) *checkpoints.Weights {
 	return w
 }
 
-// contents are the tensors of a checkpoint.
+// contents returns the tensors of a checkpoint.
 func contents(t *testing.T, w *checkpoints.Weights) map[string]flat {
 	t.Helper()
 	out := map[string]*tensor.Dense{}
@@ -50,7 +50,7 @@ func contents(t *testing.T, w *checkpoints.Weights) map[string]flat {
 	return flattened(out)
 }
 
-// trained is an adapter of rank 2 with numbers in A and B, bound to the small backbone.
+// trained returns an adapter of rank 2 with non-zero A and B, bound to the small backbone.
 func trained(t *testing.T, change func(c *Config)) *Adapter {
 	t.Helper()
 	c := NewConfig(2, 3, Names{List: []string{"q_proj", "v_proj"}})
@@ -71,8 +71,8 @@ func trained(t *testing.T, change func(c *Config)) *Adapter {
 	return a
 }
 
-// merged is the formula of a merged weight in plain loops: W + s B A, less s B0 A0 of a start, with DoRA's rows scaled
-// to the length m.
+// merged computes a merged weight in plain loops: W + s B A, minus s B0 A0 of a start, with DoRA's rows scaled to
+// norm m.
 func merged(a *Adapter, module string, w *tensor.Dense) []float32 {
 	matA, matB, scale, _ := a.Delta(module)
 	change := product(matA, matB, scale)
@@ -99,7 +99,7 @@ func merged(a *Adapter, module string, w *tensor.Dense) []float32 {
 	return out
 }
 
-// TestMergeIsTheFormula: weights that adapters of all ways change are as the formula says, and the others stay.
+// TestMergeIsTheFormula: the weights that each kind of adapter changes match the formula, and others do not change.
 func TestMergeIsTheFormula(t *testing.T) {
 	const norm = "model.language_model.norm.weight"
 	for name, change := range map[string]func(c *Config){
@@ -142,13 +142,13 @@ func TestMergeIsTheFormula(t *testing.T) {
 				t.Errorf("weights (-want +got):\n%s", diff)
 			}
 			if left, err := filepath.Glob(filepath.Join(out, "*")); err != nil || len(left) != 1 {
-				t.Errorf("got files %v, %v, want %s alone", left, err, checkpoints.SingleFile)
+				t.Errorf("got files %v, %v, want only %s", left, err, checkpoints.SingleFile)
 			}
 		})
 	}
 }
 
-// TestMergeInPieces merges a weight of several blocks, the last of which is shorter: every row gets its own change.
+// TestMergeInPieces merges a weight with several blocks, the last one shorter: every row gets its own change.
 func TestMergeInPieces(t *testing.T) {
 	const out, in, block = 1500, 1000, 4 << 20 // 6 MB: blocks of 4 MiB are 1048 rows
 	values := make([]float32, out*in)
@@ -187,7 +187,7 @@ func TestMergeInPieces(t *testing.T) {
 	}
 }
 
-// TestMergeRenames: files and index have the new names of renamed weights, and hidden ones are left out.
+// TestMergeRenames: files and index have the new names of renamed weights, without hidden ones.
 func TestMergeRenames(t *testing.T) {
 	rename := func(stored string) (string, bool) {
 		return "new." + stored, stored != "hidden" && stored != "alone"
@@ -261,7 +261,7 @@ func TestMergeRenames(t *testing.T) {
 				}
 				one, _, err := checkpoints.ReadFile(filepath.Join(dir, "one.safetensors"))
 				if err != nil || len(one) != 1 || one["new.a"] == nil {
-					t.Errorf("one.safetensors: got %v, %v, want new.a alone", one, err)
+					t.Errorf("one.safetensors: got %v, %v, want only new.a", one, err)
 				}
 				if _, err := os.Stat(filepath.Join(dir, "three.safetensors")); err == nil {
 					t.Error("got a file of hidden tensors, want none")
@@ -271,7 +271,7 @@ func TestMergeRenames(t *testing.T) {
 	}
 }
 
-// TestMergeRefusesTypes: weights of whole numbers cannot take a sum, nor can parameters that are replaced.
+// TestMergeRefusesTypes: integer weights cannot be merged or replaced.
 func TestMergeRefusesTypes(t *testing.T) {
 	for name, key := range map[string]string{"adapted": keyQ + ".weight", "whole": "model.norm.weight"} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestMergeRefusesTypes(t *testing.T) {
 	}
 }
 
-// TestMergeFails: what does not fit the backbone is refused before anything is written.
+// TestMergeFails: an adapter that does not match the backbone is refused before anything is written.
 func TestMergeFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(a *Adapter)
@@ -310,7 +310,7 @@ func TestMergeFails(t *testing.T) {
 	}
 }
 
-// TestDeltaOfRows: a piece of a weight gets the change of its own rows, which begin where its bytes do.
+// TestDeltaOfRows: a piece of a weight gets the change of its own rows.
 func TestDeltaOfRows(t *testing.T) {
 	a := &Adapter{Config: NewConfig(1, 1, Names{}), Targets: []Target{{qProj, 1, 2, 2}},
 		Tensors: map[string]*tensor.Dense{NameA(qProj): matrix(1, 2, 1, -1), NameB(qProj): matrix(3, 1, 3, 5, 7),

@@ -11,7 +11,7 @@ import (
 )
 
 // Names selects modules: List holds names or ends of names ("q_proj", "self_attn.q_proj"); Regex, in Python's syntax,
-// must match a whole name. As target modules, Regex "all-linear" stands for every linear layer but the output layer. In
+// must match a whole name. As target modules, Regex "all-linear" means every linear layer except the output layer. In
 // JSON it is a list of strings, or a string.
 type Names struct {
 	List  []string
@@ -38,13 +38,14 @@ func (n *Names) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Override gives modules another rank or alpha: Key is a regular expression for a name, or for its end after a dot.
+// Override sets a different rank or alpha for modules: Key is a regular expression for a name, or for the end of a
+// name after a dot.
 type Override struct {
 	Key   string
 	Value float64
 }
 
-// Overrides are a JSON object of numbers, whose order decides between keys that both match.
+// Overrides are a JSON object of numbers; if several keys match, the first one counts.
 type Overrides []Override
 
 // MarshalJSON writes the object in the order of the list.
@@ -64,14 +65,14 @@ func (o Overrides) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON reads the object. Of a key that occurs twice the last value counts, as in Python.
+// UnmarshalJSON reads the object. If a key occurs twice, the last value counts, as in Python.
 func (o *Overrides) UnmarshalJSON(text []byte) error {
 	var values map[string]*float64
 	if err := json.Unmarshal(text, &values); err != nil || values == nil {
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
-	d.Token() // the opening brace; the text was decoded once already
+	d.Token() // the opening brace; cannot fail, the text was decoded before
 	for d.More() {
 		token, _ := d.Token()
 		var skipped any
@@ -79,7 +80,7 @@ func (o *Overrides) UnmarshalJSON(text []byte) error {
 		key := token.(string)
 		v := values[key]
 		if v == nil {
-			return errors.New("null is no number")
+			return errors.New("null is not a number")
 		}
 		if !slices.ContainsFunc(*o, func(x Override) bool { return x.Key == key }) {
 			*o = append(*o, Override{key, *v})
@@ -88,10 +89,10 @@ func (o *Overrides) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// oneOrMore is a list that may also be written as its only element. PEFT takes an empty list for none.
+// oneOrMore is a list that may also be written as a single element. PEFT treats an empty list as none.
 type oneOrMore[T any] []T
 
-// UnmarshalJSON reads an element or a list of them.
+// UnmarshalJSON reads an element or a list of elements.
 func (l *oneOrMore[T]) UnmarshalJSON(text []byte) error {
 	if text[0] == '[' {
 		list, err := elements[T](text)
@@ -122,7 +123,7 @@ func elements[T any](text []byte) ([]T, error) {
 	return out, nil
 }
 
-// wanted says what a member of Config is written as.
+// wanted describes the expected JSON type of a member of Config.
 var wanted = map[reflect.Type]string{
 	reflect.TypeFor[string]():            "a string",
 	reflect.TypeFor[bool]():              "true or false",
@@ -130,13 +131,13 @@ var wanted = map[reflect.Type]string{
 	reflect.TypeFor[float64]():           "a number",
 	reflect.TypeFor[Names]():             "a string or a list of strings",
 	reflect.TypeFor[Overrides]():         "an object of numbers",
-	reflect.TypeFor[Start]():             "true, false or the name of a way to begin",
-	reflect.TypeFor[oneOrMore[int]]():    "a whole number or a list of them",
+	reflect.TypeFor[Start]():             "true, false or the name of an initialization",
+	reflect.TypeFor[oneOrMore[int]]():    "a whole number or a list of whole numbers",
 	reflect.TypeFor[oneOrMore[string]](): "a string or a list of strings",
 }
 
-// readMembers sets the tagged members of a configuration from a JSON object, and returns the problems. Absent
-// fields and nulls leave a member as it is.
+// readMembers sets the tagged members of a configuration from a JSON object, and returns the problems. Absent fields
+// and nulls leave a member unchanged.
 func (c *Config) readMembers(text []byte) (problems []error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -157,7 +158,7 @@ func (c *Config) readMembers(text []byte) (problems []error) {
 	return problems
 }
 
-// members are the tagged members of a configuration as JSON, by name.
+// members returns the tagged members of a configuration as JSON, by name.
 func (c *Config) members() (map[string]json.RawMessage, error) {
 	text, err := encode(c, "")
 	if err != nil {
@@ -167,7 +168,7 @@ func (c *Config) members() (map[string]json.RawMessage, error) {
 	return out, json.Unmarshal(text, &out)
 }
 
-// encode returns v as JSON. Unlike json.Marshal's, its strings keep <, > and &, which regular expressions have.
+// encode returns v as JSON. Unlike json.Marshal, it does not escape <, > and &, which occur in regular expressions.
 func encode(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

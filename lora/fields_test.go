@@ -50,7 +50,7 @@ func TestNamesInJSON(t *testing.T) {
 	}
 }
 
-// TestOverridesInJSON: the object keeps its order; a key that occurs twice has its last value in the first's place.
+// TestOverridesInJSON: the object keeps its order; a key that occurs twice has its last value at its first position.
 func TestOverridesInJSON(t *testing.T) {
 	for text, want := range map[string]struct {
 		list Overrides
@@ -63,7 +63,7 @@ func TestOverridesInJSON(t *testing.T) {
 		`{"a": 1, "b": 2, "c": 3}`:   {Overrides{{"a", 1}, {"b", 2}, {"c", 3}}, `{"a":1,"b":2,"c":3}`, ""},
 		`{}`:                         {nil, `{}`, ""},
 		`null`:                       {nil, `{}`, ""},
-		`{"a": null}`:                {nil, "", "null is no number"},
+		`{"a": null}`:                {nil, "", "null is not a number"},
 		`{"a": "1"}`:                 {nil, "", "cannot unmarshal"},
 		`["a"]`:                      {nil, "", "cannot unmarshal"},
 		`{"a": 1, "b": 2, "a": "x"}`: {nil, "", "cannot unmarshal"},
@@ -85,7 +85,7 @@ func TestOverridesInJSON(t *testing.T) {
 	}
 }
 
-// TestOneOrMore: a list, or its only element; null leaves what was there.
+// TestOneOrMore: a list, or a single element; null keeps the previous value.
 func TestOneOrMore(t *testing.T) {
 	for text, test := range map[string]struct {
 		want oneOrMore[int]
@@ -108,7 +108,8 @@ func TestOneOrMore(t *testing.T) {
 	}
 }
 
-// TestReadMembers: absent fields and nulls leave a member as it is, and every problem is named with what is wanted.
+// TestReadMembers: absent fields and nulls leave a member unchanged, and every problem is reported with the expected
+// type.
 func TestReadMembers(t *testing.T) {
 	c := &Config{Rank: 8, Alpha: 9, Bias: BiasAll, fields: map[string]any{}}
 	if p := c.readMembers([]byte(`{"lora_alpha": null, "r": 4, "unheard": 1, "": 2, "fields": {"a": 1}}`)); p != nil {
@@ -124,8 +125,8 @@ func TestReadMembers(t *testing.T) {
 		`"lora_alpha": []`:           "lora_alpha is []; it must be a number",
 		`"target_modules": 1`:        "target_modules is 1; it must be a string or a list of strings",
 		`"rank_pattern": 1`:          "rank_pattern is 1; it must be an object of numbers",
-		`"init_lora_weights": 1`:     "init_lora_weights is 1; it must be true, false or the name of a way to begin",
-		`"layers_to_transform": "a"`: "layers_to_transform is a; it must be a whole number or a list of them",
+		`"init_lora_weights": 1`:     "init_lora_weights is 1; it must be true, false or the name of an initialization",
+		`"layers_to_transform": "a"`: "layers_to_transform is a; it must be a whole number or a list of whole numbers",
 		`"modules_to_save": 1`:       "modules_to_save is 1; it must be a string or a list of strings",
 	} {
 		t.Run(member, func(t *testing.T) {
@@ -150,7 +151,8 @@ func TestReadMembers(t *testing.T) {
 	}
 }
 
-// TestEncode: JSON without a line's end, in which <, > and & stay as they are; a value that has no JSON is an error.
+// TestEncode: JSON without a trailing newline and without escapes for <, > and &; a value that has no JSON is an
+// error.
 func TestEncode(t *testing.T) {
 	for name, test := range map[string]struct {
 		v            any
@@ -170,7 +172,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestWhatHasNoJSON: numbers that JSON cannot hold are errors, not files.
+// TestWhatHasNoJSON: numbers that JSON cannot represent are errors.
 func TestWhatHasNoJSON(t *testing.T) {
 	c := NewConfig(1, 1, Names{List: []string{"q"}})
 	c.Alphas = Overrides{{"q", math.Inf(1)}}

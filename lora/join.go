@@ -8,21 +8,21 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Branch is what one of several joined adapters has of a module's rank. Rank 0: it does not adapt the module.
+// Branch is the share of one of several joined adapters in a module's rank. Rank 0: it does not adapt the module.
 type Branch struct {
 	Rank  int
 	Scale float64 // of B A
 }
 
-// Join lays several adapters over one backbone side by side: the matrices A of a module below each other, [sum of
-// ranks, in], and the matrices B beside each other, [out, sum of ranks]. Branches tells them apart.
+// Join combines several adapters of one backbone: the matrices A of a module are stacked, [sum of ranks, in], and the
+// matrices B concatenated, [out, sum of ranks]. Branches records which rows and columns belong to which adapter.
 func Join(adapters []*Adapter) (*Adapter, error) {
 	out := &Adapter{Config: adapters[0].Config, Tensors: map[string]*tensor.Dense{}, Branches: map[string][]Branch{}}
 	modules := map[string]bool{}
 	for i, a := range adapters {
 		if a.Config.DoRA || len(a.Whole) > 0 || a.Config.Start.changesBase() {
-			return nil, fmt.Errorf("adapter %d uses DoRA, takes its start off the weights, or brings parameters whole: only "+
-				"plain low-rank matrices can be joined", i+1)
+			return nil, fmt.Errorf("adapter %d uses DoRA, subtracts its start from the weights, or has full parameters: "+
+				"only plain low-rank matrices can be joined", i+1)
 		}
 		for _, t := range a.Targets {
 			modules[t.Module] = true

@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestJoin lays two adapters side by side: matrices A below each other, B beside each other, and a branch for each.
+// TestJoin combines two adapters: stacked matrices A, concatenated matrices B, and a branch for each.
 func TestJoin(t *testing.T) {
 	one := &Adapter{Config: NewConfig(1, 2, Names{}), Targets: []Target{{qProj, 1, 2, 2}, {vProj, 2, 3, 1.5}},
 		Tensors: map[string]*tensor.Dense{
@@ -48,7 +48,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinRefuses: only plain matrices of the same backbone can be joined.
+// TestJoinRefuses: only plain matrices for the same backbone can be joined.
 func TestJoinRefuses(t *testing.T) {
 	plain := func(out, in int) *Adapter {
 		return &Adapter{Config: NewConfig(1, 1, Names{}), Targets: []Target{{qProj, 1, 1, 1}},

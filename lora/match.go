@@ -12,7 +12,7 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// allLinear, in any case, is PEFT's word for every linear layer but the output layer.
+// allLinear, in upper or lower case, is PEFT's word for every linear layer except the output layer.
 const allLinear = "all-linear"
 
 // Target is an adapted module.
@@ -25,7 +25,7 @@ type Target struct {
 
 // Match returns the linear modules that the adapter applies to, in their order, by PEFT's rules (tuners_utils.py:
 // check_target_module_exists; other.py: get_pattern_key). others are the modules that are not linear layers; it is an
-// error if one of them is meant.
+// error if one of them matches.
 func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 	m, err := newMatcher(c)
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 			return nil, err
 		}
 		if hit {
-			return nil, fmt.Errorf("target_modules %v matches %s, which is not a linear layer; adapters go on linear "+
-				"layers only",
+			return nil, fmt.Errorf("target_modules %v matches %s, which is not a linear layer; adapters only support "+
+				"linear layers",
 				c.Targets, name)
 		}
 	}
@@ -68,8 +68,8 @@ func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 		free := c.Clone()
 		free.ModulesToSave = nil
 		if t, err := free.Match(linear, others...); err == nil {
-			return nil, fmt.Errorf("target_modules %v and modules_to_save %q collide: all that the former matches (%s, ...) is "+
-				"trained whole, with no adapter: leave it out of one of the two",
+			return nil, fmt.Errorf("target_modules %v and modules_to_save %q collide: everything that target_modules matches "+
+				"(%s, ...) is trained in full, without an adapter: leave it out of one of the two",
 				c.Targets, []string(c.ModulesToSave), t[0].Module)
 		}
 	}
@@ -84,7 +84,7 @@ func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 	return out, nil
 }
 
-// String shows the selection as in the file.
+// String formats the selection as in the file.
 func (n Names) String() string {
 	if n.Regex != "" {
 		return strconv.Quote(n.Regex)
@@ -115,7 +115,7 @@ func newMatcher(c *Config) (*matcher, error) {
 			return nil, err
 		}
 	}
-	for _, p := range c.ModulesToSave { // PEFT takes the names for expressions here
+	for _, p := range c.ModulesToSave { // PEFT treats the names as expressions here
 		re, err := compile("modules_to_save", p, `\A(?:^|.*\.)`, `(?:$|\..*)`)
 		if err != nil {
 			return nil, err
@@ -150,8 +150,8 @@ func compileOverrides(field string, list []Override) ([]*regexp2.Regexp, error) 
 	return out, nil
 }
 
-// pythonOnly finds what Python's re spells differently from .NET, which regexp2 follows; escapes are matched to skip
-// them.
+// pythonOnly matches syntax that Python's re spells differently from .NET, which regexp2 follows; it also matches
+// escapes, to skip them.
 var pythonOnly = regexp.MustCompile(`\\.|\(\?P<|\(\?P=(\w+)\)`)
 
 func compile(field, pattern, before, after string) (*regexp2.Regexp, error) {
@@ -170,7 +170,7 @@ func compile(field, pattern, before, after string) (*regexp2.Regexp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: regular expression %q: %w", field, pattern, err)
 	}
-	re.MatchTimeout = 2 * time.Second // backtracking may take for ever
+	re.MatchTimeout = 2 * time.Second // backtracking may take forever
 	return re, nil
 }
 
@@ -214,7 +214,7 @@ func (m *matcher) match(name string) (hit, excluded bool, err error) {
 	return false, false, nil
 }
 
-// endsWith reports whether name is one of list, or ends with a dot and one of it.
+// endsWith reports whether name is in list, or ends with a dot and an element of list.
 func endsWith(name string, list []string) bool {
 	for _, s := range list {
 		if name == s || strings.HasSuffix(name, "."+s) {
@@ -224,7 +224,7 @@ func endsWith(name string, list []string) bool {
 	return false
 }
 
-// isOutput recognises the layer that makes the logits, which "all-linear" leaves out.
+// isOutput reports whether a layer computes the logits, which "all-linear" leaves out.
 func isOutput(name string) bool { return name == "lm_head" || name == "language_model.lm_head" }
 
 func (m *matcher) target(name string) (Target, error) {

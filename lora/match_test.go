@@ -73,7 +73,7 @@ func (p *peftFile) kinds(t *testing.T, family string) map[string]string {
 	return kinds
 }
 
-// TestModules compares the modules read from a checkpoint's keys with those of the model in transformers.
+// TestModules compares the modules read from a checkpoint's keys with the modules of the model in transformers.
 func TestModules(t *testing.T) {
 	p := readPEFT(t)
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
@@ -167,7 +167,7 @@ func TestMatchAgreesWithPEFT(t *testing.T) {
 				odd = name
 			}
 		}
-		if odd != "" { // PEFT adapts embeddings and convolutions, too
+		if odd != "" { // PEFT also adapts embeddings and convolutions
 			if err == nil || !strings.Contains(err.Error(), "not a linear layer") {
 				t.Errorf("%s: got error %v for %s, want one with %q", c.Config, err, odd, "not a linear layer")
 			}
@@ -218,7 +218,7 @@ func TestPythonExpressions(t *testing.T) {
 	}
 }
 
-// TestMatchSays: what is selected and refused of a small model, with the words of the errors.
+// TestMatchSays: selections and errors for a small model.
 func TestMatchSays(t *testing.T) {
 	const q0, q1, q7 = "m.layers.0.q", "m.layers.1.q", "m.tail.7.2.q"
 	linear := []string{q0, "m.layers.0.v", q1, "m.layers.1.v", q7, "lm_head"}
@@ -258,7 +258,7 @@ func TestMatchSays(t *testing.T) {
 		"nothing": {func(c *Config) { c.Targets.List = []string{"x", "y"} }, nil,
 			`target_modules ["x" "y"] matches none of the model's 6 linear layers (m.layers.1.v, ...); 0 are excluded`},
 		"collision": {func(c *Config) { c.ModulesToSave = []string{"q"} }, nil,
-			`target_modules ["q"] and modules_to_save ["q"] collide: all that the former matches (m.layers.0.q, ...)`},
+			`target_modules ["q"] and modules_to_save ["q"] collide: everything that target_modules matches`},
 		"no collision": {func(c *Config) { c.Targets.List, c.ModulesToSave = []string{"x"}, []string{"q"} }, nil,
 			`target_modules ["x"] matches none of the model's 6 linear layers (m.layers.1.v, ...); 3 are excluded`},
 		"not linear": {func(c *Config) { c.Targets.List = []string{"q", "norm"} }, nil,
@@ -285,7 +285,7 @@ func TestMatchSays(t *testing.T) {
 	holdsError(t, "no layers", err, `matches none of the model's 0 linear layers; 0 are excluded`)
 }
 
-// TestMatcher: whether a module is adapted, and whether it is excluded, which is told apart from not being meant.
+// TestMatcher: whether a module is adapted, and whether it is excluded, as opposed to not selected.
 func TestMatcher(t *testing.T) {
 	layers := func(c *Config) { c.LayersToTransform = []int{1} }
 	for name, test := range map[string]struct {
@@ -326,7 +326,7 @@ func TestMatcher(t *testing.T) {
 	}
 }
 
-// TestRanksAndAlphas: the first pattern that matches a name or its end counts; the factor is alpha/r or alpha/sqrt(r).
+// TestRanksAndAlphas: the first pattern that matches a name or its end counts; the scale is alpha/r or alpha/sqrt(r).
 func TestRanksAndAlphas(t *testing.T) {
 	c := NewConfig(4, 8, Names{List: []string{"q", "v", "k", "xq"}})
 	c.Ranks = Overrides{{`layers\.0\.q`, 9}, {"q", 16}}
@@ -354,10 +354,10 @@ func TestRanksAndAlphas(t *testing.T) {
 	}
 }
 
-// TestEndlessExpressions: an expression that backtracks for ever is stopped, wherever it stands.
+// TestEndlessExpressions: an expression that backtracks forever is stopped, in every field.
 func TestEndlessExpressions(t *testing.T) {
 	const endless = `(a+)+x`
-	period := func(d time.Duration) { // of looking at the clock
+	period := func(d time.Duration) { // for the timeout checks
 		regexp2.StopTimeoutClock()
 		regexp2.SetTimeoutCheckPeriod(d)
 	}
@@ -384,7 +384,7 @@ func TestEndlessExpressions(t *testing.T) {
 			for _, list := range [][]*regexp2.Regexp{m.saved, m.layers, m.ranks, m.alphas, {m.targets, m.exclude}} {
 				for _, re := range list {
 					if re != nil {
-						re.MatchTimeout = 10 * time.Millisecond // not the 2 s that it has
+						re.MatchTimeout = 10 * time.Millisecond // not the full 2 s
 					}
 				}
 			}

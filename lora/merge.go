@@ -19,27 +19,26 @@ import (
 	"assay/internal/workers"
 )
 
-// mergeBlock is the size in bytes of the pieces that Merge works on.
+// mergeBlock is the size in bytes of the pieces that Merge processes.
 const mergeBlock = 4 << 20
 
-// delta is what becomes of one weight, in rows: s B A is added, and DoRA's rows get their length. Or all of it is
-// another one.
+// delta is the change to one weight, by row: s B A is added, and DoRA rows are scaled to their magnitude. Or the full
+// weight is replaced.
 type delta struct {
 	a       []blas64.Vector // rows of A in float64
 	b       []float32       // [out, r]
 	rank    int
 	s       float64
-	lengths []float32 // m of DoRA; nil: none
-	whole   []float32 // the new weight; nil: it is the old one with s B A
+	lengths []float32 // magnitudes m of DoRA; nil: none
+	whole   []float32 // the new weight; nil: the old one plus s B A
 }
 
-// Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter (nil: none)
-// changes, or others in their place. It computes in float64, and rounds once to the stored type. Types, files and
-// metadata stay as they are, and so do names and index. If the weights were renamed ([checkpoints.Weights.Rename]), the
-// new names are written, and hidden tensors are not. It runs on all cores and holds a few blocks of 4 MiB at a time. It
-// calls progress (may be nil) with the bytes done since the last call, from any goroutine. When ctx ends or something
-// fails, the file at work is removed. A caller that wants all files or none merges into a folder of
-// [atomicfile.WriteDir].
+// Merge writes the backbone's weights into the folder dir; the weights that the adapter (nil: none) changes get s B A
+// added, or are replaced. It computes in float64, and rounds once to the stored type. Types, files, metadata, names
+// and index do not change. If the weights were renamed ([checkpoints.Weights.Rename]), the new names are written, and
+// hidden tensors are not. It runs on all cores and holds a few blocks of 4 MiB at a time. It calls progress (may be
+// nil) with the bytes done since the last call, from any goroutine. When ctx ends or something fails, the file being
+// written is removed. A caller that needs all files or none merges into a folder of [atomicfile.WriteDir].
 func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, progress func(bytes int64)) error {
 	changes := map[string]string{}
 	if a != nil {
@@ -73,7 +72,7 @@ func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, 
 	return writeIndex(w, lists, filepath.Join(dir, checkpoints.IndexFile))
 }
 
-// changes are the weights that the adapter changes, see changedKeys, and the adapter that is merged.
+// changes returns the adapter to merge, and the weights that it changes, see changedKeys.
 func (a *Adapter) changes(w *checkpoints.Weights) (*Adapter, map[string]string, error) {
 	if err := a.Check(Modules(w)); err != nil {
 		return nil, nil, err
@@ -91,7 +90,7 @@ func (a *Adapter) changes(w *checkpoints.Weights) (*Adapter, map[string]string, 
 	return a, changes, err
 }
 
-// keptTensors are the tensors of a file that are written, under their (renamed) names.
+// keptTensors returns the tensors of a file that are written, under their (renamed) names.
 func keptTensors(w *checkpoints.Weights, shard *checkpoints.Shard) (kept []checkpoints.TensorInfo) {
 	for _, stored := range shard.Names() {
 		info, _ := shard.Info(stored)
@@ -107,7 +106,7 @@ func keptTensors(w *checkpoints.Weights, shard *checkpoints.Shard) (kept []check
 	return kept
 }
 
-// writeIndex copies the index of a checkpoint, or writes that of new names.
+// writeIndex copies the index of a checkpoint, or writes one for the new names.
 func writeIndex(w *checkpoints.Weights, lists map[string]string, path string) error {
 	index, err := os.ReadFile(filepath.Join(w.Dir(), checkpoints.IndexFile))
 	if err != nil {
@@ -128,16 +127,15 @@ func writeIndex(w *checkpoints.Weights, lists map[string]string, path string) er
 	return atomicfile.WriteBytes(path, index)
 }
 
-// changedKeys maps the checkpoint's keys of changed weights to the paths of modules, or of parameters that are
-// replaced.
+// changedKeys maps the checkpoint keys of changed weights to the paths of modules, or of replaced parameters.
 func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) {
 	byName := index(Modules(w))
 	changes := map[string]string{}
 	for _, t := range a.Targets {
 		key := byName[t.Module].Key
 		if key == "" {
-			return nil, fmt.Errorf("%s has no weight of its own in %s: it shares that of the embedding, which the adapter "+
-				"does not change; the two cannot be merged",
+			return nil, fmt.Errorf("%s has no weight of its own in %s: it shares the embedding's, which the adapter "+
+				"does not change; they cannot be merged",
 				t.Module, w.Dir())
 		}
 		if info, _ := w.Info(key); !info.Type.IsFloat() {
@@ -163,7 +161,7 @@ func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) 
 // shardMerge is the work on one file.
 type shardMerge struct {
 	shard    *checkpoints.Shard
-	kept     []checkpoints.TensorInfo // as they lie in the file, under the names that they get
+	kept     []checkpoints.TensorInfo // as stored in the file, under their new names
 	changes  map[string]string
 	adapter  *Adapter
 	progress func(bytes int64) // may be nil
@@ -196,13 +194,13 @@ func (s *shardMerge) write(ctx context.Context, path string) error {
 
 // merger copies the tensors of one file to another.
 type merger struct {
-	in       *os.File // read, not mapped: mapped pages would look like used memory, up to the whole file
+	in       *os.File // read, not mapped: mapped pages would count as used memory, up to the size of the file
 	out      *checkpoints.Writer
 	progress func(bytes int64) // may be nil
 	buffers  sync.Pool         // of *[]byte
 }
 
-// tensor copies one tensor in pieces on all cores, with change added to it (nil: none).
+// tensor copies one tensor in pieces on all cores, and applies change (nil: none).
 func (m *merger) tensor(ctx context.Context, info checkpoints.TensorInfo, change *delta) error {
 	step := int64(mergeBlock)
 	if change != nil && change.whole == nil { // whole rows
@@ -247,7 +245,7 @@ func (m *merger) piece(info checkpoints.TensorInfo, change *delta, offset, lengt
 	return m.out.WriteAt(info.Name, *buffer, offset)
 }
 
-// values is a piece of the new weight; old is the same piece of the old one, from byte offset on.
+// values returns a piece of the new weight; old is the same piece of the old weight, starting at byte offset.
 func (d *delta) values(info checkpoints.TensorInfo, old []byte, offset int64) ([]float32, error) {
 	if d.whole != nil {
 		size := int64(info.Type.Size())
@@ -260,7 +258,7 @@ func (d *delta) values(info checkpoints.TensorInfo, old []byte, offset int64) ([
 	return v, err
 }
 
-// rowBytes is the length of a row of a matrix.
+// rowBytes returns the size of a row of a matrix, in bytes.
 func rowBytes(info checkpoints.TensorInfo) int64 { return info.Shape[1] * int64(info.Type.Size()) }
 
 func newDelta(a *Adapter, module string) *delta {
@@ -283,8 +281,8 @@ func newDelta(a *Adapter, module string) *delta {
 	return d
 }
 
-// add adds s B A to rows of a weight [rows, in], the first of which is row first of the whole, and gives them the
-// lengths of DoRA.
+// add adds s B A to rows of a weight [rows, in], starting at row first of the full weight, and scales them to the
+// magnitudes of DoRA.
 func (d *delta) add(weight []float32, in, first int) {
 	sum := blas64.Vector{N: in, Inc: 1, Data: make([]float64, in)}
 	for row := 0; row*in < len(weight); row++ {

@@ -18,7 +18,8 @@ import (
 	"assay/onnx"
 )
 
-// copyBackbone writes the oracle's checkpoint in another type, in one file or two shards, with names changed by rename.
+// copyBackbone writes the oracle's checkpoint with a different type, in one file or two shards, with names changed by
+// rename.
 func copyBackbone(t *testing.T, dtype onnx.DType, shards int, rename func(string) string) string {
 	t.Helper()
 	from, err := checkpoints.OpenWeights(backbone)
@@ -79,7 +80,7 @@ func published(name string) string {
 }
 
 // TestMergeAgreesWithPEFT compares sampled values of all changed weights with those of merge_and_unload
-// (tools/oracle/lora_match.py), and that everything else stays as it is.
+// (tools/oracle/lora_match.py), and checks that nothing else changes.
 func TestMergeAgreesWithPEFT(t *testing.T) {
 	expect, err := checkpoints.OpenFile("testdata/merged.safetensors")
 	if err != nil {
@@ -159,7 +160,7 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 			if changed != count || changed != len(a.Targets) {
 				t.Errorf("%s: got %d weights changed, want PEFT's %d, of %d targets", prefix, changed, count, len(a.Targets))
 			}
-			if c.name != "float32" && exact < values*99/100 { // float32 sums that fall on the edge between two half numbers
+			if c.name != "float32" && exact < values*99/100 { // float32 sums halfway between two float16 numbers
 				t.Errorf("%s: got %d of %d values equal to PEFT's, want 99 in 100", prefix, exact, values)
 			}
 			if done.Load() != all.Load() {
@@ -193,7 +194,7 @@ func TestMergeRefuses(t *testing.T) {
 	if err := Merge(ctx, w, a, out, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Merge with a context that has ended: got error %v, want %v", err, context.Canceled)
 	}
-	// An output layer tied to the embedding has no weight that could change alone.
+	// An output layer tied to the embedding has no weight of its own to change.
 	tied := t.TempDir()
 	tensors := map[string]*tensor.Dense{
 		"model.embed_tokens.weight": tensor.New(tensor.WithShape(3, 2), tensor.Of(tensor.Float32)),

@@ -8,22 +8,22 @@ import (
 	"assay/checkpoints"
 )
 
-// Module is a part of a backbone, as PEFT sees it.
+// Module is a module of a backbone, in the sense of PEFT.
 type Module struct {
 	Name    string // path in transformers 5: model.language_model.layers.0.self_attn.q_proj
-	Key     string // of the weight in the checkpoint; "" for containers and for an output layer tied to the embedding
+	Key     string // name of the weight in the checkpoint; "" for containers and for an output layer tied to the embedding
 	Linear  bool
 	Out, In int64 // features of a linear layer: its weight is [Out, In]
 }
 
-// Checkpoint is what the modules are read from: a [checkpoints.Weights] or a [checkpoints.SafetensorsFile].
+// Checkpoint is the source of the modules: a [checkpoints.Weights] or a [checkpoints.SafetensorsFile].
 type Checkpoint interface {
 	Names() []string
 	Info(name string) (checkpoints.TensorInfo, bool)
 }
 
-// renamed maps the beginnings of names in checkpoints and in adapters of older PEFT or transformers to module paths of
-// transformers 5; the first that fits counts.
+// renamed maps name prefixes in checkpoints and in adapters of older PEFT or transformers versions to module paths in
+// transformers 5; the first match counts.
 var renamed = []struct{ from, to string }{
 	// LLaVA: checkpoints, and modules before transformers 4.52
 	{"language_model.model.", "model.language_model."},
@@ -40,8 +40,8 @@ var renamed = []struct{ from, to string }{
 	{"model.norm", "model.language_model.norm"},
 }
 
-// Canonical returns the path in transformers 5 of a module or parameter, given by its name there, in a checkpoint of
-// either spelling, or in an older adapter.
+// Canonical returns the path in transformers 5 of a module or parameter, given its name in transformers 5, in a
+// checkpoint of either spelling, or in an older adapter.
 func Canonical(name string) string {
 	for _, r := range renamed {
 		if rest, ok := strings.CutPrefix(name, r.from); ok {
@@ -51,15 +51,15 @@ func Canonical(name string) string {
 	return name
 }
 
-// Modules lists a backbone's modules, sorted by name. Linear layers are told by their weights: matrices that are not
-// embedding tables.
+// Modules lists a backbone's modules, sorted by name. Linear layers are detected by their weights: matrices that are
+// not embedding tables.
 func Modules(w Checkpoint) []Module {
 	byName := map[string]Module{}
 	for _, key := range w.Names() {
 		path := Canonical(key)
 		name, isWeight := strings.CutSuffix(path, ".weight")
 		if !isWeight {
-			if name = strings.TrimSuffix(path, ".bias"); name == path { // a parameter of its own, of the module around it
+			if name = strings.TrimSuffix(path, ".bias"); name == path { // a parameter of the enclosing module itself
 				name = parent(path)
 			}
 		}
@@ -80,7 +80,7 @@ func Modules(w Checkpoint) []Module {
 		if name != "" {
 			byName[name] = m
 		}
-		// A tied output layer is a module all the same.
+		// A tied output layer is a module as well.
 		if _, ok := byName["lm_head"]; !ok && name == "model.language_model.embed_tokens" {
 			if info, _ := w.Info(key); len(info.Shape) == 2 {
 				byName["lm_head"] = Module{Name: "lm_head", Linear: true, Out: info.Shape[0], In: info.Shape[1]}
@@ -98,7 +98,7 @@ func parent(name string) string {
 	return name[:max(0, strings.LastIndexByte(name, '.'))]
 }
 
-// MatchModules is Match on a backbone's modules.
+// MatchModules is Match for a backbone's modules.
 func (c *Config) MatchModules(modules []Module) ([]Target, error) {
 	var linear, others []string
 	for _, m := range modules {

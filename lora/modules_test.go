@@ -49,7 +49,7 @@ func TestModulesOfKeys(t *testing.T) {
 	}
 }
 
-// TestCanonical: each older beginning of a name has its path in transformers 5, which itself stays as it is.
+// TestCanonical: each older prefix maps to its path in transformers 5, and such paths do not change.
 func TestCanonical(t *testing.T) {
 	for name, want := range map[string]string{
 		"language_model.model.layers.0.mlp": "model.language_model.layers.0.mlp",
@@ -75,7 +75,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestParent: the module around one; "" is around those without a dot.
+// TestParent: the enclosing module; "" for names without a dot.
 func TestParent(t *testing.T) {
 	for name, want := range map[string]string{"a.b.c": "a.b", "a.b": "a", "a": "", "": "", ".a": ""} {
 		t.Run(name, func(t *testing.T) {

@@ -13,11 +13,11 @@ type kind string
 const (
 	kindA     kind = "matrix A"
 	kindB     kind = "matrix B"
-	kindM     kind = "row lengths"
+	kindM     kind = "magnitude vector"
 	kindWhole kind = "parameter" // of the backbone
 )
 
-// endings of the names of tensors that belong to a module. Files of some tools have the adapter's name in them.
+// endings are the name suffixes of tensors that belong to a module. Files of some tools include the adapter's name.
 var endings = []struct {
 	end string
 	is  kind
@@ -50,13 +50,13 @@ func (k kind) name(of string) string {
 	return NameParameter(of)
 }
 
-// check looks at a tensor's type and number of dimensions.
+// check checks a tensor's type and number of dimensions.
 func (k kind) check(name string, d *tensor.Dense) error {
 	switch {
 	case d.Dtype() != tensor.Float32 || (k == kindA || k == kindB) && d.Dims() != 2:
 		return fmt.Errorf("tensor %q: shape %v of %v, want a matrix of floating-point numbers", name, d.Shape(), d.Dtype())
 	case k == kindM && d.Dims() != 1:
-		return fmt.Errorf("tensor %q: shape %v, want a vector of row lengths", name, d.Shape())
+		return fmt.Errorf("tensor %q: shape %v, want a magnitude vector", name, d.Shape())
 	}
 	return nil
 }
@@ -69,15 +69,15 @@ func parseName(name string) (module string, is kind, err error) {
 			return m, e.is, nil
 		}
 	}
-	return "", "", fmt.Errorf("unexpected tensor %q; an adapter holds %s<module>.lora_A.weight and .lora_B.weight only",
+	return "", "", fmt.Errorf("unexpected tensor %q; an adapter only has %s<module>.lora_A.weight and .lora_B.weight",
 		name, tensorPrefix)
 }
 
-// parse reads a tensor's name. What belongs to no module is a parameter where the configuration has such.
+// parse parses a tensor's name. A tensor that belongs to no module is a full parameter, if the configuration has any.
 func (a *Adapter) parse(name string) (tensorName, error) {
 	module, is, err := parseName(name)
 	if err == nil && is == kindM && !a.Config.DoRA {
-		return tensorName{}, fmt.Errorf("unexpected tensor %q: %s has no use_dora", name, ConfigFile)
+		return tensorName{}, fmt.Errorf("unexpected tensor %q: %s does not have use_dora", name, ConfigFile)
 	}
 	if err == nil {
 		return tensorName{is, module}, nil
@@ -92,7 +92,7 @@ func (a *Adapter) parse(name string) (tensorName, error) {
 	return tensorName{kindWhole, strings.Replace(path, ".base_layer.", ".", 1)}, nil
 }
 
-// bringsParameters reports whether the adapter holds parameters of the backbone.
+// bringsParameters reports whether the adapter includes full parameters of the backbone.
 func (c *Config) bringsParameters() bool {
 	return len(c.ModulesToSave) > 0 || c.Bias != "" && c.Bias != BiasNone
 }
@@ -104,8 +104,8 @@ func ModuleOf(tensor string) (path string, ok bool) {
 	return Canonical(name), err == nil
 }
 
-// ParameterOf returns the path in transformers 5 of the parameter of the backbone that a tensor of
-// adapter_model.safetensors stands in for; ok is false for other tensors.
+// ParameterOf returns the path in transformers 5 of the backbone parameter that a tensor of adapter_model.safetensors
+// replaces; ok is false for other tensors.
 func ParameterOf(tensor string) (path string, ok bool) {
 	path, ok = strings.CutPrefix(tensor, tensorPrefix)
 	if _, _, err := parseName(tensor); err == nil || !ok {

@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestTensorNames reads the names of an adapter's tensors, in the spellings that PEFT and other tools write.
+// TestTensorNames parses the names of an adapter's tensors, in the spellings of PEFT and other tools.
 func TestTensorNames(t *testing.T) {
 	const p = "base_model.model."
 	for name, test := range map[string]struct {
@@ -57,7 +57,7 @@ func TestKindsOfTensors(t *testing.T) {
 	double := func(shape ...int) *tensor.Dense {
 		return tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float64))
 	}
-	const notMatrix, notVector = "want a matrix of floating-point numbers", "want a vector of row lengths"
+	const notMatrix, notVector = "want a matrix of floating-point numbers", "want a magnitude vector"
 	for is, test := range map[kind]struct {
 		name                         string
 		vector, matrix, cube, double string // what is wrong with them
@@ -80,7 +80,7 @@ func TestKindsOfTensors(t *testing.T) {
 	}
 }
 
-// TestParse: what belongs to no module is a parameter where the configuration has such, and row lengths need DoRA.
+// TestParse: a tensor of no module is a parameter if the configuration has any, and magnitude vectors need DoRA.
 func TestParse(t *testing.T) {
 	const p = "base_model.model."
 	unexpected := func(name string) string { return fmt.Sprintf("unexpected tensor %q", name) }
@@ -99,7 +99,7 @@ func TestParse(t *testing.T) {
 		"B":                    {p + "q.lora_B.weight", plain, tensorName{kindB, "q"}, ""},
 		"B with DoRA":          {p + "q.lora_B.weight", dora, tensorName{kindB, "q"}, ""},
 		"m":                    {p + "q.lora_magnitude_vector", dora, tensorName{kindM, "q"}, ""},
-		"m without DoRA":       {p + "q.lora_magnitude_vector", save, tensorName{}, "adapter_config.json has no use_dora"},
+		"m without DoRA":       {p + "q.lora_magnitude_vector", save, tensorName{}, "json does not have use_dora"},
 		"parameter":            {p + "norm.weight", save, tensorName{kindWhole, "norm.weight"}, ""},
 		"bias":                 {p + "q.base_layer.bias", bias, tensorName{kindWhole, "q.bias"}, ""},
 		"no parameters":        {p + "norm.weight", plain, tensorName{}, unexpected(p + "norm.weight")},
@@ -107,7 +107,7 @@ func TestParse(t *testing.T) {
 		"other matrices":       {p + "q.lora_E.weight", save, tensorName{}, unexpected(p + "q.lora_E.weight")},
 		"PEFT's own name":      {p + "n.modules_to_save.default.weight", save, tensorName{}, "save_pretrained"},
 		"PEFT's original":      {p + "n.original_module.weight", save, tensorName{}, "save_pretrained"},
-		"PEFT's without saves": {p + "n.original_module.weight", plain, tensorName{}, "an adapter holds"},
+		"PEFT's without saves": {p + "n.original_module.weight", plain, tensorName{}, "an adapter only has"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewConfig(1, 1, Names{})
@@ -139,7 +139,7 @@ func TestBringsParameters(t *testing.T) {
 	}
 }
 
-// TestParameterOf: the parameter that a tensor stands in for, by its path in transformers 5.
+// TestParameterOf: the parameter that a tensor replaces, by its path in transformers 5.
 func TestParameterOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"base_model.model.model.norm.weight":                    "model.language_model.norm.weight",

@@ -9,15 +9,15 @@ import (
 
 // The parts of a vision-language model that adapters may be restricted to.
 const (
-	Language  = "language"  // the language model with its tables
+	Language  = "language"  // the language model with its embedding tables
 	Vision    = "vision"    // the vision tower
-	Projector = "projector" // what turns the tower's output into rows of the language model
+	Projector = "projector" // maps the tower's output to input embeddings of the language model
 )
 
-// Parts lists them all.
+// Parts lists all parts.
 func Parts() []string { return []string{Language, Vision, Projector} }
 
-// Part tells which part of a model a module or parameter belongs to, by its path in transformers 5.
+// Part returns the part of a model that a module or parameter belongs to, by its path in transformers 5.
 func Part(path string) string {
 	begins := func(prefixes ...string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(path, p) })
@@ -39,7 +39,8 @@ var partModules = map[string]string{
 }
 
 // Within extends exclude_modules so that nothing outside the given parts is adapted. A list of target modules, or
-// all-linear, matches every part of the model ("q_proj" is in CLIP's tower, too). PEFT has no other way to say so.
+// all-linear, matches every part of the model ("q_proj" is also in CLIP's tower). PEFT has no other way to restrict
+// it.
 func (exclude Names) Within(parts []string) Names {
 	var out []string
 	for _, p := range Parts() {
@@ -53,7 +54,7 @@ func (exclude Names) Within(parts []string) Names {
 	return exclude.And(strings.Join(out, "|"))
 }
 
-// And excludes what an expression for whole names matches as well.
+// And also excludes what an expression for whole names matches.
 func (exclude Names) And(expression string) Names {
 	switch {
 	case len(exclude.List) > 0:
@@ -63,7 +64,7 @@ func (exclude Names) And(expression string) Names {
 		}
 		expression = `(.*\.)?(` + strings.Join(ends, "|") + ")|" + expression
 	case exclude.Regex != "":
-		flags := globalFlags.FindString(exclude.Regex) // Python wants them in front of everything
+		flags := globalFlags.FindString(exclude.Regex) // Python requires them at the start
 		expression = flags + "(" + exclude.Regex[len(flags):] + ")|" + expression
 	}
 	return Names{Regex: expression}
@@ -71,8 +72,8 @@ func (exclude Names) And(expression string) Names {
 
 var globalFlags = regexp.MustCompile(`^\(\?[aimsux]+\)`)
 
-// Outside is the inverse of Within where nothing else is excluded: it returns the parts that such an exclude_modules
-// leaves, and the other exclusions. Anything else leaves all parts.
+// Outside is the inverse of Within if nothing else is excluded: it returns the parts that such an exclude_modules
+// allows, and no other exclusions. Any other exclude_modules allows all parts, and is returned.
 func (exclude Names) Outside() (parts []string, rest Names) {
 	all := Parts()
 	for set := 1; set < 1<<len(all)-1; set++ {
@@ -89,9 +90,8 @@ func (exclude Names) Outside() (parts []string, rest Names) {
 	return all, exclude
 }
 
-// Cover names modules that hold the wanted ones of some parameters, by their paths, and no others: as few as there are.
-// A parameter that is not a module's own alone (LLaVA-NeXT's image_newline lies beside all modules) cannot be named so,
-// and is left out.
+// Cover returns the paths of the smallest set of modules that contain the wanted parameters and no others. A
+// parameter for which there is no such module (LLaVA-NeXT's image_newline is next to all modules) is left out.
 func Cover(parameters []string, wanted func(path string) bool) []string {
 	inside, all := map[string]int{}, map[string]int{} // by module: wanted parameters, all
 	for _, path := range parameters {

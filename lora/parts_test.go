@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPartsKeepToThemselves restricts selections to parts on the modules of both families, in three spellings: what is
-// left is what the unrestricted selection has in these parts.
+// TestPartsKeepToThemselves restricts selections to parts on the modules of both families, in three spellings: the
+// result is the unrestricted selection within these parts.
 func TestPartsKeepToThemselves(t *testing.T) {
 	p := readPEFT(t)
 	spell := map[string]func(string) string{
@@ -57,7 +57,7 @@ func TestPartsKeepToThemselves(t *testing.T) {
 	}
 }
 
-// oldName is a module's path before transformers 4.52.
+// oldName returns a module's path before transformers 4.52.
 func oldName(name string) string {
 	for _, r := range renamed[:5] {
 		if len(name) > len(r.to) && name[:len(r.to)] == r.to {
@@ -67,7 +67,7 @@ func oldName(name string) string {
 	return name
 }
 
-// selected gives the modules, by their path today, that a configuration selects where they are spelled otherwise.
+// selected returns the modules, by their current path, that a configuration selects with another spelling.
 func selected(t *testing.T, c *Config, linear []string, rename func(string) string, keep func(string) bool) []string {
 	t.Helper()
 	today := map[string]string{}
@@ -88,7 +88,7 @@ func selected(t *testing.T, c *Config, linear []string, rename func(string) stri
 	return out
 }
 
-// TestPart: the part that a path lies in.
+// TestPart: the part that a path belongs to.
 func TestPart(t *testing.T) {
 	for path, want := range map[string]string{
 		"model.multi_modal_projector.linear_1.weight": Projector,
@@ -109,7 +109,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestAnd: an expression is put beside what is excluded already; names are quoted, and flags go in front.
+// TestAnd: an expression is added to existing exclusions; names are quoted, and flags come first.
 func TestAnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		exclude Names
@@ -128,7 +128,7 @@ func TestAnd(t *testing.T) {
 	}
 }
 
-// TestOutside: the parts that an exclusion of whole parts leaves; anything else leaves all of them.
+// TestOutside: the parts that an exclusion of whole parts allows; any other exclusion allows all.
 func TestOutside(t *testing.T) {
 	for name, test := range map[string]struct {
 		exclude Names
@@ -154,7 +154,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestCover: as few modules as there are that hold the wanted parameters and no others.
+// TestCover: the smallest set of modules with the wanted parameters and no others.
 func TestCover(t *testing.T) {
 	all := []string{"a.x.w", "a.x.b", "a.y.w", "b.x.w", "b.z", "c.d.e.w", "root"}
 	for name, test := range map[string]struct {

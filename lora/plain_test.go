@@ -59,7 +59,7 @@ func TestPlain(t *testing.T) {
 				t.Errorf("got start %v, whole %q, spelled %q, want no start and the rest as it was", got.InitOffset, got.Whole,
 					got.spelled)
 			}
-			// The new configuration gives the same factors, and the adapter itself is as it was.
+			// The new configuration gives the same scales, and the adapter itself is unchanged.
 			again, err := got.Config.Match([]string{qProj, vProj})
 			if err != nil {
 				t.Fatal(err)
@@ -113,7 +113,7 @@ func TestSaveTakesTheStartIn(t *testing.T) {
 	}
 }
 
-// product is s B A in plain loops, row by row.
+// product computes s B A in plain loops, row by row.
 func product(matA, matB *tensor.Dense, scale float64) []float64 {
 	rank, in, out := matA.Shape()[0], matA.Shape()[1], matB.Shape()[0]
 	a, b := matA.Float32s(), matB.Float32s()

@@ -10,11 +10,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Start is what A and B were when training began: PEFT's init_lora_weights. "" is true, the usual start.
+// Start is the initialization of A and B: PEFT's init_lora_weights. "" is true, the default.
 type Start string
 
-// Starts that new adapters may have. The others only stand in files: where they leave the base weights alone it does
-// not matter what A and B were.
+// Starts that new adapters support. Others only occur in files: if they do not change the base weights, the initial A
+// and B do not matter.
 const (
 	StartUsual Start = ""
 	StartPiSSA Start = "pissa"
@@ -23,7 +23,7 @@ const (
 	startRandom Start = "false"
 )
 
-// What Config.Bias may be.
+// The values of Config.Bias.
 const (
 	BiasNone = "none"
 	BiasAll  = "all"       // every bias of the backbone
@@ -57,7 +57,7 @@ func (s *Start) UnmarshalJSON(text []byte) error {
 // changesBase reports whether the start subtracts its A and B from the base weights.
 func (s Start) changesBase() bool { return s == StartPiSSA || s == StartOLoRA }
 
-// checkStart refuses starts that change the base weights in a way that the files do not show, or not to the last bit.
+// checkStart refuses starts that change the base weights in a way that cannot be reproduced exactly from the files.
 func (c *Config) checkStart() error {
 	if c.Start.changesBase() {
 		return nil
@@ -71,8 +71,8 @@ func (c *Config) checkStart() error {
 	return nil
 }
 
-// begin gives A and B of a start, [r, in] and [out, r], for a weight [out, in] and a scale. With a PiSSA start they are
-// the r largest singular values and vectors of W, each side with the roots of the values:
+// begin returns A and B of a start, [r, in] and [out, r], for a weight [out, in] and a scale. With a PiSSA start they
+// are the r largest singular values and vectors of W, with the square roots of the values on each side:
 //
 //	W = U S V',  A = sqrt(S_r/s) V_r',  B = U_r sqrt(S_r/s)
 //
@@ -82,11 +82,11 @@ func (c *Config) checkStart() error {
 func (s Start) begin(weight []float32, out, in int, t Target, exact bool) (matA, matB *tensor.Dense, err error) {
 	rank, scale := t.Rank, t.Scale
 	if rank > min(out, in) {
-		return nil, nil, fmt.Errorf("init_lora_weights %q wants a rank of at most %d, the smaller side of the weight [%d, "+
+		return nil, nil, fmt.Errorf("init_lora_weights %q needs a rank of at most %d, the smaller side of the weight [%d, "+
 			"%d], not %d", s, min(out, in), out, in, rank)
 	}
 	if scale <= 0 {
-		return nil, nil, fmt.Errorf("init_lora_weights %q wants an alpha above 0", s)
+		return nil, nil, fmt.Errorf("init_lora_weights %q needs an alpha above 0", s)
 	}
 	wide := make([]float64, len(weight))
 	for i, v := range weight {
@@ -102,7 +102,7 @@ func (s Start) begin(weight []float32, out, in int, t Target, exact bool) (matA,
 	u, v, values, ok := leading(w, rank)
 	if exact && !ok || values == nil {
 		return nil, nil, fmt.Errorf("init_lora_weights %q: the largest singular values of the weight [%d, %d] are too close "+
-			"to be told apart; save the adapter with PEFT's path_initial_model_for_weight_conversion", s, out, in)
+			"to separate; save the adapter with PEFT's path_initial_model_for_weight_conversion", s, out, in)
 	}
 	for k := range rank {
 		root := math.Sqrt(values[k] / scale)

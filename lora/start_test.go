@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// near reports a test's failure where two lists of numbers differ by more than the tolerance.
+// near fails the test if two lists of numbers differ by more than the tolerance.
 func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -24,7 +24,7 @@ func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	}
 }
 
-// gram is M' M of a matrix's columns, or M M' of its rows, in plain loops, row by row.
+// gram computes M' M of a matrix's columns, or M M' of its rows, in plain loops, row by row.
 func gram(d *tensor.Dense, columns bool) []float64 {
 	rows, cols, v := d.Shape()[0], d.Shape()[1], d.Float32s()
 	at := func(i, k int) float64 { return float64(v[i*cols+k]) }
@@ -51,7 +51,7 @@ var knownSVD = []float32{
 	0, 0,
 }
 
-// TestPiSSA: s B A is the part of W of the largest singular values, and each side has their roots.
+// TestPiSSA: s B A is the part of W with the largest singular values, and each side has their square roots.
 func TestPiSSA(t *testing.T) {
 	for rank, want := range map[int][]float64{
 		1: {5 * .6 * .8, 5 * .6 * .6, 5 * .8 * .8, 5 * .8 * .6, 0, 0},
@@ -96,7 +96,7 @@ func TestOLoRA(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for k := range rank { // a column of Q and its row of R may both have the other sign
+			for k := range rank { // a column of Q and its row of R may both have the opposite sign
 				sign := math.Copysign(1, float64(matA.Float32s()[3*k+k]))
 				var row, column []float64
 				for j := range 3 {
@@ -126,7 +126,7 @@ func TestLAPACKsSigns(t *testing.T) {
 	}
 }
 
-// TestBeginRefuses: ranks that the weight does not have, and scales that have no root; the limits are allowed.
+// TestBeginRefuses: ranks above the weight's, and scales without a square root; the limits are allowed.
 func TestBeginRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		out, in, rank int
@@ -135,10 +135,10 @@ func TestBeginRefuses(t *testing.T) {
 	}{
 		"rank of the columns":   {3, 2, 2, 1, ""},
 		"rank of the rows":      {2, 3, 2, 1, ""},
-		"above the columns":     {3, 2, 3, 1, "wants a rank of at most 2, the smaller side of the weight [3, 2], not 3"},
-		"above the rows":        {2, 3, 3, 1, "wants a rank of at most 2, the smaller side of the weight [2, 3], not 3"},
-		"a scale of zero":       {3, 2, 1, 0, "wants an alpha above 0"},
-		"a scale below zero":    {3, 2, 1, -1, "wants an alpha above 0"},
+		"above the columns":     {3, 2, 3, 1, "needs a rank of at most 2, the smaller side of the weight [3, 2], not 3"},
+		"above the rows":        {2, 3, 3, 1, "needs a rank of at most 2, the smaller side of the weight [2, 3], not 3"},
+		"a scale of zero":       {3, 2, 1, 0, "needs an alpha above 0"},
+		"a scale below zero":    {3, 2, 1, -1, "needs an alpha above 0"},
 		"a scale just above it": {3, 2, 1, 1e-3, ""},
 	} {
 		for _, start := range []Start{StartPiSSA, StartOLoRA} {
@@ -150,7 +150,7 @@ func TestBeginRefuses(t *testing.T) {
 	}
 }
 
-// diagonal is a matrix [rows, columns] of zeros but for the values f gives its diagonal.
+// diagonal returns a matrix [rows, columns] that is zero except for the values of f on its diagonal.
 func diagonal(rows, columns int, f func(i int) float64) *mat.Dense {
 	d := mat.NewDense(rows, columns, nil)
 	for i := range min(rows, columns) {
@@ -204,7 +204,7 @@ func TestLeading(t *testing.T) {
 	}
 }
 
-// TestResidual holds |W v - s u| of the worst pair against the value by hand.
+// TestResidual compares |W v - s u| of the worst pair with the value computed by hand.
 func TestResidual(t *testing.T) {
 	w := mat.NewDense(3, 2, []float64{1, 2, 3, 4, 5, 6})
 	u := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 0, 0})
@@ -225,7 +225,7 @@ func TestResidual(t *testing.T) {
 	}
 }
 
-// TestCloseSingularValues: where they cannot be told apart, a trained adapter is refused, and a fresh one is not.
+// TestCloseSingularValues: if they cannot be separated, a trained adapter is refused, but a new one is not.
 func TestCloseSingularValues(t *testing.T) {
 	const n = wholeSVD + 1
 	w := diagonal(n, n, func(i int) float64 { return 1 - 1e-5*float64(i) })
@@ -244,7 +244,7 @@ func TestCloseSingularValues(t *testing.T) {
 	}
 }
 
-// TestDense32 rounds a matrix to float32, row by row, a part of a larger one too.
+// TestDense32 rounds a matrix to float32, row by row, including a part of a larger one.
 func TestDense32(t *testing.T) {
 	m := mat.NewDense(2, 3, []float64{1, 2, 3, 4, 5, 1.0 / 3})
 	got := dense32(m.Slice(0, 2, 1, 3).(*mat.Dense))
@@ -254,7 +254,8 @@ func TestDense32(t *testing.T) {
 	}
 }
 
-// TestStarts: how each start is written, whether it takes its A and B off the weights, and which files are refused.
+// TestStarts: how each start is written, whether it subtracts its A and B from the weights, and which files are
+// refused.
 func TestStarts(t *testing.T) {
 	const refused = "changes the base weights"
 	for text, test := range map[string]struct {

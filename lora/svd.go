@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	wholeSVD   = 640  // smaller side up to which all singular values are computed: beyond it only the largest are
-	iterations = 40   // most of them
-	converged  = 1e-7 // of a singular vector's residual, relative to the largest singular value
+	wholeSVD   = 640  // smaller side up to which all singular values are computed; above it, only the largest
+	iterations = 40   // maximum
+	converged  = 1e-7 // maximum residual of a singular vector, relative to the largest singular value
 )
 
-// leading gives the k largest singular values of a matrix with their left and right vectors in columns. ok reports
-// convergence to rounding. Large matrices take subspace iteration with W W',
-// algorithm 4.4 of Halko, Martinsson and Tropp, Finding Structure with Randomness, 2011, from a
-// fixed start.
+// leading returns the k largest singular values of a matrix with their left and right vectors in columns. ok reports
+// convergence up to rounding. Large matrices use subspace iteration with W W', algorithm 4.4 of Halko, Martinsson and
+// Tropp, Finding Structure with Randomness, 2011, from a fixed start.
 func leading(w *mat.Dense, k int) (u, v *mat.Dense, values []float64, ok bool) {
 	out, in := w.Dims()
 	if min(out, in) <= wholeSVD {
@@ -46,7 +45,7 @@ func leading(w *mat.Dense, k int) (u, v *mat.Dense, values []float64, ok bool) {
 	return u, v, values, false
 }
 
-// residual is the largest |W v - s u| of pairs of singular vectors.
+// residual returns the largest |W v - s u| over pairs of singular vectors.
 func residual(w, u, v *mat.Dense, values []float64) float64 {
 	var wv mat.Dense
 	wv.Mul(w, v)
@@ -62,7 +61,7 @@ func residual(w, u, v *mat.Dense, values []float64) float64 {
 	return worst
 }
 
-// orthonormal gives Q of m = Q R, with as many columns as m, by Householder's reflections as LAPACK has them.
+// orthonormal returns Q of m = Q R, with as many columns as m, by LAPACK's Householder reflections.
 func orthonormal(m *mat.Dense) *mat.Dense {
 	q := mat.DenseCopyOf(m)
 	raw := q.RawMatrix()
@@ -76,7 +75,7 @@ func orthonormal(m *mat.Dense) *mat.Dense {
 	return q
 }
 
-// thinSVD is the singular value decomposition's first k values and vectors; values is nil if it fails.
+// thinSVD returns the first k singular values and vectors; values is nil if the decomposition fails.
 func thinSVD(w *mat.Dense, k int) (u, v *mat.Dense, values []float64, ok bool) {
 	var svd mat.SVD
 	if !svd.Factorize(w, mat.SVDThin) {

@@ -15,7 +15,7 @@ import (
 	"assay/checkpoints"
 )
 
-// TestNew: the tensors of a fresh adapter, whose modules all have their own values.
+// TestNew: the tensors of a new adapter, with different values for each module.
 func TestNew(t *testing.T) {
 	w := smallBackbone()
 	for name, test := range map[string]struct {
@@ -54,7 +54,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestNewRefuses: configurations with problems, starts that only stand in files, and targets that are none.
+// TestNewRefuses: configurations with problems, starts that only occur in files, and targets that match nothing.
 func TestNewRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(c *Config)
@@ -75,7 +75,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestTake sorts the tensors of a file, in the file's spelling, into targets and parameters by their paths today.
+// TestTake sorts the tensors of a file, in the file's spelling, into targets and parameters by their current paths.
 func TestTake(t *testing.T) {
 	const old = "base_model.model.language_model.model."
 	c := NewConfig(1, 2, Names{List: []string{"q_proj", "v_proj"}})
@@ -118,7 +118,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeNamesAllProblems: every tensor that does not fit is named once, and those that fit are not.
+// TestTakeNamesAllProblems: every wrong tensor is named once, and correct ones are not.
 func TestTakeNamesAllProblems(t *testing.T) {
 	const p = "base_model.model."
 	matA, matB, m := p+"q.lora_A.weight", p+"q.lora_B.weight", p+"q.lora_magnitude_vector"
@@ -130,13 +130,13 @@ func TestTakeNamesAllProblems(t *testing.T) {
 		"fits": {false, func(map[string]*tensor.Dense) {}, nil},
 		"DoRA": {true, func(x map[string]*tensor.Dense) { x[m] = vector(1, 2, 3) }, nil},
 		"DoRA without m": {true, func(map[string]*tensor.Dense) {},
-			[]string{fmt.Sprintf("tensor %q is there, but %q is missing: adapter_config.json has use_dora", matA, m)}},
+			[]string{fmt.Sprintf("tensor %q exists, but %q is missing: adapter_config.json has use_dora", matA, m)}},
 		"m of another length": {true, func(x map[string]*tensor.Dense) { x[m] = vector(1, 2) },
 			[]string{fmt.Sprintf("tensor %q: shape (2), want [3]", m)}},
 		"no B": {false, func(x map[string]*tensor.Dense) { delete(x, matB) },
-			[]string{fmt.Sprintf("tensor %q is there, but %q is missing", matA, matB)}},
+			[]string{fmt.Sprintf("tensor %q exists, but %q is missing", matA, matB)}},
 		"no A": {false, func(x map[string]*tensor.Dense) { delete(x, matA) },
-			[]string{fmt.Sprintf("tensor %q is there, but %q is missing", matB, matA)}},
+			[]string{fmt.Sprintf("tensor %q exists, but %q is missing", matB, matA)}},
 		"rank of A": {false, func(x map[string]*tensor.Dense) { x[matA] = matrix(1, 2, 1, 2) },
 			[]string{fmt.Sprintf("tensor %q: shape (1, 2), but adapter_config.json says rank 2", matA)}},
 		"rank of B": {false, func(x map[string]*tensor.Dense) { x[matB] = matrix(2, 3, 1, 2, 3, 4, 5, 6) },
@@ -144,7 +144,7 @@ func TestTakeNamesAllProblems(t *testing.T) {
 		"twice": {false, func(x map[string]*tensor.Dense) {
 			x[p+"visual.q.lora_A.weight"], x[p+"visual.q.lora_B.weight"] = x[matA], x[matB]
 			x[p+"model.visual.q.lora_A.weight"] = x[matA]
-		}, []string{fmt.Sprintf("tensor %q: model.visual.q has its matrix A already, under another spelling",
+		}, []string{fmt.Sprintf("tensor %q: model.visual.q already has its matrix A, under another spelling",
 			p+"visual.q.lora_A.weight")}},
 		"several": {false, func(x map[string]*tensor.Dense) {
 			x["a"], x["b"], x[p+"c.lora_A.weight"], x[p+"d.lora_B.weight"] = vector(1), vector(1), vector(1), vector(1)
@@ -153,7 +153,7 @@ func TestTakeNamesAllProblems(t *testing.T) {
 		}, []string{`unexpected tensor "a"`, `unexpected tensor "b"`,
 			fmt.Sprintf("tensor %q: shape (1) of", p+"c.lora_A.weight"),
 			fmt.Sprintf("tensor %q: shape (1) of", p+"d.lora_B.weight"),
-			"has its matrix A already", "has its matrix B already"}},
+			"already has its matrix A", "already has its matrix B"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewConfig(2, 2, Names{List: []string{"q"}})
@@ -179,7 +179,7 @@ func TestTakeNamesAllProblems(t *testing.T) {
 		change func(c *Config)
 		want   string
 	}{
-		"nothing":        {func(*Config) {}, "it holds no tensors"},
+		"nothing":        {func(*Config) {}, "it has no tensors"},
 		"bad expression": {func(c *Config) { c.Alphas = Overrides{{"(", 1}} }, "alpha_pattern: regular expression"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestTakeNamesAllProblems(t *testing.T) {
 	}
 }
 
-// TestCheck: every module that does not fit the backbone is named, and those that fit are not.
+// TestCheck: every module that does not match the backbone is named, and no others.
 func TestCheck(t *testing.T) {
 	shaped := func(module string, out, in int64) Module { return Module{Name: module, Linear: true, Out: out, In: in} }
 	for name, test := range map[string]struct {
@@ -237,7 +237,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// TestShorten: ten problems are told in full, more of them as ten and a number.
+// TestShorten: ten problems are listed in full, more as ten and a count.
 func TestShorten(t *testing.T) {
 	for count, want := range map[int]string{0: "", 1: "0", 10: "0 1 2 3 4 5 6 7 8 9", 11: "0 1 2 3 4 5 6 7 8 9 and 1 more",
 		25: "0 1 2 3 4 5 6 7 8 9 and 15 more"} {
@@ -275,7 +275,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestFileNames: tensors are written in the spelling that was read; biases of adapted layers are where PEFT has them.
+// TestFileNames: tensors are written in the spelling that was read; biases of adapted layers are named as in PEFT.
 func TestFileNames(t *testing.T) {
 	const p = "base_model.model."
 	c := NewConfig(1, 1, Names{List: []string{"q_proj"}})
@@ -300,7 +300,7 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
-// TestSaveAndLoad: an adapter of every kind of tensor comes back as it was; what cannot be written is an error.
+// TestSaveAndLoad: an adapter with every kind of tensor round-trips; what cannot be written is an error.
 func TestSaveAndLoad(t *testing.T) {
 	a := trained(t, func(c *Config) { c.DoRA, c.Bias = true, BiasLora })
 	dir := t.TempDir()

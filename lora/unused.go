@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Unused says what of a configuration selects nothing in a backbone, which PEFT passes over: names of targets, layers,
-// and patterns of ranks and alphas. It is for adapters that begin; in a file of PEFT's it does no harm.
+// Unused lists settings of a configuration that select nothing in a backbone, which PEFT ignores: names of targets,
+// layers, and rank and alpha patterns. It is meant for new adapters; in PEFT's files such settings are harmless.
 func (c *Config) Unused(modules []Module) (problems []string, err error) {
 	adapted, err := c.MatchModules(modules)
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Config) Unused(modules []Module) (problems []string, err error) {
 		one := c.Clone()
 		one.LayersToTransform = []int{n}
 		if !selects(one) {
-			say("layers: there is none with the number %d that targets select", n)
+			say("layers: targets select no layer with index %d", n)
 		}
 	}
 	for _, p := range []struct {
@@ -41,14 +41,14 @@ func (c *Config) Unused(modules []Module) (problems []string, err error) {
 		}
 		for i, o := range p.list {
 			if !slices.Contains(used, i) {
-				say("%s: %q is that of no layer with an adapter, or others before it are", p.name, o.Key)
+				say("%s: %q applies to no layer with an adapter, or earlier patterns take precedence", p.name, o.Key)
 			}
 		}
 	}
 	return problems, nil
 }
 
-// usedOverrides are the indices of those that count for a layer.
+// usedOverrides returns the indices of the overrides that apply to a layer.
 func usedOverrides(field string, list Overrides, adapted []Target) (used []int, err error) {
 	expressions, err := compileOverrides(field, list)
 	if err != nil {

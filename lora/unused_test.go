@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestUnused: what selects nothing is named, and nothing else is.
+// TestUnused: settings that select nothing are named, and no others.
 func TestUnused(t *testing.T) {
 	var modules []Module
 	for _, name := range []string{"model.language_model.layers.0.self_attn.q_proj",
@@ -21,14 +21,14 @@ func TestUnused(t *testing.T) {
 		{func(c *Config) { c.Targets = Names{Regex: "all-linear"} }, nil},
 		{func(c *Config) { c.LayersToTransform = []int{1} }, []string{`targets: "v_proj" selects no layer`}},
 		{func(c *Config) { c.LayersToTransform = []int{0, 7} },
-			[]string{"layers: there is none with the number 7 that targets select"}},
+			[]string{"layers: targets select no layer with index 7"}},
 		{func(c *Config) { c.Targets.List = append(c.Targets.List, "qkv") }, nil},
 		{func(c *Config) {
 			c.Targets.List, c.Exclude = append(c.Targets.List, "qkv"), c.Exclude.Within([]string{Language})
 		}, []string{`targets: "qkv" selects no layer`}},
 		{func(c *Config) { c.Ranks = Overrides{{"q_proj", 2}, {"layers.0.self_attn.q_proj", 3}, {"o_proj", 4}} }, []string{
-			`rank_pattern: "layers.0.self_attn.q_proj" is that of no layer with an adapter, or others before it are`,
-			`rank_pattern: "o_proj" is that of no layer with an adapter, or others before it are`}},
+			`rank_pattern: "layers.0.self_attn.q_proj" applies to no layer with an adapter, or earlier patterns take precedence`,
+			`rank_pattern: "o_proj" applies to no layer with an adapter, or earlier patterns take precedence`}},
 		{func(c *Config) { c.Alphas = Overrides{{"layers.0.self_attn.q_proj", 3}, {"q_proj", 2}} }, nil},
 	} {
 		c := NewConfig(2, 2, Names{List: []string{"q_proj", "v_proj"}})
@@ -64,7 +64,7 @@ func TestUnusedRefuses(t *testing.T) {
 	}
 }
 
-// TestUsedOverrides: the indices of the patterns that count for a module, in the order of the modules.
+// TestUsedOverrides: the indices of the patterns that apply to a module, in the order of the modules.
 func TestUsedOverrides(t *testing.T) {
 	list := Overrides{{"k", 1}, {"v", 2}, {`0\.q`, 3}, {"q", 4}}
 	adapted := []Target{{Module: "m.1.q"}, {Module: "m.0.q"}, {Module: "o"}, {Module: "v"}}

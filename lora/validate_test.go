@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDefaults: what a file leaves out has PEFT's defaults.
+// TestDefaults: fields that a file leaves out have PEFT's defaults.
 func TestDefaults(t *testing.T) {
 	c, err := parseConfig([]byte(`{"target_modules": ["q"]}`))
 	if err != nil {
@@ -21,7 +21,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestPythonsBool: which values of fields are set, as bool() says.
+// TestPythonsBool: which field values count as set, as with Python's bool().
 func TestPythonsBool(t *testing.T) {
 	for text, want := range map[string]bool{
 		`null`: false, `false`: false, `true`: true, `""`: false, `"a"`: true, `0`: false, `0.0`: false, `-1`: true,
@@ -44,24 +44,24 @@ func TestPythonsBool(t *testing.T) {
 	}
 }
 
-// TestFieldsOfOthers: which fields besides Config's own are refused, by whether they are set.
+// TestFieldsOfOthers: which fields without a member of Config are refused if they are set.
 func TestFieldsOfOthers(t *testing.T) {
 	for field, want := range map[string]string{
 		`"peft_type": "LORA"`:               "",
 		`"peft_type": ""`:                   "",
 		`"peft_type": null`:                 "",
-		`"peft_type": "ADALORA"`:            "peft_type is ADALORA; only LORA adapters are read",
+		`"peft_type": "ADALORA"`:            "peft_type is ADALORA; only LORA adapters are supported",
 		`"lora_bias": true`:                 "lora_bias is set; adapters with it are not supported",
 		`"lora_bias": false`:                "",
 		`"layer_replication": [[0, 1]]`:     "layer_replication is set",
 		`"velora_config": {}`:               "",
 		`"runtime_config": {"a": 1}`:        "",
 		`"megatron_core": "megatron.core"`:  "",
-		`"later": 1`:                        `nothing is known about "later" (1)`,
+		`"later": 1`:                        `unknown field "later" (1)`,
 		`"later": 0`:                        "",
-		`"zz": [1], "later": "x"`:           "nothing is known about \"later\" (x): it may change what the adapter computes",
+		`"zz": [1], "later": "x"`:           "unknown field \"later\" (x): it may change what the adapter computes",
 		`"init_lora_weights": "corda"`:      `init_lora_weights is "corda"`,
-		`"use_qalora": true, "zz": [1]`:     `nothing is known about "zz" ([1])`,
+		`"use_qalora": true, "zz": [1]`:     `unknown field "zz" ([1])`,
 		`"zz": [1], "use_qalora": true`:     "use_qalora is set",
 		`"lora_bias": true, "r": 0`:         "r is 0; it must be positive",
 		`"r": 0, "lora_bias": true, "a": 1`: "lora_bias is set",
@@ -77,7 +77,7 @@ func TestFieldsOfOthers(t *testing.T) {
 	}
 }
 
-// TestValidate: the limits of each value, and that every problem is named.
+// TestValidate: the limits of each value, and that every problem is reported.
 func TestValidate(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(c *Config)
@@ -88,7 +88,7 @@ func TestValidate(t *testing.T) {
 		"rank 0":           {func(c *Config) { c.Rank = 0 }, "r is 0; it must be positive"},
 		"rank -1":          {func(c *Config) { c.Rank = -1 }, "r is -1; it must be positive"},
 		"largest rank":     {func(c *Config) { c.Rank = math.MaxInt32 }, ""},
-		"above it":         {func(c *Config) { c.Rank = math.MaxInt32 + 1 }, "r is 2147483648; no layer is so wide"},
+		"above it":         {func(c *Config) { c.Rank = math.MaxInt32 + 1 }, "r is 2147483648; no layer is that wide"},
 		"alpha NaN":        {func(c *Config) { c.Alpha = math.NaN() }, "lora_alpha is NaN"},
 		"alpha +Inf":       {func(c *Config) { c.Alpha = math.Inf(1) }, "lora_alpha is +Inf"},
 		"alpha -Inf":       {func(c *Config) { c.Alpha = math.Inf(-1) }, "lora_alpha is -Inf"},

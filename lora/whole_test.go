@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSelected lists the parameters that a configuration brings whole, by PEFT's rules.
+// TestSelected lists the full parameters of a configuration, by PEFT's rules.
 func TestSelected(t *testing.T) {
 	const merger = "model.visual.merger.mlp.0."
 	adapted := []Target{{Module: qProj}}
@@ -44,13 +44,13 @@ func TestSelected(t *testing.T) {
 		"beside a tied embedding": {save: []string{"model.norm"}, tied: true, want: map[string]string{
 			"model.language_model.norm.weight": "model.norm.weight"}},
 		"no module": {save: []string{"nowhere"}, err: `modules_to_save ["nowhere"] names no module of the backbone`},
-		"adapted":   {save: []string{"q_proj"}, err: "modules_to_save names " + qProj + ", which has an adapter, too"},
+		"adapted":   {save: []string{"q_proj"}, err: "modules_to_save names " + qProj + ", which also has an adapter"},
 		"around an adapted one": {save: []string{"self_attn"},
-			err: "modules_to_save names " + qProj + ", which has an adapter, too"},
+			err: "modules_to_save names " + qProj + ", which also has an adapter"},
 		"beside an adapted one": {save: []string{"v_proj"}, want: map[string]string{
 			vProj + ".bias": keyV + ".bias", vProj + ".weight": keyV + ".weight"}},
 		"older spelling": {save: []string{"language_model.model.layers.0.self_attn.q_proj"}, spelled: old,
-			err: "which has an adapter, too"},
+			err: "which also has an adapter"},
 		"newer spelling": {save: []string{qProj}, spelled: old, err: "names no module"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// TestWholeParameters: a fresh adapter copies the parameters that it brings whole, once; others copy none.
+// TestWholeParameters: a new adapter copies its full parameters once; other adapters copy none.
 func TestWholeParameters(t *testing.T) {
 	c := NewConfig(1, 2, Names{List: []string{"q_proj"}})
 	c.ModulesToSave = []string{"merger", "model.norm"}
@@ -133,7 +133,7 @@ func TestWholeParameters(t *testing.T) {
 	})
 }
 
-// TestCheckWhole: parameters that are missing, of another shape, or too many are named, and nothing else.
+// TestCheckWhole: parameters that are missing, have the wrong shape, or are unexpected are named, and no others.
 func TestCheckWhole(t *testing.T) {
 	const norm, bias, weight = "model.language_model.norm.weight", "model.visual.merger.mlp.0.bias",
 		"model.visual.merger.mlp.0.weight"

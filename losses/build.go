@@ -6,12 +6,12 @@ import (
 	"assay/onnx"
 )
 
-// Head is what a head gives for the edits of a run: names of values in the graph.
+// Head is the output of a head for the edits of a run: names of values in the graph.
 type Head struct {
 	Outputs string    // value, classes, mu_sigma
 	Z       string    // [edits, outputs]: the last layer; mu and log sigma for mu_sigma
 	Score   string    // [edits]: score01; mu for mu_sigma
-	Values  []float64 // of classes, on 0..1
+	Values  []float64 // of classes, in 0..1
 }
 
 // term is one loss under construction. Its inputs are named <prefix><name>.
@@ -21,25 +21,25 @@ type term struct {
 	head   Head
 	dtype  onnx.DType
 	prefix string
-	inputs map[string]string // name -> value, of those that are declared
+	inputs map[string]string // name -> value of declared inputs
 }
 
-// Name is the name of the graph's input or output of term i.
+// Name returns the name of a graph input or output of term i.
 func Name(i int, what string) string { return fmt.Sprintf("losses.%d.%s", i, what) }
 
-// The output of a term that holds the loss of each of its rows (see [Rows]).
+// Out is the name of the output of a term with the loss of each of its rows (see [Rows]).
 const Out = "loss"
 
-// Build emits term i of an objective over a head's outputs and returns the sum of its items' losses times their weights
-// times the term's own, as [1]. The losses are an output of the graph. dtype is Float (or Double, for tests). The
-// inputs are those that [Feeds] fills.
+// Build emits term i of an objective over a head's outputs and returns, with shape [1], the weight of the term times
+// the sum of its items' weighted losses. The losses are an output of the graph. dtype is Float (or Double, for
+// tests). [Feeds] provides the inputs.
 func Build(b *onnx.Builder, i int, s Spec, head Head, dtype onnx.DType) (string, error) {
 	r, ok := Lookup(s.Kind)
 	if !ok || r.build == nil {
 		return "", fmt.Errorf("losses[%d]: no loss %q over heads", i, s.Kind)
 	}
 	if r.Outputs != Value && r.Outputs != head.Outputs {
-		return "", fmt.Errorf("losses[%d]: %s is over a head with outputs %s; the head of %s has %s", i, s.Kind, r.Outputs,
+		return "", fmt.Errorf("losses[%d]: %s needs a head with outputs %s; the head of %s has %s", i, s.Kind, r.Outputs,
 			dimension(s.Dimension), head.Outputs)
 	}
 	t := &term{
@@ -68,10 +68,10 @@ func dimension(name string) string {
 	return name
 }
 
-// axis names a dimension of the term's own.
+// axis returns the name of one of the term's own dimensions.
 func (t *term) axis(name string) string { return t.prefix + name }
 
-// input declares a graph input of the term's type; symbols are the term's own, but for "edits".
+// input declares a graph input of the term's dtype; its symbolic dimensions belong to the term, except "examples".
 func (t *term) input(name string, shape []onnx.Dim) string {
 	return t.declare(name, t.dtype, shape)
 }
@@ -89,7 +89,7 @@ func (t *term) declare(name string, dtype onnx.DType, shape []onnx.Dim) string {
 	return t.inputs[name]
 }
 
-// gather takes rows of a head's output, at indices that are an input; distinct says that no index is there twice.
+// gather takes rows of a head's output, at indices that are an input; distinct means that no index occurs twice.
 func (t *term) gather(x, index string, distinct bool) string {
 	y := t.OpA("Gather", onnx.Attrs{"axis": 0}, x, t.declare(index, onnx.Int64, onnx.Dims("items")))
 	if distinct {
@@ -98,14 +98,14 @@ func (t *term) gather(x, index string, distinct bool) string {
 	return y
 }
 
-// edits takes the rows of the items' edits. Of several ratings of an edit each is an item.
+// edits takes the rows of the items' edits. If an edit has several ratings, each is an item.
 func (t *term) edits(x string) string { return t.gather(x, "a", t.Votes != VotesSoft) }
 
-// score is score01 of each labelled edit [items], label its label.
+// score returns score01 of each labelled edit [items], label its label.
 func (t *term) score() string { return t.edits(t.head.Score) }
 func (t *term) label() string { return t.input("label", onnx.Dims("items")) }
 
-// The usual arithmetic.
+// Basic arithmetic.
 func (t *term) num(v float64) string   { return t.Scalar(t.dtype, v) }
 func (t *term) add(a, b string) string { return t.Op("Add", a, b) }
 func (t *term) sub(a, b string) string { return t.Op("Sub", a, b) }
@@ -119,8 +119,8 @@ func (t *term) times(a string, v float64) string {
 func (t *term) square(a string) string   { return t.mul(a, a) }
 func (t *term) oneMinus(a string) string { return t.sub(t.num(1), a) }
 
-// softplus is log(1 + e^x), without overflow, and with derivative 1/2 at 0. ONNX Runtime has the operator in float32
-// only.
+// softplus returns log(1 + e^x), without overflow, and with derivative 1/2 at 0. ONNX Runtime only has the operator
+// in float32.
 func (t *term) softplus(x string) string {
 	if t.dtype == onnx.Float {
 		return t.Op("Softplus", x)
@@ -130,7 +130,7 @@ func (t *term) softplus(x string) string {
 	return t.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 0}, both, t.Ints(-1))
 }
 
-// logit is scale (score01 - center).
+// logit returns scale (score01 - center).
 func (t *term) logit(score string) string {
 	if t.Center != nil && *t.Center != 0 {
 		score = t.sub(score, t.num(*t.Center))
@@ -138,7 +138,7 @@ func (t *term) logit(score string) string {
 	return t.times(score, t.Scale)
 }
 
-// column is column i of rows [rows, columns], as [rows].
+// column returns column i of x [rows, columns], as [rows].
 func (t *term) column(x string, i int) string {
 	return t.OpA("Gather", onnx.Attrs{"axis": 1}, x, t.Int(int64(i)))
 }
@@ -146,7 +146,7 @@ func (t *term) column(x string, i int) string {
 // maxLogSigma bounds log sigma on both sides, so that neither a square nor a quotient overflows in float32.
 const maxLogSigma = 10
 
-// logSigma is log sigma of each edit [edits], bounded; beyond the bound it has no gradient.
+// logSigma returns log sigma of each edit [edits], clipped; outside the bounds it has no gradient.
 func (t *term) logSigma() string {
 	return t.Op("Clip", t.column(t.head.Z, 1), t.num(-maxLogSigma), t.num(maxLogSigma))
 }

@@ -16,7 +16,7 @@ func TestCheck(t *testing.T) {
 		"scale: a loss of kind l1":          {Kind: "l1", Scale: 2},
 		"weight: want at least 0":           {Kind: "l1", Weight: &half},
 		"votes: want weight or soft":        {Kind: "bradley_terry", Votes: "all"},
-		"votes: soft reads the ratings":     {Kind: "l1", Votes: "soft", Dimension: "quality"},
+		"votes: soft needs the ratings":     {Kind: "l1", Votes: "soft", Dimension: "quality"},
 		"theta: want more than 1":           {Kind: "rao_kupper", Theta: 1},
 		"nu: want more than 0":              {Kind: "davidson", Nu: -1},
 		"values: want the labels":           {Kind: "ordinal", Values: []float64{1, 0}},
@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestOptionsAreKnown: every option that a row names is one of an entry.
+// TestOptionsAreKnown: every option that a row names is an option of an entry.
 func TestOptionsAreKnown(t *testing.T) {
 	for _, r := range Table() {
 		for _, key := range r.Options {
@@ -68,12 +68,12 @@ func TestTiesRefused(t *testing.T) {
 		t.Error(err)
 	}
 	one[0].Ranks[1] = 1
-	if _, _, err := Feeds(0, s, Head{}, one, 2, place, 0); err == nil || !strings.Contains(err.Error(), "share a rank") {
-		t.Errorf("Feeds: got error %v, want one with %q", err, "share a rank")
+	if _, _, err := Feeds(0, s, Head{}, one, 2, place, 0); err == nil || !strings.Contains(err.Error(), "the same rank") {
+		t.Errorf("Feeds: got error %v, want one with %q", err, "the same rank")
 	}
 }
 
-// TestDocumented holds the table in docs/training-keys.md to this one.
+// TestDocumented compares the table in docs/training-keys.md with this one.
 func TestDocumented(t *testing.T) {
 	raw, err := os.ReadFile("../docs/training-keys.md")
 	if err != nil {

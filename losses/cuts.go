@@ -6,19 +6,19 @@ import (
 	"assay/onnx"
 )
 
-// Ways in which an ordinal loss has its cuts.
+// The kinds of cuts of an ordinal loss.
 const (
 	CutsFixed   = "fixed"   // the means of neighbouring values
-	CutsLearned = "learned" // trained with the rest; they begin as the fixed ones
+	CutsLearned = "learned" // trained; initialized with the fixed ones
 )
 
-// Parameter is a tensor of a term itself that is trained: a graph input of that name.
+// Parameter is a trainable tensor of a term: a graph input of that name.
 type Parameter struct {
 	Name  string
-	Value []float64 // where training begins
+	Value []float64 // initial value
 }
 
-// Parameters are the trainable parameters of term i of an objective.
+// Parameters returns the trainable parameters of term i of an objective.
 func Parameters(i int, s *Spec) []Parameter {
 	if s.Cuts != CutsLearned {
 		return nil
@@ -26,8 +26,8 @@ func Parameters(i int, s *Spec) []Parameter {
 	return []Parameter{{Name(i, "cuts"), s.cuts()}}
 }
 
-// cuts are the fixed cuts as they are learned: the first one, and the logarithms of the gaps behind each. So they
-// ascend whatever is learned (ordered vectors: Stan Reference Manual, Constraint Transforms).
+// cuts returns the fixed cuts in the parametrization that is learned: the first cut, and the logarithms of the gaps
+// between neighbours. This keeps them ascending (ordered vectors: Stan Reference Manual, Constraint Transforms).
 func (s *Spec) cuts() []float64 {
 	out := make([]float64, len(s.Values)-1)
 	for k := range out {
@@ -40,7 +40,7 @@ func (s *Spec) cuts() []float64 {
 }
 
 // ordinalLearned is ordinal with cuts that are an input: 1 - e^-g = 2 tanh(g/2) / (1 + tanh(g/2)), g the scaled gap
-// between two cuts, which nothing cancels in.
+// between two cuts, a form without cancellation.
 func ordinalLearned(t *term) string {
 	n := len(t.Values)
 	u := t.input("cuts", onnx.Dims(n-1))

@@ -9,26 +9,26 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Item is what a term has one loss for.
+// Item is what a term computes one loss for.
 type Item struct {
-	Edits   []int      // indices among the edits of the run: one; a and b of a pair; all of an order
-	Label   float64    // of an edit, on 0..1; with votes: soft one of its ratings
-	Outcome [3]float64 // of a pair: shares for a, for neither, for b; their sum is 1
+	Edits   []int      // indices of edits in the run: one; a and b of a pair; all of an order
+	Label   float64    // of an edit, in 0..1; with votes: soft, one of its ratings
+	Outcome [3]float64 // of a pair: shares for a, for a tie, for b; they sum to 1
 	Margin  float64    // of a pair, in the units of the logits
 	Ranks   []int      // of the edits of an order: lower is better, equal is a tie
 	Weight  float64    // of its loss in the sum
 }
 
-// far is added to scores that are no choice: e^far is 0, and no score changes it.
+// far is added to scores that cannot be chosen: e^far is 0, for any score.
 const far = -1e30
 
-// Rows are the rows of a term's graph inputs, and the item that each is of: an order has a row for each choice.
+// Rows maps the rows of a term's graph inputs to items: an order has a row for each choice.
 type Rows struct {
 	Item []int
 	n    int // rows of the inputs: at least one
 }
 
-// Sum adds up the rows' losses, as the graph gives them, for each of n items.
+// Sum adds up the graph's losses of the rows of each of n items.
 func (r *Rows) Sum(losses []float64, n int) []float64 {
 	out := make([]float64, n)
 	for k, i := range r.Item {
@@ -37,9 +37,9 @@ func (r *Rows) Sum(losses []float64, n int) []float64 {
 	return out
 }
 
-// Feeds returns the graph inputs of term i for its items among n edits, and what the rows of its output are. place
-// gives the row of the graph's scores that edit e has; seed is that of the draws. Inputs that a kind does not read
-// are there as well. Without items there is a single row of weight 0.
+// Feeds returns the graph inputs of term i for its items among n edits, and the rows of its output. place returns the
+// row of edit e in the graph's scores; seed is the seed of the draws. Inputs that a kind does not read are included.
+// Without items there is a single row of weight 0.
 func Feeds(i int, s Spec, head Head, items []Item, n int, place func(e int) int, seed uint64) (
 	map[string]*tensor.Dense, *Rows, error,
 ) {
@@ -74,7 +74,7 @@ func Feeds(i int, s Spec, head Head, items []Item, n int, place func(e int) int,
 	return out, rows, nil
 }
 
-// Draws are n normal draws, a function of the seed.
+// Draws returns n normal draws, a function of the seed.
 func Draws(seed uint64, n int) []float32 {
 	rng := rand.New(rand.NewPCG(seed, 0xd2a3))
 	z := make([]float32, n)
@@ -92,7 +92,7 @@ type feeder struct {
 	place    func(int) int
 	rowItems []int
 	a, b     []int64
-	steps    []int64 // of ordinal values
+	steps    []int64 // indices of ordinal values
 	floats   map[string][]float32
 }
 
@@ -108,7 +108,7 @@ func (f *feeder) row(k, a, b int, weight float64) {
 	f.put("weight", weight)
 }
 
-// empty writes a row that counts for nothing.
+// empty writes a row that does not count.
 func (f *feeder) empty(over Unit) {
 	switch over {
 	case Orders:
@@ -140,8 +140,8 @@ func (f *feeder) item(over Unit, k int, it *Item) error {
 			seen := slices.Clone(it.Ranks)
 			slices.Sort(seen)
 			if len(slices.Compact(seen)) != len(it.Ranks) {
-				return fmt.Errorf("two edits of a group share a rank (%v), and ties is refuse: with ties: breslow they count "+
-					"as equal", it.Ranks)
+				return fmt.Errorf("two edits of a group have the same rank (%v), and ties is refuse: with ties: breslow they "+
+					"count as equal", it.Ranks)
 			}
 		}
 		f.order(k, it)
@@ -149,8 +149,8 @@ func (f *feeder) item(over Unit, k int, it *Item) error {
 	return nil
 }
 
-// class writes the one-hot class of a label. A rating between two values is divided between them, so that the mean
-// stays: the two-hot target of Schrittwieser et al., MuZero, 2020 (appendix F).
+// class writes the one-hot class of a label. A rating between two values is divided between them, so that the mean is
+// preserved: the two-hot target of Schrittwieser et al., MuZero, 2020 (appendix F).
 func (f *feeder) class(label float64) {
 	v := f.head.Values
 	if len(v) == 0 {
@@ -168,7 +168,7 @@ func (f *feeder) class(label float64) {
 	f.put("class", p...)
 }
 
-// order writes a row for each edit that others can still be chosen instead of.
+// order writes a row for each edit that is not the only remaining choice.
 func (f *feeder) order(k int, it *Item) {
 	for i, e := range it.Edits {
 		others := make([]float64, f.n)
@@ -189,7 +189,7 @@ func (f *feeder) order(k int, it *Item) {
 	}
 }
 
-// AllItems are the most items that n edits can be: each edit, every two of them, and all of them in an order.
+// AllItems returns the largest possible set of items for n edits: each edit, every pair, and an order of all edits.
 func AllItems(specs []Spec, n int) [][]Item {
 	out := make([][]Item, len(specs))
 	for i, s := range specs {

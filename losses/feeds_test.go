@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEmpty: an option without a value is a problem if it is written down.
+// TestEmpty: an option with a zero value is a problem if it is written explicitly.
 func TestEmpty(t *testing.T) {
 	keys := func(problems []Problem) (out []string) {
 		for _, p := range problems {
@@ -32,7 +32,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestDefaults: what is left out is filled in, for the options of the kind alone; what is given stays.
+// TestDefaults: defaults are filled in only for the options of the kind; explicit values are kept.
 func TestDefaults(t *testing.T) {
 	half, zero := 0.5, 0.0
 	for _, c := range []struct{ entry, want Spec }{
@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestCheckAtTheEdge: the last value of an option that is taken, and the first that is not.
+// TestCheckAtTheEdge: the last accepted value of an option, and the first rejected one.
 func TestCheckAtTheEdge(t *testing.T) {
 	weight := func(w float64) *float64 { return &w }
 	inf := math.Inf(1)
@@ -99,13 +99,13 @@ func TestCheckAtTheEdge(t *testing.T) {
 	}
 }
 
-// TestBuildRefused: a loss that is not over heads, and a head with other outputs, named as the user knows it.
+// TestBuildRefused: a loss that is not over heads, and a head with the wrong outputs, named as in the configuration.
 func TestBuildRefused(t *testing.T) {
 	for want, s := range map[string]Spec{
-		`losses[2]: no loss "text" over heads`:                                                    {Kind: "text"},
-		`losses[2]: no loss "l3" over heads`:                                                      {Kind: "l3"},
-		"losses[2]: classes is over a head with outputs classes; the head of the score has value": {Kind: "classes"},
-		"losses[2]: gaussian is over a head with outputs mu_sigma; the head of quality has value": {
+		`losses[2]: no loss "text" over heads`:                                                  {Kind: "text"},
+		`losses[2]: no loss "l3" over heads`:                                                    {Kind: "l3"},
+		"losses[2]: classes needs a head with outputs classes; the head of the score has value": {Kind: "classes"},
+		"losses[2]: gaussian needs a head with outputs mu_sigma; the head of quality has value": {
 			Kind: "gaussian", Dimension: "quality",
 		},
 	} {
@@ -118,7 +118,7 @@ func TestBuildRefused(t *testing.T) {
 	}
 }
 
-// TestFeeds: rows, their order and their shapes, with edits in another place than their number.
+// TestFeeds: rows, their order and their shapes, with edits at other positions than their index.
 func TestFeeds(t *testing.T) {
 	place := func(e int) int { return 9 - e }
 	shapes := func(kind string, head Head, items []Item) string {
@@ -189,7 +189,7 @@ func TestFeeds(t *testing.T) {
 
 func place4(e int) int { return 3 - e }
 
-// TestDraws: normal draws, a function of the seed alone.
+// TestDraws: normal draws, a function of the seed only.
 func TestDraws(t *testing.T) {
 	a, b := Draws(3, 2000), Draws(3, 2000)
 	if !cmp.Equal(a, b) || cmp.Equal(a, Draws(4, 2000)) {
@@ -204,7 +204,7 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestAllItems: every edit, every two of them once, all in one order; none of text.
+// TestAllItems: every edit, every pair once, all in one order; none for text.
 func TestAllItems(t *testing.T) {
 	got := AllItems([]Spec{{Kind: "l1"}, {Kind: "bradley_terry"}, {Kind: "plackett_luce"}, {Kind: "text"}, {Kind: "none"}},
 		3)
@@ -219,7 +219,7 @@ func TestAllItems(t *testing.T) {
 	}
 }
 
-// TestParameters: learned cuts begin as the fixed ones, the first itself and then logarithms of the gaps.
+// TestParameters: learned cuts are initialized with the fixed ones: the first cut, then the logarithms of the gaps.
 func TestParameters(t *testing.T) {
 	s := Spec{Kind: "ordinal", Values: []float64{0, 0.25, 0.75, 1}}
 	if got := Parameters(1, &s); got != nil {
@@ -233,7 +233,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestNearest: the value nearest to a label, the lower one of two.
+// TestNearest: the value nearest to a label, the lower one on a tie.
 func TestNearest(t *testing.T) {
 	for x, want := range map[float64]int{-1: 0, 0: 0, 0.25: 0, 0.26: 1, 0.5: 1, 0.75: 1, 0.76: 2, 9: 2} {
 		t.Run(fmt.Sprint(x), func(t *testing.T) {
@@ -248,8 +248,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestUnique: rows of single edits are gathered at indices of which none is there twice, which a gradient may build on;
-// edits of pairs and orders may be there several times.
+// TestUnique: rows of single edits are gathered at distinct indices, which a gradient may rely on; edits of pairs and
+// orders may occur several times.
 func TestUnique(t *testing.T) {
 	for _, c := range []struct {
 		kind string

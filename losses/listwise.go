@@ -13,9 +13,9 @@ var listwise = []Row{
 	},
 }
 
-// plackettLuce has one row for each edit that has others to be compared with: the choice of it out of those that are
-// not better. others is 0 for these, and far below any score for all the rest of the run's edits. The chosen one's
-// score is subtracted first: of large scores only the differences matter.
+// plackettLuce has one row for each edit that can be compared with others: the choice of this edit among the edits
+// that are not better. others is 0 for these, and far below any score for all other edits of the run. The score of
+// the chosen edit is subtracted first: only differences matter, and scores may be large.
 func plackettLuce(t *term) string {
 	x := t.times(t.head.Score, t.Scale)
 	chosen := t.Op("Unsqueeze", t.gather(x, "a", false), t.Ints(1))

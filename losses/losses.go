@@ -1,9 +1,11 @@
-// Package losses holds what scorers are trained on: one table of losses, a row each, with its formula and where it
-// comes from. A loss is a small function that emits ONNX nodes over the heads' outputs of the edits of one run of the
-// graph. Other inputs say what people found. onnx/grad differentiates it. Any weighted sum of them is an objective.
+// Package losses implements the losses that scorers are trained on: one table with a row per loss, its formula and
+// its source. A loss is a small function that emits ONNX nodes over the head outputs for the edits in one run of the
+// graph; labels and comparisons are further graph inputs (Feeds). onnx/grad differentiates it. An objective is any
+// weighted sum of losses.
 //
-// Every loss is a mean over its items: edits that have a label, pairs of edits, or orders of several edits of a group.
-// The items' weights are inputs, so that the mean is that of the whole batch, however it is cut.
+// Every loss is a mean over its items: edits that have a label, pairs of edits, or orders of several edits of a
+// group. The items' weights are inputs, so that the mean is over the full batch, however it is split into
+// micro-batches.
 package losses
 
 import (
@@ -19,9 +21,9 @@ type Unit string
 // The units.
 const (
 	Edits  Unit = "edits"  // each edit that has a label
-	Pairs  Unit = "pairs"  // two edits of a group, of which one is better, or neither
-	Orders Unit = "orders" // the edits of a group in an order, with ties or without
-	Tokens Unit = "tokens" // of the answer; built by package model
+	Pairs  Unit = "pairs"  // two edits of a group: one is better, or neither
+	Orders Unit = "orders" // the edits of a group in an order, with or without ties
+	Tokens Unit = "tokens" // of the answer; implemented in package model
 )
 
 // Spec is one term of an objective: an entry of `losses` in a run's configuration. Options that are left out have the
@@ -31,20 +33,20 @@ type Spec struct {
 	Weight    *float64  `yaml:"weight,omitempty" json:"weight,omitempty"`       // of its mean in the sum; default 1
 	Dimension string    `yaml:"dimension,omitempty" json:"dimension,omitempty"` // of labels and head; "": the score
 	Fused     bool      `yaml:"fused,omitempty" json:"fused,omitempty"`         // reads the fusion of all heads
-	Votes     string    `yaml:"votes,omitempty" json:"votes,omitempty"`         // weight, soft; "": they count for nothing
+	Votes     string    `yaml:"votes,omitempty" json:"votes,omitempty"`         // weight, soft; "": ignored
 	Scale     float64   `yaml:"scale,omitempty" json:"scale,omitempty"`         // logits for a difference of 1 in score01
 	Center    *float64  `yaml:"center,omitempty" json:"center,omitempty"`       // score01 whose logit is 0
-	Delta     float64   `yaml:"delta,omitempty" json:"delta,omitempty"`         // huber: where it turns linear
-	Margin    float64   `yaml:"margin,omitempty" json:"margin,omitempty"`       // factor of the data's margins
+	Delta     float64   `yaml:"delta,omitempty" json:"delta,omitempty"`         // huber: where it becomes linear
+	Margin    float64   `yaml:"margin,omitempty" json:"margin,omitempty"`       // factor for the data's margins
 	Theta     float64   `yaml:"theta,omitempty" json:"theta,omitempty"`         // rao_kupper: threshold, above 1
 	Nu        float64   `yaml:"nu,omitempty" json:"nu,omitempty"`               // davidson: frequency of ties, above 0
-	Draws     int       `yaml:"draws,omitempty" json:"draws,omitempty"`         // gaussian_draws: how many
-	Values    []float64 `yaml:"values,omitempty" json:"values,omitempty"`       // ordinal: of the classes, on 0..1
+	Draws     int       `yaml:"draws,omitempty" json:"draws,omitempty"`         // gaussian_draws: number of draws
+	Values    []float64 `yaml:"values,omitempty" json:"values,omitempty"`       // ordinal: of the classes, in 0..1
 	Cuts      string    `yaml:"cuts,omitempty" json:"cuts,omitempty"`           // ordinal: fixed (default), learned
 	Ties      string    `yaml:"ties,omitempty" json:"ties,omitempty"`           // plackett_luce: breslow, refuse
 }
 
-// Factor is the weight of the term in the sum.
+// Factor returns the weight of the term in the sum.
 func (s *Spec) Factor() float64 {
 	if s.Weight == nil {
 		return 1
@@ -56,14 +58,14 @@ func (s *Spec) Factor() float64 {
 type Row struct {
 	Kind    string
 	Over    Unit
-	Outputs string   // of the head that it reads: value (any head's score), classes, mu_sigma; none
-	Options []string // that its entry may have besides kind, weight, dimension and votes
-	Formula string   // for people; x are logits: scale (score01 - center)
+	Outputs string   // required outputs of the head: value (any head's score), classes, mu_sigma; none
+	Options []string // keys that its entry may have besides kind, weight and dimension
+	Formula string   // for the reader; x are logits: scale (score01 - center)
 	Source  string
 	build   func(t *term) string // loss of each item [items]
 }
 
-// What a loss reads of a head.
+// The head outputs that a loss reads.
 const (
 	Value   = "value"
 	Classes = "classes"
@@ -99,7 +101,7 @@ func kinds() []string {
 	return names
 }
 
-// Over is the unit of a term's kind; "" if there is none.
+// Over returns the unit of a term's kind; "" for an unknown kind.
 func (s *Spec) Over() Unit {
 	r, _ := Lookup(s.Kind)
 	return r.Over
@@ -127,7 +129,7 @@ func (s *Spec) Check() []Problem {
 		bad("weight", "want at least 0, not %g", w)
 	}
 	if s.Votes == VotesSoft && r.Over == Edits && s.Dimension != "" {
-		bad("votes", "soft reads the ratings of the score: a dimension has labels alone")
+		bad("votes", "soft needs the ratings of the score: a dimension only has labels")
 	}
 	if s.Dimension != "" && r.Over == Tokens {
 		bad("dimension", "text has no dimensions")
@@ -148,11 +150,11 @@ func (s *Spec) Check() []Problem {
 
 // How votes count.
 const (
-	VotesWeight = "weight" // the outcome with most votes counts, with its share of them
-	VotesSoft   = "soft"   // every outcome counts with its share; of an edit, every rating
+	VotesWeight = "weight" // the outcome with the most votes counts, weighted by their number
+	VotesSoft   = "soft"   // every outcome counts with its share of votes; for an edit, every rating
 )
 
-// Nearest is the index of the value nearest to x, the lowest on a tie: a class of a label.
+// Nearest returns the index of the value nearest to x, the lowest on a tie: the class of a label.
 func Nearest(values []float64, x float64) int {
 	best := 0
 	for i, v := range values {

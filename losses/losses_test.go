@@ -26,7 +26,7 @@ type torchCase struct {
 	Losses  []float64
 	Loss    float64
 
-	Cuts     []float64 // of learned ones
+	Cuts     []float64 // of learned cuts
 	GradCuts []float64 `json:"grad_cuts"`
 }
 
@@ -36,10 +36,10 @@ func torchCases(t *testing.T) (cases []torchCase) {
 	return cases
 }
 
-// result is what a graph gives for a case.
+// result is the output of a graph for a case.
 type result struct {
 	losses, grad []float64
-	cuts         []float64 // gradient of learned ones
+	cuts         []float64 // gradient of learned cuts
 	loss         float64
 }
 
@@ -77,7 +77,7 @@ func evaluate(t *testing.T, c *torchCase, dtype onnx.DType) (*result, error) {
 		return nil, err
 	}
 	defer s.Close()
-	// The edits lie in another order in the graph.
+	// The edits are in a different order in the graph.
 	place := func(e int) int { return n - 1 - e }
 	feeds, rows, err := Feeds(3, c.Spec, head, c.Items, n, place, 1)
 	if err != nil {
@@ -154,8 +154,8 @@ func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	}
 }
 
-// TestAgainstTorch holds values and gradients to torch's in float64: in double precision, and in
-// the float32 of training.
+// TestAgainstTorch compares values and gradients with torch's in float64: in double precision, and in float32 as in
+// training.
 func TestAgainstTorch(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range torchCases(t) {
@@ -186,7 +186,7 @@ func TestAgainstTorch(t *testing.T) {
 	}
 }
 
-// TestNoItems: a run without anything to compare has no loss and no gradient.
+// TestNoItems: a run with nothing to compare has no loss and no gradient.
 func TestNoItems(t *testing.T) {
 	for _, c := range torchCases(t) {
 		c.Items, c.Draws = nil, nil

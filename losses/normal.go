@@ -2,14 +2,14 @@ package losses
 
 import "math"
 
-// logNormal is log Phi(x), Phi the normal distribution, without cancellation on either side. With u = |x|/sqrt(2) and
-// r(u) = erfcx(u)/2 = e^(u^2) Phi(-|x|), a series divided by 2 (1 + sqrt(pi) u):
+// logNormal returns log Phi(x), Phi the normal distribution, without cancellation on either side. With u =
+// |x|/sqrt(2) and r(u) = erfcx(u)/2 = e^(u^2) Phi(-|x|), a series divided by 2 (1 + sqrt(pi) u):
 //
 //	x < 0:  -u^2 + log r(u)
 //	else:   log(1 - e^(-u^2) r(u))
 func (t *term) logNormal(x string) string {
 	negative := t.Op("Less", x, t.num(0))
-	u := t.times(t.Op("Where", negative, t.Op("Neg", x), x), math.Sqrt(0.5)) // with a derivative at 0, which Abs has not
+	u := t.times(t.Op("Where", negative, t.Op("Neg", x), x), math.Sqrt(0.5)) // unlike Abs, with a derivative at 0
 	v := t.Op("Div", t.sub(u, t.num(2)), t.add(u, t.num(2)))
 	r := t.Op("Div", t.times(t.chebyshev(v, normalSeries), 0.5), t.add(t.times(u, math.Sqrt(math.Pi)), t.num(1)))
 	square := t.Op("Neg", t.square(u))

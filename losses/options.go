@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// option is a key that an entry of `losses` may have if its kind has it: a field of [Spec].
+// option is a key that an entry of `losses` may have, depending on its kind: a field of [Spec].
 type option struct {
 	key     string
 	given   func(s *Spec) bool   // a zero counts as left out
 	fill    func(s *Spec)        // sets the default
-	problem func(s *Spec) string // what is wrong with the value; ""
-	empty   string               // what an entry wants that gives a zero; "": nothing
+	problem func(s *Spec) string // what is wrong with the value; "": nothing
+	empty   string               // the problem with an explicit zero; "": none
 }
 
-// options is the table of them.
+// options lists all options.
 var options = []option{
 	positive("scale", 10, func(s *Spec) *float64 { return &s.Scale }),
 	positive("delta", 0.1, func(s *Spec) *float64 { return &s.Delta }),
@@ -48,7 +48,7 @@ var options = []option{
 	word("ties", "breslow", func(s *Spec) *string { return &s.Ties }, "breslow", "refuse"),
 }
 
-// number is an option with a default; problem says what is wrong with a value.
+// number returns a number option with a default; problem returns what is wrong with a value.
 func number[T int | float64](key string, value T, field func(*Spec) *T, problem func(T) string) option {
 	return option{
 		key:     key,
@@ -59,7 +59,7 @@ func number[T int | float64](key string, value T, field func(*Spec) *T, problem 
 	}
 }
 
-// positive is a number above 0.
+// positive returns an option for a number above 0.
 func positive(key string, value float64, field func(*Spec) *float64) option {
 	return number(key, value, field, func(x float64) string {
 		if x > 0 && !math.IsInf(x, 0) {
@@ -69,7 +69,7 @@ func positive(key string, value float64, field func(*Spec) *float64) option {
 	})
 }
 
-// word is one of several; "" stands for none where that is the default.
+// word returns an option with a choice of words; "" is allowed if it is the default.
 func word(key, value string, field func(*Spec) *string, words ...string) option {
 	return option{
 		key:   key,
@@ -84,8 +84,7 @@ func word(key, value string, field func(*Spec) *string, words ...string) option 
 	}
 }
 
-// Empty lists what would be wrong if the options that have no value stood in the entry: [Spec.Check] takes them for
-// left out.
+// Empty lists the problems with options whose zero value is written explicitly: [Spec.Check] treats them as left out.
 func (s *Spec) Empty() (out []Problem) {
 	for _, o := range options {
 		if o.empty != "" && !o.given(s) {

@@ -7,7 +7,7 @@ import (
 )
 
 // pairwise are the losses over two edits a and b of a group. d = scale (s_a - s_b). w, t and l are the shares of the
-// votes for a, for neither and for b (they add up to 1). p = w + t/2.
+// votes for a, for a tie and for b (they sum to 1). p = w + t/2.
 var pairwise = []Row{
 	{
 		Kind: "bradley_terry", Over: Pairs, Outputs: Value, Options: []string{"scale", "votes"},
@@ -66,19 +66,19 @@ var pairwise = []Row{
 	},
 }
 
-// side is score01 of one side of each pair [items]. An edit may be in several pairs.
+// side returns score01 of one side of each pair [items]. An edit may be in several pairs.
 func (t *term) side(index string) string { return t.gather(t.head.Score, index, false) }
 
-// difference is d [items].
+// difference returns d [items].
 func (t *term) difference() string { return t.times(t.sub(t.side("a"), t.side("b")), t.Scale) }
 
-// better is p [items], ends its counterpart 1 - p.
+// better returns p [items] and its counterpart 1 - p.
 func (t *term) better() (p, rest string) {
 	p = t.input("better", onnx.Dims("items"))
 	return p, t.oneMinus(p)
 }
 
-// win is the cross-entropy of p and sigmoid(d).
+// win returns the cross-entropy of p and sigmoid(d).
 func (t *term) win(d string) string {
 	p, rest := t.better()
 	return t.add(t.mul(p, t.softplus(t.Op("Neg", d))), t.mul(rest, t.softplus(d)))
@@ -90,8 +90,8 @@ func withMargin(t *term) string {
 	return t.add(t.mul(p, t.softplus(t.sub(m, d))), t.mul(rest, t.softplus(t.add(m, d))))
 }
 
-// raoKupper: -log P(a) = softplus(log theta - d), -log P(b) = softplus(log theta + d). A tie has both but for a
-// constant: (w + t) of the one, (l + t) of the other, -t log(theta^2 - 1).
+// raoKupper: -log P(a) = softplus(log theta - d), -log P(b) = softplus(log theta + d). A tie has both, up to a
+// constant: in total (w + t) times the first, (l + t) times the second, and -t log(theta^2 - 1).
 func raoKupper(t *term) string {
 	d, tie := t.difference(), t.input("tie", onnx.Dims("items"))
 	h := t.num(math.Log(t.Theta))
@@ -110,7 +110,7 @@ func davidson(t *term) string {
 	return t.Op("Neg", t.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, t.mul(outcome, logp), t.Ints(1)))
 }
 
-// variance is sigma_a^2 + sigma_b^2 [items].
+// variance returns sigma_a^2 + sigma_b^2 [items].
 func (t *term) variance() string {
 	v := t.Op("Exp", t.times(t.logSigma(), 2))
 	return t.add(t.gather(v, "a", false), t.gather(v, "b", false))

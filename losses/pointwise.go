@@ -6,9 +6,10 @@ import (
 	"assay/onnx"
 )
 
-// pointwise are the losses over single edits: s is score01, y the label on 0..1. With votes: soft an edit with several
-// ratings has an item for each, of 1/n of its weight. So the cross-entropy of classes is the one to the distribution of
-// the ratings (torch.nn.CrossEntropyLoss with probabilities as target), and gaussian learns sigma from their spread.
+// pointwise are the losses over single edits: s is score01, y the label in 0..1. With votes: soft, an edit with n
+// ratings has an item for each rating, with 1/n of its weight. So the cross-entropy of classes is relative to the
+// distribution of the ratings (torch.nn.CrossEntropyLoss with probabilities as target), and gaussian learns sigma
+// from their spread.
 var pointwise = []Row{
 	{
 		Kind: "l1", Over: Edits, Outputs: Value, Options: []string{"votes"},
@@ -56,7 +57,7 @@ var pointwise = []Row{
 	},
 }
 
-// huber is m (|d| - m/2) with m = min(|d|, delta): one formula for both sides.
+// huber is m (|d| - m/2) with m = min(|d|, delta): one formula for both cases.
 func huber(t *term) string {
 	d := t.Op("Abs", t.sub(t.score(), t.label()))
 	m := t.Op("Min", d, t.num(t.Delta))
@@ -71,7 +72,7 @@ func binaryCrossEntropy(t *term) string {
 
 func classes(t *term) string {
 	k := len(t.head.Values)
-	class := t.input("class", onnx.Dims("items", k)) // its probabilities
+	class := t.input("class", onnx.Dims("items", k)) // class probabilities
 	logp := t.OpA("LogSoftmax", onnx.Attrs{"axis": -1}, t.edits(t.head.Z))
 	return t.Op("Neg", t.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, t.mul(class, logp), t.Ints(1)))
 }

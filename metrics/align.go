@@ -7,8 +7,8 @@ import (
 	"assay/data"
 )
 
-// arcFacePoints are the places of the five points of a face in ArcFace's pictures of 112 x 112 pixels (insightface;
-// Deng et al. 2019). They are left eye, right eye, nose, left and right corner of the mouth.
+// arcFacePoints are the positions of the five face landmarks in ArcFace's 112 x 112 pixel pictures (insightface; Deng
+// et al. 2019): left eye, right eye, nose, left and right corner of the mouth.
 var arcFacePoints = [5][2]float64{
 	{38.2946, 51.6963}, {73.5318, 51.5014}, {56.0252, 71.7366}, {41.5493, 92.3655}, {70.7299, 92.2041},
 }
@@ -16,8 +16,8 @@ var arcFacePoints = [5][2]float64{
 // similarityTransform is x' = a x - b y + tx, y' = b x + a y + ty.
 type similarityTransform struct{ a, b, tx, ty float64 }
 
-// fitSimilarity is the similarity without reflection that takes from nearest to to, in least squares (Umeyama 1991). In
-// the plane, with both sets about their means, a + ib = sum conj(p) q / sum |p|^2 is that transform.
+// fitSimilarity is the least-squares similarity transform without reflection from points from to points to (Umeyama
+// 1991). In the plane, with both sets centred at their means, it is a + ib = sum conj(p) q / sum |p|^2.
 func fitSimilarity(from, to [][2]float64) (similarityTransform, error) {
 	n := float64(len(from))
 	var mf, mt [2]float64
@@ -36,7 +36,7 @@ func fitSimilarity(from, to [][2]float64) (similarityTransform, error) {
 		norm += px*px + py*py
 	}
 	if norm == 0 || re == 0 && im == 0 {
-		return similarityTransform{}, errors.New("the points of the face lie in one place")
+		return similarityTransform{}, errors.New("the face points coincide")
 	}
 	t := similarityTransform{a: re / norm, b: im / norm}
 	t.tx = mt[0] - t.a*mf[0] + t.b*mf[1]
@@ -44,14 +44,15 @@ func fitSimilarity(from, to [][2]float64) (similarityTransform, error) {
 	return t, nil
 }
 
-// inverse takes places of the result back to the picture.
+// inverse maps a position in the result back to the picture.
 func (t similarityTransform) inverse(x, y float64) (float64, float64) {
 	d := t.a*t.a + t.b*t.b
 	x, y = x-t.tx, y-t.ty
 	return (t.a*x + t.b*y) / d, (t.a*y - t.b*x) / d
 }
 
-// warp makes a picture of width x height: each pixel bilinear between the four about its place, black outside.
+// warp returns a picture of width x height: each pixel is interpolated bilinearly at its source position, black
+// outside.
 func warp(p *data.Picture, t similarityTransform, width, height int) *data.Picture {
 	out := data.NewPicture(width, height)
 	at := func(x, y, c int) float64 {
@@ -76,10 +77,10 @@ func warp(p *data.Picture, t similarityTransform, width, height int) *data.Pictu
 	return out
 }
 
-// alignFace moves the five points of a face to ArcFace's places.
+// alignFace warps a face so that its five points are at ArcFace's positions.
 func alignFace(p *data.Picture, points [][2]float64) (*data.Picture, error) {
 	if len(points) != 5 {
-		return nil, errors.New("there are no five points of a face")
+		return nil, errors.New("no five face points")
 	}
 	t, err := fitSimilarity(points, arcFacePoints[:])
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"assay/internal/packed"
 )
 
-// TestBackground: the difference outside of masks and boxes is numpy's (tools/oracle/background.py), and what is no
+// TestBackground: the difference outside masks and boxes equals numpy's (tools/oracle/background.py), and an invalid
 // mask is an error.
 func TestBackground(t *testing.T) {
 	dir := packed.Unpack(t, "testdata/background.zip")
@@ -68,7 +68,7 @@ func TestBackground(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, v, err)
 		}
 	}
-	if _, err := Open("bg_rmse", Options{}); err == nil || !strings.Contains(err.Error(), "file of boxes") {
+	if _, err := Open("bg_rmse", Options{}); err == nil || !strings.Contains(err.Error(), "boxes file") {
 		t.Error(err)
 	}
 }

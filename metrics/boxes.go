@@ -19,21 +19,21 @@ import (
 	"assay/internal/strictyaml"
 )
 
-// Place is where something is in a picture: pixels from its upper left corner.
+// Place is a region of a picture, in pixels from its upper left corner.
 type Place struct {
 	ID      string `json:"id"`
-	Model   string `json:"model"`   // editor, "" of sources and targets
+	Model   string `json:"model"`   // editor; "" for sources and targets
 	Picture string `json:"picture"` // source, edit or target; "": edit
 
 	Box    []float64    `json:"box"`    // left, top, right, bottom
-	Mask   string       `json:"mask"`   // a picture of the same size: white is the place; relative to the file
+	Mask   string       `json:"mask"`   // a picture of the same size, white in the region; path relative to the file
 	Points [][2]float64 `json:"points"` // of a face: left eye, right eye, nose, left and right corner of the mouth
 }
 
 // placeKey names a picture.
 type placeKey struct{ id, model, picture string }
 
-// Places are boxes and points of pictures, from a file that a detector's output was written to.
+// Places are boxes, masks and points of pictures, read from a file with the output of a detector.
 type Places struct {
 	path string
 	at   map[placeKey]Place
@@ -74,9 +74,9 @@ func (p *Places) add(line []byte) error {
 	_, twice := p.at[k]
 	switch b := place.Box; {
 	case place.ID == "":
-		return fmt.Errorf("id is needed")
+		return fmt.Errorf("id is missing")
 	case twice:
-		return fmt.Errorf("a second line for the picture %q of %s", place.Picture, place.ID)
+		return fmt.Errorf("duplicate line for the picture %q of %s", place.Picture, place.ID)
 	case b == nil && place.Points == nil && place.Mask == "":
 		return fmt.Errorf("want box ([left, top, right, bottom]), points (five of [x, y]) or mask (a file)")
 	case b != nil && (len(b) != 4 || !(b[0] < b[2]) || !(b[1] < b[3])):
@@ -89,7 +89,7 @@ func (p *Places) add(line []byte) error {
 	return nil
 }
 
-// digest is one of the file and of all masks that it names.
+// digest covers the file and all masks that it names.
 func (p *Places) digest() (string, error) {
 	file, err := store.FileDigest(p.path)
 	if err != nil {
@@ -110,10 +110,10 @@ func (p *Places) digest() (string, error) {
 	return store.KeyOf(parts...).String(), nil
 }
 
-// of finds the place of a picture. Sources and targets are the same for all editors.
+// of finds the place of a picture. Places of sources and targets may be shared by all editors.
 func (p *Places) of(e *edit.Edit, role string) (Place, error) {
 	if p == nil {
-		return Place{}, fmt.Errorf("this metric needs a file of boxes")
+		return Place{}, fmt.Errorf("this metric needs a boxes file")
 	}
 	for _, model := range []string{e.Editor, ""} {
 		if place, ok := p.at[placeKey{e.ID, model, role}]; ok {
@@ -123,16 +123,16 @@ func (p *Places) of(e *edit.Edit, role string) (Place, error) {
 	return Place{}, fmt.Errorf("%s has no line for the picture %q of %s", p.path, role, e.ID)
 }
 
-// pixels is a box in whole pixels, the nearest ones, within a picture.
+// pixels returns the box rounded to whole pixels and clipped to the picture.
 func (p *Place) pixels(width, height int) (left, top, w, h int, err error) {
 	if p.Box == nil {
-		return 0, 0, 0, 0, fmt.Errorf("there is no box")
+		return 0, 0, 0, 0, fmt.Errorf("no box")
 	}
 	at := func(v float64, most int) int { return min(max(int(math.Round(v)), 0), most) }
 	left, top = at(p.Box[0], width), at(p.Box[1], height)
 	w, h = at(p.Box[2], width)-left, at(p.Box[3], height)-top
 	if w < 1 || h < 1 {
-		return 0, 0, 0, 0, fmt.Errorf("the box %v lies outside of the picture of %d x %d", p.Box, width, height)
+		return 0, 0, 0, 0, fmt.Errorf("the box %v is outside the picture of %d x %d pixels", p.Box, width, height)
 	}
 	return left, top, w, h, nil
 }

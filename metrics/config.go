@@ -1,7 +1,8 @@
-// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of embeddings,
-// a number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file. The file says
-// which pictures it sees, how they are prepared, and what comes out. What they measure are the components of benchmarks
-// that rank editors. A [Metric] is an [edit.Judge].
+// Package metrics runs models that measure one property of an edit: the distance of two pictures, a cosine similarity
+// of embeddings, a number, or a class. Each is an ONNX graph, or one of the built-in encoders, with a small YAML file
+// that specifies which pictures it sees, how they are preprocessed, and what the output means. They provide the
+// components of benchmarks that rank editors. Distances of pixels need no model, and [Export] writes the folders of
+// LPIPS and of aesthetic predictors. A [Metric] is an [edit.Judge].
 package metrics
 
 import (
@@ -19,57 +20,57 @@ import (
 // Config is a metric's YAML file.
 type Config struct {
 	Format int    `yaml:"format"` // 1
-	Name   string `yaml:"name"`   // of the component that it measures
-	About  string `yaml:"about"`  // what it is, for people
+	Name   string `yaml:"name"`   // name of the component that it measures
+	About  string `yaml:"about"`  // description, for display
 
-	Model   string `yaml:"model"`   // .onnx file, relative to this one
-	Encoder string `yaml:"encoder"` // checkpoint of encoders, whose embedding is the model's input, or is compared itself
+	Model   string `yaml:"model"`   // .onnx file, relative to the YAML file
+	Encoder string `yaml:"encoder"` // encoder checkpoint; its embedding is the model's input, or is compared directly
 
-	// Inputs are what is shown by the graph's inputs, for graphs that see two pictures at once: source, edit or target.
+	// Inputs maps the graph's inputs to source, edit or target, for graphs that see two pictures at once.
 	Inputs map[string]string `yaml:"inputs"`
-	// Of is what is measured: one picture, two things, or four. Of two the cosine of their outputs is taken; the second
-	// may be caption or instruction, for encoders with texts. Of four the cosine of two changes is taken: that of the
-	// first from the second, and that of the third from the fourth.
+	// Of is what is measured: one picture, or two or four items. For two, the result is the cosine of their outputs;
+	// the second may be caption or instruction, for encoders with a text tower. For four, it is the cosine of two
+	// changes: from the second to the first, and from the fourth to the third.
 	Of      []string `yaml:"of"`
-	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them, or changes are taken
+	Unit    bool     `yaml:"unit"` // embeddings are normalised before the model sees them or changes are computed
 	Prepare Prepare  `yaml:"prepare"`
 	Output  Output   `yaml:"output"`
 }
 
-// Prepare says how pictures become the graph's input [1, 3, height, width].
+// Prepare defines how pictures are turned into the graph's input [1, 3, height, width].
 type Prepare struct {
-	Box     bool      `yaml:"box"`     // the picture's box of the file of boxes is cut out first
-	Points  string    `yaml:"points"`  // "five": points of a face, of the file of boxes, are moved to ArcFace's
-	Size    []int     `yaml:"size"`    // [height, width]; none: as it is
-	Fit     string    `yaml:"fit"`     // stretch (to the size; default), crop (shorter side to the size, then the middle)
-	Shorter int       `yaml:"shorter"` // of fit crop: what the shorter side is brought to; default: the size
+	Box     bool      `yaml:"box"`     // crop to the picture's box in the boxes file first
+	Points  string    `yaml:"points"`  // "five": align the face points in the boxes file to ArcFace's
+	Size    []int     `yaml:"size"`    // [height, width]; none: not resized
+	Fit     string    `yaml:"fit"`     // stretch (to the size; default), crop (shorter side to the size, then centre crop)
+	Shorter int       `yaml:"shorter"` // for fit crop: size of the shorter side before cropping; default: the size
 	Filter  string    `yaml:"filter"`  // bicubic (default), bilinear, lanczos, nearest
 	Order   string    `yaml:"order"`   // rgb (default), bgr
-	Mean    []float64 `yaml:"mean"`    // of values on 0..1, in the order of the channels; default 0
+	Mean    []float64 `yaml:"mean"`    // for values on 0..1, in channel order; default 0
 	Std     []float64 `yaml:"std"`     // default 1
 }
 
-// Output says what the numbers mean.
+// Output defines what the numbers mean.
 type Output struct {
-	Name    string    `yaml:"name"`    // of the graph's output, where there are several
-	Classes []string  `yaml:"classes"` // the component is the name of the largest
-	Names   []string  `yaml:"names"`   // the component is an object of several numbers
-	First   int       `yaml:"first"`   // so many numbers are the output, as the class token's of all tokens'; 0: all
+	Name    string    `yaml:"name"`    // of the graph's output, if there are several
+	Classes []string  `yaml:"classes"` // the component is the class with the largest number
+	Names   []string  `yaml:"names"`   // the component is an object of several named numbers
+	First   int       `yaml:"first"`   // use only this many leading numbers, such as the class token's; 0: all
 	Scale   []float64 `yaml:"scale"`   // [a, b]: the component is a + b times the number
-	Range   []float64 `yaml:"range"`   // what lies outside is an error
+	Range   []float64 `yaml:"range"`   // values outside are an error
 }
 
 var filters = map[string]data.Filter{
 	"": data.Bicubic, "bicubic": data.Bicubic, "bilinear": data.Bilinear, "lanczos": data.Lanczos, "nearest": data.Nearest,
 }
 
-// What a metric may look at.
+// The pictures and texts that a metric may look at.
 var (
 	pictureRoles = []string{"source", "edit", "target"}
 	textRoles    = []string{"caption", "source_caption", "instruction"}
 )
 
-// textRole is the role of an edit's text that a metric's file calls by another name.
+// textRole returns the role in an edit of a text in a metric's file, which may have a different name.
 func textRole(name string) string {
 	if name == "caption" {
 		return "target_caption"
@@ -77,7 +78,7 @@ func textRole(name string) string {
 	return name
 }
 
-// readConfig reads a metric's file; all problems at once.
+// readConfig reads a metric's file, and reports all problems at once.
 func readConfig(path string) (*Config, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -102,34 +103,34 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 		problem("format", "%d: want 1", c.Format)
 	}
 	if c.Name == "" || strings.ContainsAny(c.Name, " \t/") {
-		problem("name", "%q: want a word, the component's name", c.Name)
+		problem("name", "%q: want a single word, the name of the component", c.Name)
 	}
 	if c.Model == "" && c.Encoder == "" {
 		problem("model", "want a model (.onnx), an encoder, or both")
 	}
 	c.checkSeen(problem)
 	if c.Unit && c.Encoder == "" {
-		problem("unit", "belongs to an encoder's embeddings")
+		problem("unit", "applies only to an encoder's embeddings")
 	}
 	if c.Encoder == "" {
 		c.Prepare.check(problem)
 	} else if p := c.Prepare; len(p.Size)+len(p.Mean)+len(p.Std) > 0 || p.Points+p.Fit+p.Filter+p.Order != "" {
-		problem("prepare", "an encoder has its own preprocessing: box alone may be there")
+		problem("prepare", "an encoder has its own preprocessing: only box is allowed")
 	}
 	c.Output.check(problem, c.cosine())
 }
 
-// cosine says that the outputs of two things, or their changes, are compared.
+// cosine reports whether the outputs of two items, or two changes, are compared.
 func (c *Config) cosine() bool { return len(c.Of) > 1 }
 
-// texts says that a thing may be a text: the second of two, and the third and fourth of four.
+// texts reports whether item i may be a text: the second of two, and the third and fourth of four.
 func (c *Config) texts(i int) bool {
 	return c.Encoder != "" && c.Model == "" && (len(c.Of) == 2 && i == 1 || len(c.Of) == 4 && i >= 2)
 }
 
 func (c *Config) checkSeen(problem func(key, format string, args ...any)) {
 	if (len(c.Inputs) > 0) == (len(c.Of) > 0) {
-		problem("of", "want of (one thing, or two that are compared), or inputs (pictures by the graph's inputs)")
+		problem("of", "want either of (one item, or two to compare) or inputs (a picture for each graph input)")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Inputs)) {
 		if !slices.Contains(pictureRoles, c.Inputs[name]) {
@@ -137,19 +138,19 @@ func (c *Config) checkSeen(problem func(key, format string, args ...any)) {
 		}
 	}
 	if len(c.Inputs) > 0 && c.Encoder != "" {
-		problem("inputs", "belong to graphs without an encoder")
+		problem("inputs", "only for graphs without an encoder")
 	}
 	if len(c.Of) > 2 && len(c.Of) != 4 || len(c.Of) == 4 && (c.Encoder == "" || c.Model != "") {
-		problem("of", "%d things: one or two are wanted, or of an encoder alone four", len(c.Of))
+		problem("of", "%d items: want one or two, or four for an encoder without a model", len(c.Of))
 	}
 	for i, role := range c.Of {
 		if !slices.Contains(pictureRoles, role) && !(c.texts(i) && slices.Contains(textRoles, role)) {
-			problem("of", "%q: want %s, or as the second of an encoder's %s (of four things: the last two)", role,
+			problem("of", "%q: want %s, or as the second of an encoder's items %s (of four items: the last two)", role,
 				strings.Join(pictureRoles, ", "), strings.Join(textRoles, ", "))
 		}
 	}
 	if c.Model == "" && c.Encoder != "" && !c.cosine() {
-		problem("of", "an encoder without a model compares two things")
+		problem("of", "an encoder without a model compares two items")
 	}
 }
 
@@ -171,7 +172,7 @@ func (p *Prepare) check(problem func(key, format string, args ...any)) {
 	}
 }
 
-// checkSize checks how a picture gets its size.
+// checkSize checks the keys that set the size of a picture.
 func (p *Prepare) checkSize(problem func(key, format string, args ...any)) {
 	sized := len(p.Size) == 2 && p.Size[0] > 0 && p.Size[1] > 0
 	if len(p.Size) != 0 && !sized {
@@ -182,7 +183,7 @@ func (p *Prepare) checkSize(problem func(key, format string, args ...any)) {
 	case p.Fit != "" && !sized, !slices.Contains([]string{"", "stretch", "crop"}, p.Fit):
 		problem("prepare.fit", "%q: want stretch or crop, with a size", p.Fit)
 	case p.Fit == "crop" && p.Size[0] != p.Size[1]:
-		problem("prepare.fit", "crop wants a square size")
+		problem("prepare.fit", "crop needs a square size")
 	}
 	if p.Shorter != 0 && (p.Fit != "crop" || !sized || p.Shorter < p.Size[0]) {
 		problem("prepare.shorter", "%d: want at least the size, with fit crop", p.Shorter)
@@ -191,19 +192,19 @@ func (p *Prepare) checkSize(problem func(key, format string, args ...any)) {
 
 func (o *Output) check(problem func(key, format string, args ...any), cosine bool) {
 	if len(o.Classes) > 0 && len(o.Names) > 0 || cosine && len(o.Classes)+len(o.Names) > 0 {
-		problem("output", "classes, names and a cosine exclude each other")
+		problem("output", "classes, names and a cosine are mutually exclusive")
 	}
 	if len(o.Classes) > 0 && len(o.Scale)+len(o.Range) > 0 {
-		problem("output", "classes have neither scale nor range")
+		problem("output", "classes cannot have scale or range")
 	}
 	if o.First < 0 {
-		problem("output.first", "%d: want a number of numbers", o.First)
+		problem("output.first", "%d: want the number of values to use", o.First)
 	}
 	if len(o.Scale) != 0 && len(o.Scale) != 2 {
-		problem("output.scale", "%v: want [a, b], of a + b times the number", o.Scale)
+		problem("output.scale", "%v: want [a, b], for a + b times the number", o.Scale)
 	}
 	if len(o.Range) != 0 && (len(o.Range) != 2 || !(o.Range[0] < o.Range[1])) {
-		problem("output.range", "%v: want the least and the largest number", o.Range)
+		problem("output.range", "%v: want [smallest, largest]", o.Range)
 	}
 }
 
@@ -213,10 +214,10 @@ func (o *Output) scaled(v float64) (float64, error) {
 		v = o.Scale[0] + o.Scale[1]*v
 	}
 	if v != v {
-		return 0, fmt.Errorf("the value is no number")
+		return 0, fmt.Errorf("the value is NaN")
 	}
 	if len(o.Range) == 2 && (v < o.Range[0] || v > o.Range[1]) {
-		return 0, fmt.Errorf("%v lies outside of %v", v, o.Range)
+		return 0, fmt.Errorf("%v is outside %v", v, o.Range)
 	}
 	return v, nil
 }

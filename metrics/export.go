@@ -13,22 +13,22 @@ import (
 	"assay/onnx"
 )
 
-// Export says which metric is made, and of what.
+// Export defines which metric is exported, and from what.
 type Export struct {
 	Kind    string // lpips-vgg, lpips-alex or aesthetic
 	Weights string // of the trunk (torchvision's vgg16 or alexnet), or of the aesthetic head
 	Lin     string // lpips: its own linear layers
-	Encoder string // aesthetic: the CLIP checkpoint that the head stands on
-	Out     string // folder to make: model.onnx and metric.yaml
+	Encoder string // aesthetic: the CLIP checkpoint under the head
+	Out     string // output folder: model.onnx and metric.yaml
 }
 
 // Kinds lists the kinds of [Export].
 func Kinds() []string { return []string{"aesthetic", "lpips-alex", "lpips-vgg"} }
 
-// opset of the graphs that are made.
+// opset of the exported graphs.
 const opset = 17
 
-// Write makes the folder: a graph, and its metric.yaml.
+// Write creates the folder with the graph and its metric.yaml.
 func (e *Export) Write() error {
 	var b *onnx.Builder
 	var text string
@@ -41,7 +41,7 @@ func (e *Export) Write() error {
 		b, err = aestheticGraph(e.Weights)
 		text = fmt.Sprintf(aestheticFile, e.encoder())
 	default:
-		err = fmt.Errorf("there is no kind %q: choose one of %s", e.Kind, strings.Join(Kinds(), ", "))
+		err = fmt.Errorf("unknown kind %q: choose one of %s", e.Kind, strings.Join(Kinds(), ", "))
 	}
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (e *Export) Write() error {
 	return nil
 }
 
-// encoder is the path of the encoder as the metric's file has it.
+// encoder is the path of the encoder as written in the metric's file.
 func (e *Export) encoder() string {
 	path, err := atomicfile.From(e.Out, e.Encoder)
 	if err != nil {
@@ -95,7 +95,7 @@ unit: true
 output: {name: score, range: [-10, 20]}
 `
 
-// conv is a convolution of a trunk, followed by a ReLU; a tap is an output that LPIPS compares.
+// conv is a convolution of a trunk, followed by a ReLU; LPIPS compares the outputs marked tap.
 type conv struct {
 	index, stride, pad int64
 	pool               int64 // size of the max pooling with stride 2 before it; 0: none
@@ -110,8 +110,8 @@ var trunks = map[string][]conv{
 		{21, 1, 1, 0, true}, {24, 1, 1, 2, false}, {26, 1, 1, 0, false}, {28, 1, 1, 0, true}},
 }
 
-// lpipsGraph is LPIPS 0.1 of two pictures [1, 3, H, W] on -1..1. The features of both are brought to length 1 over
-// their channels. Squared differences are weighed by lin, averaged over places and summed over layers.
+// lpipsGraph is LPIPS 0.1 of two pictures [1, 3, H, W] on -1..1. The features of both are normalised over channels.
+// Squared differences are weighted by lin, averaged over positions and summed over layers.
 func lpipsGraph(kind, trunk, lin string) (*onnx.Builder, error) {
 	if trunk == "" || lin == "" {
 		return nil, errors.New("lpips needs the trunk's weights (torchvision's) and its own linear layers")
@@ -157,7 +157,7 @@ func lpipsGraph(kind, trunk, lin string) (*onnx.Builder, error) {
 	return b, nil
 }
 
-// features are the outputs that are compared, with their channels.
+// features builds the trunk and returns the compared outputs with their channel counts.
 func features(b *onnx.Builder, w *weights, trunk []conv, x string) (taps []string, channels []int64, err error) {
 	in := int64(3)
 	for _, c := range trunk {
@@ -201,7 +201,7 @@ func aestheticGraph(path string) (b *onnx.Builder, err error) {
 	defer func() { err = within(path, err) }()
 	layers := linearLayers(f)
 	if len(layers) == 0 {
-		return nil, errors.New("there is neither weight nor layers.N.weight")
+		return nil, errors.New("no tensor weight or layers.N.weight")
 	}
 	first, _ := f.Info(layers[0] + "weight")
 	if len(first.Shape) != 2 {
@@ -213,16 +213,16 @@ func aestheticGraph(path string) (b *onnx.Builder, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range f.Names() { // but counters of batches and the like
+	for _, name := range f.Names() { // except batch counters and the like, which are not floats
 		if info, _ := f.Info(name); info.Type.IsFloat() && !w.used[name] {
-			return nil, fmt.Errorf("the tensor %s is not understood", name)
+			return nil, fmt.Errorf("unexpected tensor %s", name)
 		}
 	}
 	b.Output("score", x, onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(1)})
 	return b, nil
 }
 
-// within names the file that an error is about.
+// within prefixes an error with the file it is about.
 func within(path string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -8,18 +8,18 @@ import (
 	"assay/internal/workers"
 )
 
-// Options say where metrics run.
+// Options configure how metrics run.
 type Options struct {
 	Device  string // cpu (default), cuda:N, auto
-	Threads int    // 0: as the runtime chooses
+	Threads int    // 0: the runtime's default
 	Places  *Places
 }
 
-// Metric judges edits by one component. Its scores have no bounds. A metric of classes names one (Score.Answer), a
-// metric of several numbers has dimensions alone.
+// Metric judges edits by one component. Its scores are unbounded. A metric with classes sets Score.Answer, a metric
+// with several numbers only has dimensions.
 type Metric struct {
 	name, fingerprint string
-	roles, texts      []string // what it looks at
+	roles, texts      []string // the pictures and texts that it looks at
 	dimensions        []string // of several numbers
 	value             func(ctx context.Context, s *edit.Views) (edit.Score, error)
 	close             func() error
@@ -27,7 +27,7 @@ type Metric struct {
 
 var _ edit.Judge = (*Metric)(nil)
 
-// Open opens a distance of pixels by its name ([Distances], bg_rmse), or a metric by its YAML file.
+// Open opens a pixel distance by name ([Distances], bg_rmse), or a metric by its YAML file.
 func Open(name string, o Options) (*Metric, error) {
 	switch {
 	case name == "bg_rmse":
@@ -38,7 +38,7 @@ func Open(name string, o Options) (*Metric, error) {
 	return openNetwork(name, o)
 }
 
-// Info implements edit.Judge. Its name is the component's.
+// Info implements edit.Judge. Its name is the name of the component.
 func (m *Metric) Info() edit.Info {
 	info := edit.Info{Name: m.name, Range: edit.NoRange(), Texts: m.texts}
 	for _, role := range m.roles {
@@ -68,7 +68,7 @@ func (m *Metric) Close() error {
 // Prepare implements edit.Judge.
 func (m *Metric) Prepare(e *edit.Edit) (edit.Inputs, error) { return edit.View(e, m.roles...) }
 
-// Score implements edit.Judge. Edits are measured several at a time.
+// Score implements edit.Judge. Edits are measured in parallel.
 func (m *Metric) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	scores, errs := make([]edit.Score, len(inputs)), make([]error, len(inputs))
 	workers.Do(len(inputs), func(i int) { scores[i], errs[i] = m.value(ctx, inputs[i].(*edit.Views)) })

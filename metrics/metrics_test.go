@@ -20,7 +20,7 @@ import (
 	"assay/onnx"
 )
 
-// fixtures are what tools/oracle/metrics.py computed with the Python originals.
+// fixtures are computed by tools/oracle/metrics.py with the Python originals.
 type fixtures struct {
 	LPIPS map[string][]struct {
 		Height, Width  int
@@ -42,7 +42,7 @@ func readFixtures(t *testing.T) (f fixtures) {
 	return f
 }
 
-// value is that of tools/oracle/metrics.py.
+// value is the function of the same name in tools/oracle/metrics.py.
 func value(name string, n int, scale, shift float64) []float32 {
 	out := make([]float32, n)
 	seed := uint64(crc32.ChecksumIEEE([]byte(name))) * 40503
@@ -53,7 +53,7 @@ func value(name string, n int, scale, shift float64) []float32 {
 	return out
 }
 
-// trunk writes the weights of a trunk, as torchvision names them.
+// trunk writes the weights of a trunk under torchvision's names.
 func trunk(t *testing.T, kind, path string) {
 	t.Helper()
 	shapes := map[string][][]int{
@@ -79,7 +79,7 @@ func trunk(t *testing.T, kind, path string) {
 	}
 }
 
-// pictures are the two of a case.
+// pictures are the two pictures of a case.
 func pictures(h, w int) (first, second *data.Picture) {
 	levels := func(name string) []float32 {
 		v := value(name, 3*h*w, 1, 0)
@@ -129,9 +129,8 @@ func near(t *testing.T, what string, got any, want, tolerance float64) {
 	}
 }
 
-// TestLPIPS: what is exported equals the package lpips on random weights, read from safetensors and from both of
-// torch's
-// own formats.
+// TestLPIPS: the exported graph equals the package lpips on random weights, read from safetensors and from both of
+// torch's own formats.
 func TestLPIPS(t *testing.T) {
 	long.Test(t)
 	for kind, cases := range readFixtures(t).LPIPS {
@@ -166,7 +165,7 @@ func TestLPIPS(t *testing.T) {
 	}
 }
 
-// TestAesthetic: the exported head equals the published one's layers in torch.
+// TestAesthetic: the exported head equals the layers of the published one in torch.
 func TestAesthetic(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "metric")
 	e := Export{Kind: "aesthetic", Weights: "testdata/aesthetic.pth", Encoder: "clip", Out: out}
@@ -195,7 +194,7 @@ func TestAesthetic(t *testing.T) {
 	}
 }
 
-// TestAlignment: the five points go where scikit-image's similarity transform takes them.
+// TestAlignment: the five points are mapped as by scikit-image's similarity transform.
 func TestAlignment(t *testing.T) {
 	for _, c := range readFixtures(t).Alignment {
 		s, err := fitSimilarity(c.Points, arcFacePoints[:])
@@ -226,7 +225,7 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
-// TestConfig: all that is wrong with a metric's file is told at once.
+// TestConfig: all problems of a metric's file are reported at once.
 func TestConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.yaml")
 	for _, c := range [][2]string{
@@ -235,13 +234,13 @@ func TestConfig(t *testing.T) {
 		{"format: 2\nname: a b\nof: [edit]",
 			"want a model"},
 		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\ninputs: {x: edit}",
-			"want of (one thing"},
+			"want either of (one item"},
 		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {points: five}",
 			"with size [112, 112]"},
 		{"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true, order: bgr}",
 			"its own preprocessing"},
 		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\noutput: {classes: [a, b], range: [0, 1]}",
-			"neither scale nor range"},
+			"cannot have scale or range"},
 		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {std: [1, 0, 1], filter: x, sizes: [1]}",
 			"prepare.std"},
 	} {
@@ -254,7 +253,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestBoxes: a box is cut out of its picture before the model sees it, and a picture without one is an error.
+// TestBoxes: a picture is cropped to its box before the model sees it, and a picture without a box is an error.
 func TestBoxes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxes.jsonl")
 	lines := `{"id": "a", "model": "M", "box": [10.4, 5, 41.6, 37]}` + "\n" +
@@ -281,7 +280,7 @@ func TestBoxes(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		`{"id": "a", "box": [1, 2, 1, 4]}`: "left, top, right, bottom", `{"id": "a"}`: "want box",
-		`{"box": [0, 0, 1, 1]}`:           "id is needed",
+		`{"box": [0, 0, 1, 1]}`:           "id is missing",
 		`{"id": "a", "points": [[1, 2]]}`: "want five", `{"id": "a", "bbox": [0, 0, 1, 1]}`: "bbox",
 	} {
 		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
@@ -293,8 +292,7 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// TestOutputShapes: the number of a graph may be a scalar, as torch's x.mean() gives it; other types are refused by
-// name.
+// TestOutputShapes: the output of a graph may be a scalar, as from torch's x.mean(); other types are refused by name.
 func TestOutputShapes(t *testing.T) {
 	grey := data.NewPicture(3, 2)
 	for i := range grey.Pix {
@@ -315,7 +313,7 @@ func TestOutputShapes(t *testing.T) {
 		"float64": {func(b *onnx.Builder, x string) string {
 			mean := b.OpA("ReduceMean", onnx.Attrs{"keepdims": 0}, x)
 			return b.OpA("Cast", onnx.Attrs{"to": int64(onnx.Double)}, mean)
-		}, onnx.Double, nil, "the output y is of type float64, want float32"},
+		}, onnx.Double, nil, "output y is of type float64, want float32"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := onnx.NewBuilder("mean", 17)

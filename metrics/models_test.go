@@ -17,7 +17,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// modelFixtures are what tools/oracle/metric_models.py computed with the Python originals, preprocessing included.
+// modelFixtures are computed by tools/oracle/metric_models.py with the Python originals, including preprocessing.
 type modelFixtures struct {
 	ArcFace []struct {
 		Source, Edit     string
@@ -51,14 +51,14 @@ type modelFixtures struct {
 	}
 }
 
-// openModels unpacks the models and reads what they should give.
+// openModels unpacks the models and reads their expected outputs.
 func openModels(t *testing.T) (f modelFixtures, dir string) {
 	t.Helper()
 	testfile.ReadJSON(t, "testdata/models.json", &f)
 	return f, packed.Unpack(t, "testdata/models.zip")
 }
 
-// openText opens a metric whose file is beside the models.
+// openText opens a metric whose file is next to the models.
 func openText(t *testing.T, dir, text string, o Options) *Metric {
 	t.Helper()
 	path := filepath.Join(dir, "metric.yaml")
@@ -116,8 +116,7 @@ func TestArcFace(t *testing.T) {
 	}
 }
 
-// TestEmotions: classes of emotions, and valence, arousal and dominance, are those of transformers' classes and image
-// processors.
+// TestEmotions: emotion classes, and valence, arousal and dominance, match transformers' models and image processors.
 func TestEmotions(t *testing.T) {
 	f, dir := openModels(t)
 	e := f.Emotion
@@ -155,8 +154,8 @@ func list(v []float64) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(v)), ", "), "[]")
 }
 
-// TestLongCLIP: a text of more than CLIP's 77 tokens is read whole by a checkpoint of 248 positions, as by
-// transformers. Changes of pictures and captions are compared by both definitions.
+// TestLongCLIP: a checkpoint with 248 positions reads a text of more than CLIP's 77 tokens in full, as transformers
+// does. Changes of pictures and captions are compared by both definitions.
 func TestLongCLIP(t *testing.T) {
 	f, dir := openModels(t)
 	c := f.LongCLIP

@@ -20,11 +20,11 @@ import (
 	"assay/ort"
 )
 
-// network is a metric of a YAML file: an ONNX graph, an encoder, or both.
+// network is a metric defined by a YAML file: an ONNX graph, an encoder, or both.
 type network struct {
 	Config Config
 
-	session *ort.Session // nil: an encoder alone
+	session *ort.Session // nil: only an encoder
 	encoder *encoders.Model
 	places  *Places
 }
@@ -39,7 +39,7 @@ func openNetwork(path string, o Options) (*Metric, error) {
 	digest, err := store.FileDigest(path)
 	parts := []string{"metric-1", digest.String()}
 	if err == nil && (c.Prepare.Box || c.Prepare.Points != "") {
-		err = errors.New("this metric needs a file of boxes")
+		err = errors.New("this metric needs a boxes file")
 		if o.Places != nil {
 			digest, err = store.FileDigest(o.Places.path)
 			parts = append(parts, digest.String())
@@ -74,7 +74,7 @@ func openNetwork(path string, o Options) (*Metric, error) {
 	return m, nil
 }
 
-// openModel opens the graph, and checks its inputs and outputs.
+// openModel opens the graph and checks its inputs and outputs.
 func (m *network) openModel(o Options) error {
 	g, err := onnx.Read(m.Config.Model)
 	if err != nil {
@@ -102,11 +102,11 @@ func (m *network) openModel(o Options) error {
 		want = len(m.Config.Inputs)
 	}
 	if len(names) != want {
-		return fmt.Errorf("%s has the inputs %v: this metric gives %d", m.Config.Model, names, want)
+		return fmt.Errorf("%s has inputs %v, but this metric supplies %d", m.Config.Model, names, want)
 	}
 	for name := range m.Config.Inputs {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%s has no input %q, but %v", m.Config.Model, name, names)
+			return fmt.Errorf("%s has no input %q, only %v", m.Config.Model, name, names)
 		}
 	}
 	output := &m.Config.Output.Name
@@ -114,12 +114,12 @@ func (m *network) openModel(o Options) error {
 		*output = outputs[0]
 	}
 	if !slices.Contains(outputs, *output) {
-		return fmt.Errorf("%s has the outputs %v: name one of them (output.name)", m.Config.Model, outputs)
+		return fmt.Errorf("%s has outputs %v: set output.name to one of them", m.Config.Model, outputs)
 	}
 	return nil
 }
 
-// roles are the pictures that are looked at.
+// roles are the roles of the pictures that the metric looks at.
 func (m *network) roles() (roles []string) {
 	for _, role := range m.Config.Of {
 		if slices.Contains(pictureRoles, role) {
@@ -145,7 +145,7 @@ func (m *network) close() error {
 	return errors.Join(errs...)
 }
 
-// value measures an edit: a number, the name of a class, or several numbers by name.
+// value measures an edit: a number, a class name, or several named numbers.
 func (m *network) value(ctx context.Context, s *edit.Views) (edit.Score, error) {
 	c := &m.Config
 	if len(c.Inputs) > 0 {
@@ -177,7 +177,7 @@ func (m *network) value(ctx context.Context, s *edit.Views) (edit.Score, error) 
 	if !c.cosine() {
 		return c.Output.value(outs[0])
 	}
-	if len(outs) == 4 { // edit, source, caption, source_caption, say
+	if len(outs) == 4 { // for example edit, source, caption, source_caption
 		direction := heuristics.DirectionRaw
 		if c.Unit {
 			direction = heuristics.DirectionUnit
@@ -185,12 +185,12 @@ func (m *network) value(ctx context.Context, s *edit.Views) (edit.Score, error) 
 		return c.Output.score(direction.Of(outs[1], outs[0], outs[3], outs[2]))
 	}
 	if len(outs[0]) != len(outs[1]) {
-		return edit.Score{}, fmt.Errorf("embeddings of %d and %d numbers have no cosine", len(outs[0]), len(outs[1]))
+		return edit.Score{}, fmt.Errorf("embeddings of %d and %d numbers cannot be compared", len(outs[0]), len(outs[1]))
 	}
 	return c.Output.score(heuristics.Cosine(outs[0], outs[1]))
 }
 
-// oneSize refuses pictures of several sizes where a graph sees two as they are.
+// oneSize refuses pictures of different sizes if a graph sees two without resizing.
 func (m *network) oneSize(s *edit.Views) error {
 	if len(m.Config.Prepare.Size) > 0 || m.Config.Prepare.Box {
 		return nil
@@ -199,14 +199,14 @@ func (m *network) oneSize(s *edit.Views) error {
 	first := s.ByRole[roles[0]]
 	for _, role := range roles[1:] {
 		if p := s.ByRole[role]; p != nil && first != nil && (p.Width != first.Width || p.Height != first.Height) {
-			return fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric wants one size", roles[0], first.Width,
+			return fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric needs equal sizes", roles[0], first.Width,
 				first.Height, role, p.Width, p.Height)
 		}
 	}
 	return nil
 }
 
-// output is what the models give for one thing.
+// output is the models' output for one item.
 func (m *network) output(ctx context.Context, s *edit.Views, role string) ([]float32, error) {
 	if m.encoder == nil {
 		x, err := m.pixels(s, role)
@@ -233,13 +233,13 @@ func (m *network) embed(ctx context.Context, s *edit.Views, role string) ([]floa
 	if slices.Contains(textRoles, role) {
 		text := s.Text(textRole(role))
 		if text == "" {
-			return nil, errors.New("there is no text")
+			return nil, errors.New("no text")
 		}
 		all, err = m.encoder.Texts(ctx, []string{text})
 	} else {
 		p := s.ByRole[role]
 		if p == nil {
-			return nil, errors.New("there is no picture")
+			return nil, errors.New("no picture")
 		}
 		if m.Config.Prepare.Box {
 			if p, err = m.cutOut(s, role); err != nil {
@@ -254,7 +254,7 @@ func (m *network) embed(ctx context.Context, s *edit.Views, role string) ([]floa
 	return slices.Clone(all[0]), nil
 }
 
-// unit brings a vector to length 1.
+// unit scales a vector to length 1.
 func unit(v []float32) []float32 {
 	sum := 0.0
 	for _, x := range v {
@@ -278,28 +278,28 @@ func (m *network) run(ctx context.Context, feeds map[string]*tensor.Dense) ([]fl
 	}
 	y := out[m.Config.Output.Name]
 	if y.Dtype() != tensor.Float32 {
-		return nil, fmt.Errorf("the output %s is of type %v, want float32", m.Config.Output.Name, y.Dtype())
+		return nil, fmt.Errorf("output %s is of type %v, want float32", m.Config.Output.Name, y.Dtype())
 	}
-	v := y.Float32s() // of a scalar, too
+	v := y.Float32s() // also for a scalar
 	if n := m.Config.Output.First; n > len(v) {
-		return nil, fmt.Errorf("the output %s has %d numbers, not the %d that are wanted", m.Config.Output.Name, len(v), n)
+		return nil, fmt.Errorf("output %s has %d numbers, want at least %d", m.Config.Output.Name, len(v), n)
 	} else if n > 0 {
 		v = v[:n]
 	}
 	return v, nil
 }
 
-// value makes a score of a graph's output.
+// value converts a graph's output to a score.
 func (o *Output) value(v []float32) (edit.Score, error) {
 	want := max(1, len(o.Classes), len(o.Names))
 	if len(v) != want {
-		return edit.Score{}, fmt.Errorf("the output %s has %d numbers, want %d", o.Name, len(v), want)
+		return edit.Score{}, fmt.Errorf("output %s has %d numbers, want %d", o.Name, len(v), want)
 	}
 	if len(o.Classes) > 0 {
 		best := 0
 		for i, x := range v {
 			if x != x {
-				return edit.Score{}, errors.New("a class has no number")
+				return edit.Score{}, errors.New("the output of a class is NaN")
 			}
 			if x > v[best] {
 				best = i
@@ -332,7 +332,7 @@ func (o *Output) score(v float64) (edit.Score, error) {
 func (m *network) pixels(s *edit.Views, role string) (*tensor.Dense, error) {
 	p := s.ByRole[role]
 	if p == nil {
-		return nil, fmt.Errorf("there is no picture %q", role)
+		return nil, fmt.Errorf("no picture %q", role)
 	}
 	c := &m.Config.Prepare
 	var place Place
@@ -358,7 +358,7 @@ func (m *network) pixels(s *edit.Views, role string) (*tensor.Dense, error) {
 	return tensor.New(tensor.WithShape(1, 3, p.Height, p.Width), tensor.WithBacking(c.normalize(p))), nil
 }
 
-// cutOut cuts the box of a picture out of it.
+// cutOut crops a picture to its box.
 func (m *network) cutOut(s *edit.Views, role string) (*data.Picture, error) {
 	place, err := m.places.of(s.Edit, role)
 	if err != nil {
@@ -372,7 +372,7 @@ func (m *network) cutOut(s *edit.Views, role string) (*data.Picture, error) {
 	return p.Crop(left, top, w, h), nil
 }
 
-// resize brings a picture to the size.
+// resize resizes a picture to the configured size.
 func (c *Prepare) resize(p *data.Picture) *data.Picture {
 	h, w := c.Size[0], c.Size[1]
 	if c.Fit != "crop" {
@@ -394,7 +394,7 @@ func (c *Prepare) resize(p *data.Picture) *data.Picture {
 	return p.Crop(middle(w), middle(h), side, side)
 }
 
-// normalize gives [3, height, width].
+// normalize returns [3, height, width].
 func (c *Prepare) normalize(p *data.Picture) []float32 {
 	if c.Order == "bgr" {
 		swapped := data.NewPicture(p.Width, p.Height)

@@ -12,16 +12,16 @@ import (
 	"assay/internal/store"
 )
 
-// background is the component bg_rmse, FED-Bench's background difference. It is the root of the mean squared difference
-// of source and edit over the pixels outside of the source's region, which a mask or a box says. Values have 8 bits, 0
-// to 255, and the mean is over the three channels, too (arXiv 2603.29697, equation 4, before its Norm). The edit is
-// resized to the source's size (bicubic).
+// background is the component bg_rmse, FED-Bench's background difference. It is the root mean squared difference of
+// source and edit over the pixels outside the source's region, given by a mask or a box. Values are 8-bit, 0 to 255,
+// and the mean includes the three channels (arXiv 2603.29697, equation 4, before its Norm). The edit is resized to
+// the source's size (bicubic).
 type background struct{ places *Places }
 
-// openBackground takes the regions from a file of boxes.
+// openBackground takes the regions from a boxes file.
 func openBackground(places *Places) (*Metric, error) {
 	if places == nil {
-		return nil, errors.New("bg_rmse needs a file of boxes, with a box or a mask of every source")
+		return nil, errors.New("bg_rmse needs a boxes file, with a box or a mask for every source")
 	}
 	digest, err := places.digest()
 	if err != nil {
@@ -60,7 +60,8 @@ func (b background) value(_ context.Context, s *edit.Views) (edit.Score, error) 
 	return edit.Score{Value: v, Score01: v, Unbounded: true}, nil
 }
 
-// region says of every pixel of a picture, row by row, whether it belongs to the place: to its mask, or to its box.
+// region reports for every pixel of a picture, row by row, whether it belongs to the place: to its mask, or to its
+// box.
 func (p *Place) region(width, height int) ([]bool, error) {
 	inside := make([]bool, width*height)
 	if p.Mask == "" {
@@ -86,20 +87,20 @@ func (p *Place) region(width, height int) ([]bool, error) {
 	for i := range inside {
 		r, g, b := mask.Pix[3*i], mask.Pix[3*i+1], mask.Pix[3*i+2]
 		if r != g || g != b || r != 0 && r != 255 {
-			return nil, fmt.Errorf("the mask %s has the colour (%d, %d, %d) at %d, %d: black (0) and white (255, the region) "+
-				"were expected", p.Mask, r, g, b, i%width, i/width)
+			return nil, fmt.Errorf("the mask %s has the colour (%d, %d, %d) at %d, %d: want only black (0) and white (255, the "+
+				"region)", p.Mask, r, g, b, i%width, i/width)
 		}
 		inside[i] = r == 255
 	}
 	return inside, nil
 }
 
-// Distances are the names of the distances of pixels.
+// Distances are the names of the pixel distances.
 var Distances = []string{"l1", "l2", "l1_source", "l2_source"}
 
-// distance compares the edit with the wanted result pixel by pixel, as MagicBrush does: values on 0..1, the edit
-// resized to the wanted result's size (bicubic). l1 is mean |a - b|, l2 mean (a - b)^2. l1_source and l2_source are
-// those from the source.
+// distance compares the edit with the target pixel by pixel, as MagicBrush does: values on 0..1, the edit resized to
+// the target's size (bicubic). l1 is mean |a - b|, l2 mean (a - b)^2. l1_source and l2_source compare with the source
+// instead.
 type distance string
 
 func openDistance(name string) *Metric {

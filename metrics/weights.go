@@ -8,7 +8,7 @@ import (
 	"assay/onnx"
 )
 
-// weights are the tensors of a file, and which of them were taken.
+// weights are the tensors of a file, and which of them were used.
 type weights struct {
 	checkpoints.TensorFile
 	used map[string]bool
@@ -16,11 +16,11 @@ type weights struct {
 
 func newWeights(f checkpoints.TensorFile) *weights { return &weights{f, map[string]bool{}} }
 
-// take adds a tensor to a graph as an initializer of float32. -1 stands for any size.
+// take adds a tensor to a graph as an initializer of float32. -1 in want matches any size.
 func (w *weights) take(b *onnx.Builder, name string, want ...int64) (string, []int64, error) {
 	info, ok := w.Info(name)
 	if !ok {
-		return "", nil, fmt.Errorf("there is no tensor %s", name)
+		return "", nil, fmt.Errorf("no tensor %s", name)
 	}
 	if !slices.EqualFunc(want, info.Shape, func(want, size int64) bool { return want < 0 || want == size }) {
 		return "", nil, fmt.Errorf("%s is %v, want %v", name, info.Shape, want)
@@ -38,7 +38,7 @@ func (w *weights) take(b *onnx.Builder, name string, want ...int64) (string, []i
 		Data: onnx.Float32Bytes(values)}), info.Shape, nil
 }
 
-// linearLayers are the prefixes of a file's linear layers: layers.N. in the order of N, or one without a name.
+// linearLayers returns the prefixes of a file's linear layers: layers.N. in order of N, or an empty one.
 func linearLayers(f checkpoints.TensorFile) (prefixes []string) {
 	if _, one := f.Info("weight"); one {
 		return []string{""}
@@ -52,9 +52,10 @@ func linearLayers(f checkpoints.TensorFile) (prefixes []string) {
 	return prefixes
 }
 
-// LinearHead adds the head of an aesthetic predictor or of ImageReward to a graph: linear layers over x [rows, width],
-// layers.N.weight and .bias, or weight and bias. No published head has anything between its layers in scoring: the
-// ReLUs are commented out, and dropout does nothing. The last layer gives a number for each row, [rows, 1].
+// LinearHead adds the head of an aesthetic predictor or of ImageReward to a graph: linear layers over x [rows,
+// width], layers.N.weight and .bias, or weight and bias. No published head has anything between its layers at
+// inference: the ReLUs are commented out, and dropout does nothing. The last layer outputs one number per row, [rows,
+// 1].
 func LinearHead(b *onnx.Builder, f checkpoints.TensorFile, x string, width int64) (string, error) {
 	return newWeights(f).linear(b, x, width)
 }
@@ -73,7 +74,7 @@ func (w *weights) linear(b *onnx.Builder, x string, width int64) (string, error)
 		x = b.OpA("Gemm", onnx.Attrs{"transB": 1}, x, weight, bias)
 	}
 	if width != 1 {
-		return "", fmt.Errorf("the last layer gives %d numbers, want 1", width)
+		return "", fmt.Errorf("the last layer outputs %d numbers, want 1", width)
 	}
 	return x, nil
 }

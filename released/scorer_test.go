@@ -110,7 +110,7 @@ func TestDimension(t *testing.T) {
 			"formats 1 and 2":       {"format: 2", "format: 3"},
 			"cannot be":             {"least: ", "least: 9"},
 			"none of own, plain":    {"positions: plain", "positions: mrope"},
-			"score_range: [lo, hi":  {"score_range: none", "score_range: 7"},
+			"score_range: want [lo": {"score_range: none", "score_range: 7"},
 			"pass following is not": {"Compare the", "Compare an"},
 		} {
 			if want == "shape" {

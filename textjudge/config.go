@@ -1,9 +1,9 @@
-// Package textjudge has judges that answer in words: a vision-language model is asked about an edit. Its answers are
-// read by a strict grammar, and a rule makes a score of their numbers.
+// Package textjudge implements VLM judges: a vision-language model is asked about an edit, a strict grammar reads its
+// text answers, and a rule computes a score from their numbers.
 //
-// A judge is a folder: judge.yaml and the prompts it names. Some ship with the program, by name. An answer that does
-// not follow the grammar, is out of range or was cut off is asked for again with other seeds. If that fails it is an
-// error, with its text kept; it never becomes a number.
+// A judge is a folder: judge.yaml and the prompts it names. Some judges ship with the program and are opened by name.
+// An answer that does not follow the grammar, is out of range or was cut off is requested again with other seeds. If
+// that fails too, the result is an error that keeps the answers' texts; it never becomes a number.
 package textjudge
 
 import (
@@ -28,46 +28,47 @@ type Config struct {
 	Format int    `yaml:"format"` // 1
 	Kind   string `yaml:"kind"`   // text
 	Name   string `yaml:"name"`
-	Rule   string `yaml:"rule"`  // the name of the rule by which scores are made
+	Rule   string `yaml:"rule"`  // the name of the rule that computes scores
 	About  string `yaml:"about"` // what it is, for people
-	Pair   bool   `yaml:"pair"`  // which of edit and edit2 is better; asked in both orders
+	Pair   bool   `yaml:"pair"`  // asks which of edit and edit2 is better, in both orders
 
-	Kinds []string `yaml:"kinds"` // of edits, that questions may be asked of; none: an item has no kind
+	Kinds []string `yaml:"kinds"` // of edits that questions may be asked about; none: edits have no kind
 
-	// Component of a benchmark that the score, class or numbers are; "": they are none, or numbers have components' names.
+	// Component is the benchmark component that the score, class or numbers measure; "": none, or numbers are named
+	// after components.
 	Component string `yaml:"component" json:",omitempty"`
 
 	Questions    []Question `yaml:"questions"`
-	Scale        []float64  `yaml:"scale"`          // onto which the numbers' ranges are put; none: they stay
-	Dimensions   []Derived  `yaml:"dimensions"`     // of each pass, besides the answers' own numbers
-	Score        Formula    `yaml:"score"`          // of each pass; none: the judge names a class, or gives numbers alone
+	Scale        []float64  `yaml:"scale"`          // that the numbers' ranges are mapped to; none: unchanged
+	Dimensions   []Derived  `yaml:"dimensions"`     // of each pass, in addition to the answers' own numbers
+	Score        Formula    `yaml:"score"`          // of each pass; none: the judge names a class, or has only numbers
 	ScoreOfMeans Formula    `yaml:"score_of_means"` // for average: first
-	ScoreRange   []float64  `yaml:"score_range"`    // what becomes 0 and 1; none without a score
+	ScoreRange   []float64  `yaml:"score_range"`    // mapped to 0 and 1; none without a score
 
 	Passes  int    `yaml:"passes"`  // how often every question is asked
 	Average string `yaml:"average"` // last or first
-	Repeats int    `yaml:"repeats"` // of a question whose answer cannot be read, with other seeds
-	Seed    uint64 `yaml:"seed"`    // of the first pass; the next one has the next seed
+	Repeats int    `yaml:"repeats"` // of a question whose answer is unreadable, with other seeds
+	Seed    uint64 `yaml:"seed"`    // of the first pass; each next pass has the next seed
 
 	Options Sampling `yaml:"options"`
 
-	// Constrained lets the grammars decide which tokens may be chosen, so that every answer can be read.
-	Constrained bool `yaml:"constrained" json:",omitempty"` // fingerprints of judges without it stay as they were
+	// Constrained masks tokens by the grammars during decoding, so that every answer is readable.
+	Constrained bool `yaml:"constrained" json:",omitempty"` // omitted if unset, so that older fingerprints stay valid
 }
 
 // Question is asked in every pass.
 type Question struct {
 	Name     string    `yaml:"name"`
 	Pictures []string  `yaml:"pictures"` // roles: sources, source, edit, edit2 ..., reference; or files, as ./a.png
-	Kinds    []string  `yaml:"kinds"`    // of which it is asked; none: of all
-	Prompt   string    `yaml:"prompt"`   // a Jinja file of the folder, with {{ instruction }}; "": the published one alone
-	Captions []string  `yaml:"captions"` // texts before the pictures; none: there are none
+	Kinds    []string  `yaml:"kinds"`    // it is asked about; none: all
+	Prompt   string    `yaml:"prompt"`   // a Jinja file in the folder, with {{ instruction }}; "": published only
+	Captions []string  `yaml:"captions"` // one text before each picture; may be empty
 	Last     bool      `yaml:"pictures_last"`
 	Answer   Grammar   `yaml:"answer"`
-	Released *Released `yaml:"released"` // the published prompt, for those who have a copy of its code
+	Released *Released `yaml:"released"` // the published prompt, for users with a copy of its code
 }
 
-// Sampling says how answers are drawn. What is not set is left to the model.
+// Sampling holds the sampling options of answers. Unset options are left to the model.
 type Sampling struct {
 	MaxNewTokens      int      `yaml:"max_new_tokens" json:"max_new_tokens"`
 	Temperature       *float64 `yaml:"temperature" json:"temperature"`
@@ -80,10 +81,10 @@ type Sampling struct {
 //go:embed shipped
 var shipped embed.FS
 
-// Shipped are the names of the judges that ship with the program: a folder's name for its judge.yaml, folder/name for
-// another name.yaml in it.
+// Shipped returns the names of the judges that ship with the program, sorted: a folder's name for its judge.yaml,
+// folder/name for another name.yaml in it.
 func Shipped() []string {
-	files, _ := fs.Glob(shipped, "shipped/*/*.yaml") // the pattern is no bad one
+	files, _ := fs.Glob(shipped, "shipped/*/*.yaml") // the pattern is valid
 	var names []string
 	for _, f := range files {
 		f = strings.TrimPrefix(f, "shipped/")
@@ -93,7 +94,7 @@ func Shipped() []string {
 	return names
 }
 
-// find opens the folder of a judge: a folder or file on disk, or a shipped one by its name.
+// find opens the folder of a judge: a folder or file on disk, or a shipped judge by name.
 func find(name string) (folder fs.FS, file string, err error) {
 	info, err := os.Stat(name)
 	switch {
@@ -102,7 +103,7 @@ func find(name string) (folder fs.FS, file string, err error) {
 	case err == nil:
 		return os.DirFS(filepath.Dir(name)), filepath.Base(name), nil
 	case !slices.Contains(Shipped(), name):
-		return nil, "", fmt.Errorf("%s: no such file or folder, and no judge of that name ships (there are %s)",
+		return nil, "", fmt.Errorf("%s: no such file or folder, and no shipped judge has that name (shipped: %s)",
 			name, strings.Join(Shipped(), ", "))
 	}
 	dir, file := path.Split(name)
@@ -113,7 +114,7 @@ func find(name string) (folder fs.FS, file string, err error) {
 	return folder, file, err
 }
 
-// Is reports whether a name is that of a judge: one that ships, a folder with judge.yaml, or a file of the same kind.
+// Is reports whether a name is a judge: a shipped judge, a folder with a judge.yaml, or a file of the same kind.
 func Is(name string) bool {
 	folder, file, err := find(name)
 	if err != nil {
@@ -124,7 +125,7 @@ func Is(name string) bool {
 	return err == nil && yaml.Unmarshal(raw, &c) == nil && c.Kind == "text"
 }
 
-// readConfig reads a judge.yaml; all problems at once.
+// readConfig reads a judge.yaml; its error lists all problems at once.
 func readConfig(folder fs.FS, file, shown string) (*Config, error) {
 	raw, err := fs.ReadFile(folder, file)
 	if err != nil {
@@ -138,13 +139,13 @@ func readConfig(folder fs.FS, file, shown string) (*Config, error) {
 	return c, d.Err()
 }
 
-// role matches the pictures that a question may show besides files.
+// role matches the roles of the pictures that a question may show; it may also show files.
 var role = regexp.MustCompile(`^(sources|source|source[2-9]|edit|edit[2-9]|reference)$`)
 
-// isFile tells pictures of the folder from roles.
+// isFile reports whether a picture is a file of the folder; otherwise it is a role.
 func isFile(picture string) bool { return strings.HasPrefix(picture, "./") }
 
-// check looks at all that the types do not say.
+// check checks everything that the types do not enforce.
 func (c *Config) check(problem func(key, format string, args ...any)) {
 	if c.Format != 1 {
 		problem("format", "%d: want 1", c.Format)
@@ -153,14 +154,14 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 		problem("kind", "%q: want text", c.Kind)
 	}
 	if c.Name == "" || c.Rule == "" {
-		problem("name", "name and rule are needed: results bear them")
+		problem("name", "name and rule are required: results contain them")
 	}
 	if len(c.Questions) == 0 {
-		problem("questions", "there is none")
+		problem("questions", "none given")
 	}
 	known := c.checkQuestions(problem)
 	if len(c.Scale) != 0 && (len(c.Scale) != 2 || !(c.Scale[0] < c.Scale[1])) {
-		problem("scale", "%v: want the least and the largest number", c.Scale)
+		problem("scale", "%v: want the minimum and the maximum", c.Scale)
 	}
 	for i, d := range c.Dimensions {
 		key := fmt.Sprintf("dimensions[%d]", i)
@@ -172,12 +173,12 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	}
 	c.checkScore(known, problem)
 	if c.Pair && !slices.Equal(c.ScoreRange, []float64{0, 1}) {
-		problem("score_range", "of a pair: want [0, 1]: 1 says that the first edit shown is better")
+		problem("score_range", "of a pair: want [0, 1], where 1 means that the first edit shown is better")
 	}
 	c.checkPasses(problem)
 }
 
-// checkScore checks how the score is made, or that there is a class or a number in place of one.
+// checkScore checks how the score is computed, or that there is a class or a number instead of a score.
 func (c *Config) checkScore(known map[string]bool, problem func(key, format string, args ...any)) {
 	classes := 0
 	for i := range c.Questions {
@@ -187,40 +188,40 @@ func (c *Config) checkScore(known map[string]bool, problem func(key, format stri
 	}
 	switch {
 	case classes > 1 || classes == 1 && (c.Passes > 1 || c.Scores() || len(known) > 0):
-		problem("questions", "classes: want one such answer, in one pass, of a judge without numbers and score")
+		problem("questions", "classes: want one such answer, in one pass, in a judge without numbers and score")
 	case c.Scores():
 		checkFormula("score", &c.Score, known, problem)
 		if len(c.ScoreRange) != 2 || !(c.ScoreRange[0] < c.ScoreRange[1]) {
-			problem("score_range", "%v: want what becomes 0 and what becomes 1", c.ScoreRange)
+			problem("score_range", "%v: want the scores that become 0 and 1", c.ScoreRange)
 		}
 	case len(c.ScoreRange) > 0 || c.Pair || c.ScoreOfMeans.By != "" || c.Average == AverageFirst,
 		classes+len(known) == 0:
-		problem("score", "is needed, but for judges that name a class or give numbers alone")
+		problem("score", "is required, except for judges that name a class or only return numbers")
 	}
 	if c.ScoreOfMeans.By != "" || c.Average == AverageFirst {
 		checkFormula("score_of_means", &c.ScoreOfMeans, known, problem)
 	}
 }
 
-// Scores reports whether a score is made of the answers. Other judges name a class, or give numbers alone.
+// Scores reports whether the judge computes a score. Other judges name a class, or only return numbers.
 func (c *Config) Scores() bool { return c.Score.By != "" || len(c.Score.Of) > 0 }
 
 func (c *Config) checkPasses(problem func(key, format string, args ...any)) {
 	greedy := c.Options.Temperature != nil && *c.Options.Temperature == 0
 	if c.Passes < 1 || c.Passes > 1 && greedy {
-		problem("passes", "%d: want 1 or more, and only 1 at temperature 0: all would be the same", c.Passes)
+		problem("passes", "%d: want 1 or more, and only 1 at temperature 0, where all passes are the same", c.Passes)
 	}
 	if c.Average != AverageLast && c.Average != AverageFirst {
 		problem("average", "%q: want last (the mean of the passes' scores) or first (the score of their means)", c.Average)
 	}
 	if c.Repeats < 0 || c.Repeats > 0 && greedy {
-		problem("repeats", "%d: want 0 or more, and 0 at temperature 0: the answer would be the same", c.Repeats)
+		problem("repeats", "%d: want 0 or more, and 0 at temperature 0, where every answer is the same", c.Repeats)
 	}
 	if c.Constrained && len(c.Options.Stop) > 0 {
-		problem("options.stop", "of a constrained judge: an answer ends where its grammar does: leave stop out")
+		problem("options.stop", "not allowed in a constrained judge: an answer ends where its grammar ends; leave stop out")
 	}
 	if c.Options.MaxNewTokens < 0 {
-		problem("options.max_new_tokens", "%d: want 0 (as the model has it) or more", c.Options.MaxNewTokens)
+		problem("options.max_new_tokens", "%d: want 0 (the model's default) or more", c.Options.MaxNewTokens)
 	}
 }
 
@@ -230,19 +231,19 @@ func (c *Config) checkPictures(key string, q *Question, problem func(key, format
 		if !isFile(p) && !role.MatchString(p) {
 			problem(
 				key+".pictures",
-				"%q: want sources, source, source2 to source9, edit, edit2 to edit9, reference, or a file, as ./example.png",
+				"%q: want sources, source, source2 to source9, edit, edit2 to edit9, reference, or a file like ./example.png",
 				p,
 			)
 		}
 	}
 	if slices.Contains(q.Pictures, allSources) && slices.ContainsFunc(q.Pictures, isSource) {
-		problem(key+".pictures", "sources are all of them: leave source, source2 ... out")
+		problem(key+".pictures", "sources includes every source: leave source, source2 ... out")
 	}
 	if c.Pair && (!slices.Contains(q.Pictures, "edit") || !slices.Contains(q.Pictures, "edit2")) {
 		problem(key+".pictures", "of a pair: want edit and edit2 among them")
 	}
 	if len(q.Captions) != 0 && len(q.Captions) != len(q.Pictures) {
-		problem(key+".captions", "%d for %d pictures: want one of each", len(q.Captions), len(q.Pictures))
+		problem(key+".captions", "%d for %d pictures: want one per picture", len(q.Captions), len(q.Pictures))
 	}
 }
 
@@ -250,10 +251,10 @@ func (c *Config) checkQuestion(
 	key string, q *Question, known map[string]bool, problem func(key, format string, args ...any),
 ) (own []string) {
 	if q.Name == "" {
-		problem(key+".name", "is needed")
+		problem(key+".name", "is required")
 	}
 	if q.Prompt == "" && q.Released == nil {
-		problem(key+".prompt", "is needed: a Jinja file of this folder")
+		problem(key+".prompt", "is required: a Jinja file in this folder")
 	}
 	c.checkPictures(key, q, problem)
 	q.Answer.check(key+".answer", problem)
@@ -291,7 +292,7 @@ func (v *Value) check(key string, problem func(key, format string, args ...any))
 	}
 	ranged := len(v.List) > 0 || v.Number != ""
 	if ranged != (len(v.Range) == 2) || len(v.Range) == 2 && !(v.Range[0] < v.Range[1]) {
-		problem(key+".range", "%v: want the least and the largest number, of lists and numbers", v.Range)
+		problem(key+".range", "%v: want the minimum and the maximum for lists and numbers, and no range otherwise", v.Range)
 	}
 	if (v.As != "") != (len(v.Choice) > 0) || v.Within && len(v.Choice) == 0 {
 		problem(key+".as", "%q: want the name of a choice's number", v.As)

@@ -11,7 +11,7 @@ import (
 	"assay/internal/grammar"
 )
 
-// languages are those that the answers to each question have to be of, so that they can be read.
+// languages returns, by question, the language that answers must belong to in order to be readable.
 func (c *Config) languages(m chat.Model) (all []*grammar.Grammar, err error) {
 	for i := range c.Questions {
 		q := &c.Questions[i]
@@ -27,11 +27,11 @@ func (c *Config) languages(m chat.Model) (all []*grammar.Grammar, err error) {
 	return all, nil
 }
 
-// language is a language all of whose texts Read reads. Objects have their keys in any order, all of them and no
-// others; numbers, blanks and spellings are as in [grammar.FromSchema].
+// language returns a language whose every text Read accepts. Objects have all of their keys and no others, in any
+// order; numbers, whitespace and spellings are as in [grammar.FromSchema].
 func (g *Grammar) language() (*grammar.Grammar, error) {
 	if g.Lines != nil || g.After != "" || g.Tag != "" {
-		return nil, fmt.Errorf("its answer is %s: words of the model's own belong to it", g.spoken())
+		return nil, fmt.Errorf("its answer is %s, with free text around it", g.spoken())
 	}
 	v := g.Value
 	if v == nil {
@@ -61,14 +61,14 @@ func (g *Grammar) language() (*grammar.Grammar, error) {
 }
 
 func ofSchema(schema map[string]any) (*grammar.Grammar, error) {
-	raw, err := json.Marshal(schema) // keys of maps come sorted
+	raw, err := json.Marshal(schema) // map keys are sorted
 	if err != nil {
 		return nil, err
 	}
 	return grammar.FromSchema(raw, false)
 }
 
-// schema is the JSON schema of a value.
+// schema returns the JSON schema of a value.
 func (v *Value) schema() map[string]any {
 	number := map[string]any{"type": "number"}
 	if len(v.Range) == 2 {
@@ -91,7 +91,7 @@ func (v *Value) schema() map[string]any {
 	return map[string]any{"enum": words}
 }
 
-// bareWord reports whether a choice may also stand in JSON without quotes: 1 for the choice '1'.
+// bareWord reports whether a choice may also appear in JSON without quotes: 1 for the choice '1'.
 func bareWord(word string) bool {
 	var v any
 	if strings.TrimSpace(word) != word || json.Unmarshal([]byte(word), &v) != nil {

@@ -21,7 +21,7 @@ type follower struct{ scripted }
 
 func (follower) Follows(*grammar.Grammar) error { return nil }
 
-// TestLanguages: what the languages of the shipped judges and of others have, their grammars read.
+// TestLanguages: the grammars of the shipped judges and of others read every text of their languages.
 func TestLanguages(t *testing.T) {
 	grammars := map[string]*Grammar{
 		"number": {Value: &Value{Number: "x", Range: []float64{-2, 2.5}}},
@@ -82,8 +82,8 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// TestConstrained: a constrained judge says so in all its results, has a fingerprint of its own, and passes the grammar
-// on; models that cannot follow one are refused.
+// TestConstrained: a constrained judge says so in all its results, has its own fingerprint, and passes the grammar to
+// the model; models that cannot follow one are refused.
 func TestConstrained(t *testing.T) {
 	var asked []*grammar.Grammar
 	m := follower{func(_ []chat.Message, o chat.Options) (chat.Answer, error) {
@@ -116,7 +116,7 @@ func TestConstrained(t *testing.T) {
 		want     string
 	}{
 		{"viescore", false, "response_format: true"}, {"viescore", true, ""},
-		{"unifiedreward-edit/pair", true, "no JSON object"},
+		{"unifiedreward-edit/pair", true, "not a JSON object"},
 	} {
 		at.ResponseFormat = c.response
 		remote, err := chat.OpenRemote(at)

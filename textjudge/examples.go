@@ -12,8 +12,8 @@ import (
 	"assay/edit"
 )
 
-// OpenExamples opens a judge, as [Open], without a model, for [Judge.Example]. It must ask one question, once, about
-// pictures of the item alone, and its answer must be one of some words.
+// OpenExamples opens a judge without a model, for [Judge.Example]; name is as in [Open]. The judge must ask one
+// question about single edits of all kinds, show only pictures of the item, and have a choice as its answer.
 func OpenExamples(name string, s Settings) (*Judge, error) {
 	j, _, err := read(name, s)
 	if err != nil {
@@ -24,9 +24,9 @@ func OpenExamples(name string, s Settings) (*Judge, error) {
 	case len(c.Questions) != 1 || c.Pair || len(c.Kinds) > 0:
 		err = fmt.Errorf("examples need a judge of single edits with one question, for all kinds of edits")
 	case len(j.files) > 0:
-		err = fmt.Errorf("it shows pictures of its own: examples name those of the items alone")
+		err = fmt.Errorf("it shows pictures of its own, but examples can only show pictures of the items")
 	case len(j.Choices()) == 0:
-		err = fmt.Errorf("examples need a judge whose answer is one of some words (choice)")
+		err = fmt.Errorf("examples need a judge whose answer is a choice of words (choice)")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -34,7 +34,7 @@ func OpenExamples(name string, s Settings) (*Judge, error) {
 	return j, nil
 }
 
-// Choices are the answers of some words that the judge reads to its question, sorted.
+// Choices returns the choices that the judge accepts as the answer to its question, sorted.
 func (j *Judge) Choices() (words []string) {
 	answer := &j.Config.Questions[0].Answer
 	for _, v := range answer.values() {
@@ -47,14 +47,14 @@ func (j *Judge) Choices() (words []string) {
 	return words
 }
 
-// Example is a conversation of the judge's question about an item and its right answer, one of its choices. A model is
-// trained on it, by train with mode: text, to be asked the very same later. It is a line of a .jsonl file without its
-// end. Pictures are paths by role.
+// Example returns a conversation: the judge's question about an item and the right answer, one of its choices. A
+// model trained on it (train with mode: text) is asked exactly the same later. It is a line of a .jsonl file without
+// the line break. Pictures are paths by role.
 func (j *Judge) Example(id, instruction string, pictures map[string]string, answer string) ([]byte, error) {
 	if words := j.Choices(); !slices.Contains(words, answer) {
-		return nil, fmt.Errorf("the answer %q: the judge reads %s", answer, strings.Join(words, ", "))
+		return nil, fmt.Errorf("answer %q: the judge accepts %s", answer, strings.Join(words, ", "))
 	}
-	// The pictures stand for their paths: what is asked is made where the judge makes it.
+	// Empty pictures stand in for the paths, so that the judge's own code builds the messages.
 	shown := &edit.Views{Edit: &edit.Edit{Instruction: instruction}, ByRole: map[string]*data.Picture{}}
 	paths := map[*data.Picture]string{}
 	roles, err := j.shown("")
@@ -63,7 +63,7 @@ func (j *Judge) Example(id, instruction string, pictures map[string]string, answ
 	}
 	for _, role := range roles {
 		if pictures[role] == "" {
-			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
+			return nil, fmt.Errorf("%w: no picture %q", chat.ErrRequest, role)
 		}
 		shown.ByRole[role] = &data.Picture{}
 		paths[shown.ByRole[role]] = pictures[role]

@@ -11,22 +11,22 @@ import (
 	"assay/internal/store"
 )
 
-// fewShot are examples that a judge shows before its question: a turn with a picture of its own and its right answer
-// for each.
+// fewShot holds the examples that a judge shows before its question: for each, a question about its own pictures and
+// the right answer.
 type fewShot struct {
 	turns    []chat.Message
-	pictures map[store.Key]string // the examples that show a picture, by its digest
+	pictures map[store.Key]string // the example that shows a picture, by the picture's digest
 }
 
-// ExamError says that a judge is asked about a picture whose right answer it was shown.
+// ExamError reports that a judge is asked about a picture whose right answer it was shown.
 type ExamError struct{ Example string }
 
 func (e *ExamError) Error() string {
-	return fmt.Sprintf("the picture is that of an example (%s), which the judge is shown with its right answer: take "+
-		"examples of other pictures than the exam's", e.Example)
+	return fmt.Sprintf("the picture belongs to an example (%s), which the judge is shown with its right answer: use "+
+		"examples whose pictures are not in the exam", e.Example)
 }
 
-// readFewShot takes n conversations of a table, as [Judge.Example] writes them: those of each answer in turn, in the
+// readFewShot picks n conversations from a table, as [Judge.Example] writes them: one of each answer in turn, in the
 // order of the table. They are the same for every question.
 func (j *Judge) readFewShot(path string, n int) (parts []string, err error) {
 	if len(j.Config.Questions) != 1 || j.Config.Pair {
@@ -66,7 +66,7 @@ func (j *Judge) readFewShot(path string, n int) (parts []string, err error) {
 	return parts, nil
 }
 
-// chooseShots are the rows of n examples. Each is a question and an answer that the grammar reads.
+// chooseShots returns the rows of n examples. Each must be one question and an answer that the grammar reads.
 func (j *Judge) chooseShots(t *table.Conversations, n int) (chosen []int, err error) {
 	byAnswer, answers := map[string][]int{}, []string(nil)
 	for i := range t.Len() {
@@ -96,13 +96,14 @@ func (j *Judge) chooseShots(t *table.Conversations, n int) (chosen []int, err er
 			}
 		}
 		if len(chosen) == before {
-			return nil, fmt.Errorf("%s has %d examples: want %d", t.Path(), len(chosen), n)
+			return nil, fmt.Errorf("%s has %d examples, want %d", t.Path(), len(chosen), n)
 		}
 	}
 	return chosen, nil
 }
 
-// before are the turns in front of a question that shows pictures: none of them may be an example's.
+// before returns the turns before a question that shows pictures; its error is an ExamError if one of the pictures
+// belongs to an example.
 func (f *fewShot) before(pictures map[string]*data.Picture) ([]chat.Message, error) {
 	if f == nil {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 	"assay/edit"
 )
 
-// shots writes a table of examples about pictures of one colour each, with those answers.
+// shots writes a table of examples about pictures of one colour each, with the given answers.
 func shots(t *testing.T, answers ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,8 @@ func shots(t *testing.T, answers ...string) string {
 	return path
 }
 
-// TestFewShot: examples are earlier turns with their own pictures, each answer in turn. A picture of an example ends
-// the work.
+// TestFewShot: examples are earlier turns with their own pictures, each answer in turn. A picture of an example stops
+// the run.
 func TestFewShot(t *testing.T) {
 	path := shots(t, "Correct", "Correct", "Correct", "Incorrect", "Incorrect")
 	var got []string
@@ -93,7 +93,7 @@ func TestFewShot(t *testing.T) {
 	}
 }
 
-// TestTag: a value in a tag is read where the tag is there once.
+// TestTag: a value in a tag is read if the tag occurs once.
 func TestTag(t *testing.T) {
 	r, err := OpenReader("esj/cot")
 	if err != nil {

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// straight are the quotes that curly ones stand for.
+// straight replaces curly quotes with straight ones.
 var straight = strings.NewReplacer("\u201c", `"`, "\u201d", `"`, "\u2018", "'", "\u2019", "'")
 
 const (
 	blanks  = `[\s\v\p{Z}\x{85}\x{1c}-\x{1f}]*`
-	decimal = `-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?` // as JSON has it: without leading zeros
+	decimal = `-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?` // as in JSON: without leading zeros
 )
 
-// forgive reads an object of a text and one value that is no JSON. Curly quotes become straight ones. Then the whole
-// must be the two keys in either order, each string in one kind of quotes, and the value plain decimals as JSON has
-// them. In the text anything may stand, quotes and line breaks too, but not the value's key in quotes with a colon:
-// then two readings would be possible.
+// forgive reads an object of a text and one value that is not valid JSON. Curly quotes become straight ones. The
+// object must then hold the two keys in either order, each string in one kind of quotes, and the value must be plain
+// decimals as in JSON. The text may contain anything, including quotes and line breaks, except the value's key in
+// quotes with a colon, which would make the object ambiguous.
 func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
 	text, key, value := g.two()
 	if key == "" {
-		return nil, unreadable("bad_json", "what stands in braces is no JSON")
+		return nil, unreadable("bad_json", "the text in braces is not JSON")
 	}
 	shape := decimal
 	if len(value.List) > 0 {
@@ -40,16 +40,17 @@ func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
 		if m == nil {
 			continue
 		}
-		again := regexp.MustCompile(`["']` + regexp.QuoteMeta(key) + `["']` + blanks + ":") // quotes of two kinds, too
+		again := regexp.MustCompile(`["']` + regexp.QuoteMeta(key) + `["']` + blanks + ":") // the two quotes may differ
 		if again.MatchString(m[order.first] + m[order.first+1]) {
-			return nil, unreadable("ambiguous", "%q is there more than once", key)
+			return nil, unreadable("ambiguous", "%q occurs more than once", key)
 		}
 		return map[string]json.RawMessage{key: json.RawMessage(withoutBlanks(m[order.numbers]))}, nil
 	}
-	return nil, unreadable("bad_json", "what stands in braces is no JSON")
+	return nil, unreadable("bad_json", "the text in braces is not JSON")
 }
 
-// two names the keys of a grammar that has a text and one value of numbers; "" if it has not.
+// two returns the keys of a grammar that has a text and one value of numbers, and that value; key is "" for other
+// grammars.
 func (g *Grammar) two() (text, key string, value Value) {
 	if len(g.Object) != 2 {
 		return "", "", value
@@ -73,7 +74,7 @@ func quoted(key string) string {
 	return `(?:"` + key + `"|'` + key + `')`
 }
 
-// withoutBlanks makes plain decimals JSON, which knows fewer kinds of blanks.
+// withoutBlanks makes plain decimals valid JSON, which allows fewer kinds of whitespace.
 func withoutBlanks(numbers string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("0123456789.-,[]", r) {

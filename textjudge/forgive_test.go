@@ -2,8 +2,7 @@ package textjudge
 
 import "testing"
 
-// TestForgiveAmbiguous: what looks like the value's key within the text leaves two readings, in quotes of whichever
-// kinds.
+// TestForgiveAmbiguous: text that looks like the value's key is ambiguous, whatever kinds of quotes it is in.
 func TestForgiveAmbiguous(t *testing.T) {
 	g := Grammar{Object: map[string]Value{"reasoning": {Text: true}, "score": {List: []string{"a", "b"},
 		Range: []float64{0, 25}}}, Forgiving: true}
@@ -20,7 +19,7 @@ func TestForgiveAmbiguous(t *testing.T) {
 	}
 }
 
-// TestForgiveLeadingZeros: a number with leading zeros is no JSON, and no fault of quotes or line breaks.
+// TestForgiveLeadingZeros: a number with leading zeros is not JSON, and not a fault of quotes or line breaks.
 func TestForgiveLeadingZeros(t *testing.T) {
 	g := Grammar{Object: map[string]Value{"reasoning": {Text: true}, "score": {List: []string{"a", "b"},
 		Range: []float64{-25, 25}}}, Forgiving: true}

@@ -13,43 +13,43 @@ import (
 	"strings"
 )
 
-// Grammar says what an answer must look like. It is an object with these keys, or else a bare value.
+// Grammar describes what an answer must look like: an object with given keys, a bare value, or lines.
 //
-// An object is what stands from the first { to the last }: JSON without doubled keys. Other keys may be there, too. A
-// bare value is the whole answer, but for blanks around it.
+// An object is the text from the first { to the last }: JSON without duplicate keys. Other keys are allowed. A bare
+// value is the full answer, except for whitespace around it, unless After or Tag locates it.
 type Grammar struct {
 	Object map[string]Value `yaml:"object"`
 
-	// Forgiving reads an object that is no JSON because of quotes or line breaks in its one text, if the rest leaves no
-	// doubt: see forgive.
+	// Forgiving reads an object that is not valid JSON because of quotes or line breaks in its one text, if the rest
+	// is unambiguous: see forgive.
 	Forgiving bool `yaml:"forgiving"`
-	// TrailingComma allows a comma before the last }, as some prompts show it.
+	// TrailingComma allows a comma before the last }, as some prompts show one.
 	TrailingComma bool `yaml:"trailing_comma"`
 
 	Value *Value `yaml:"value"`
-	// After are words that a bare value stands behind, with anything before and after: see behind.
+	// After are the words before a bare value, with any text before and after: see behind.
 	After string `yaml:"after"`
-	// Tag is the name of a tag, such as answer, in which a bare value stands, once: the model thinks before it.
+	// Tag is the name of a tag, such as answer, that encloses a bare value and occurs once: the model may reason
+	// before it.
 	Tag string `yaml:"tag" json:",omitempty"`
-	// Lines is a list of numbers that stand one on a line, behind words of their own and a colon: see lines.
+	// Lines is a list of numbers, one per line, each after words and a colon: see lines.
 	Lines *Value `yaml:"lines"`
 }
 
-// Value is one of: a list of numbers, a number, a choice, a class, a text. Numbers get names, by which rules refer to
-// them.
+// Value is one of: a list of numbers, a number, a choice, a class, a text. Numbers have names, which rules refer to.
 type Value struct {
-	List   []string           `yaml:"list"`   // names of its numbers: the list has as many
+	List   []string           `yaml:"list"`   // names of its numbers, which set its length
 	Number string             `yaml:"number"` // the name
-	Range  []float64          `yaml:"range"`  // least and largest, of lists and numbers
-	Choice map[string]float64 `yaml:"choice"` // answers and the numbers that they stand for
+	Range  []float64          `yaml:"range"`  // minimum and maximum, of lists and numbers
+	Choice map[string]float64 `yaml:"choice"` // answers and their numbers
 	As     string             `yaml:"as"`     // the name of the choice's number
-	Within bool               `yaml:"within"` // exactly one of the choices occurs in the text, instead of being it
-	// Classes are words, one of which is the answer: the judge's class, and no number.
+	Within bool               `yaml:"within"` // exactly one choice must occur in the text, instead of being it
+	// Classes are words, one of which is the answer: the judge's class instead of a number.
 	Classes []string `yaml:"classes" json:",omitempty"`
-	Text    bool     `yaml:"text"` // any text: it may be absent, and is not read
+	Text    bool     `yaml:"text"` // any text, may be absent; not read
 }
 
-// names are the numbers that a value gives.
+// names returns the names of a value's numbers.
 func (v *Value) names() []string {
 	switch {
 	case len(v.List) > 0:
@@ -62,7 +62,7 @@ func (v *Value) names() []string {
 	return nil
 }
 
-// values are the values of the grammar by key; a bare one has the key "".
+// values returns the values of the grammar by key; a bare value and lines have the key "".
 func (g *Grammar) values() map[string]Value {
 	switch {
 	case g.Value != nil:
@@ -73,7 +73,7 @@ func (g *Grammar) values() map[string]Value {
 	return g.Object
 }
 
-// UnreadableError says why an answer does not follow the grammar.
+// UnreadableError is the reason why an answer does not follow the grammar.
 type UnreadableError struct {
 	Code string // no_json, truncated, bad_json, duplicate_key, ambiguous, wrong_count, out_of_range, ...
 	Text string
@@ -85,8 +85,8 @@ func unreadable(code, format string, args ...any) error {
 	return &UnreadableError{code, fmt.Sprintf(format, args...)}
 }
 
-// Read reads an answer: numbers by their names, on the grammar's own ranges, or an UnreadableError. Nothing is guessed.
-// A class is a number without a name: its place among the classes.
+// Read reads an answer: numbers by name, on the grammar's own ranges, or an UnreadableError. Nothing is guessed. A
+// class is a number without a name: its index among the classes.
 func (g *Grammar) Read(text string) (map[string]float64, error) {
 	numbers := map[string]float64{}
 	switch {
@@ -105,9 +105,9 @@ func (g *Grammar) Read(text string) (map[string]float64, error) {
 	start, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
 	switch {
 	case start < 0:
-		return nil, unreadable("no_json", "no JSON object in it")
+		return nil, unreadable("no_json", "no JSON object found")
 	case end < start:
-		return nil, unreadable("truncated", "the JSON object has no end")
+		return nil, unreadable("truncated", "the JSON object is not closed")
 	}
 	fields, err := g.fields(text[start : end+1])
 	if err != nil {
@@ -129,7 +129,7 @@ func (g *Grammar) Read(text string) (map[string]float64, error) {
 	return numbers, nil
 }
 
-// fields takes an object apart.
+// fields returns the raw values of an object by key.
 func (g *Grammar) fields(span string) (map[string]json.RawMessage, error) {
 	if g.TrailingComma {
 		span = lastComma.ReplaceAllString(span, "}")
@@ -138,10 +138,10 @@ func (g *Grammar) fields(span string) (map[string]json.RawMessage, error) {
 		if g.Forgiving {
 			return g.forgive(span)
 		}
-		return nil, unreadable("bad_json", "what stands in braces is no JSON")
+		return nil, unreadable("bad_json", "the text in braces is not JSON")
 	}
 	if key, twice := doubled(span); twice {
-		return nil, unreadable("duplicate_key", "key %q is there twice", key)
+		return nil, unreadable("duplicate_key", "duplicate key %q", key)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(span), &fields); err != nil {
@@ -152,7 +152,7 @@ func (g *Grammar) fields(span string) (map[string]json.RawMessage, error) {
 
 var lastComma = regexp.MustCompile(`,\s*\}$`)
 
-// doubled finds a key that an object, or one within it, has twice. The text is valid JSON.
+// doubled finds a key that occurs twice in an object or in a nested one. The text must be valid JSON.
 func doubled(text string) (string, bool) {
 	type level struct {
 		keys map[string]bool // nil: a list
@@ -201,7 +201,7 @@ func (v *Value) read(raw json.RawMessage, numbers map[string]float64) error {
 	case len(v.List) > 0:
 		var items []json.RawMessage
 		if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
-			return unreadable("not_a_list", "%.40s is no list", raw)
+			return unreadable("not_a_list", "%.40s is not a list", raw)
 		}
 		found := make([]float64, len(items))
 		for i, item := range items {
@@ -225,10 +225,10 @@ func (v *Value) read(raw json.RawMessage, numbers map[string]float64) error {
 	return v.choose(word, numbers)
 }
 
-// list takes the numbers of a list.
+// list stores the numbers of a list by name.
 func (v *Value) list(found []float64, numbers map[string]float64) error {
 	if len(found) != len(v.List) {
-		return unreadable("wrong_count", "%d numbers, want %d", len(found), len(v.List))
+		return unreadable("wrong_count", "got %d numbers, want %d", len(found), len(v.List))
 	}
 	for i, name := range v.List {
 		if err := v.set(name, found[i], numbers); err != nil {
@@ -241,11 +241,11 @@ func (v *Value) list(found []float64, numbers map[string]float64) error {
 // number reads a JSON number.
 func number(raw []byte) (float64, error) {
 	if len(raw) == 0 || raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-		return 0, unreadable("not_a_number", "%.40s is no number", raw)
+		return 0, unreadable("not_a_number", "%.40s is not a number", raw)
 	}
 	x, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, unreadable("not_a_number", "%.40s is no number", raw)
+		return 0, unreadable("not_a_number", "%.40s is not a number", raw)
 	}
 	return x, nil
 }
@@ -264,7 +264,7 @@ func (v *Value) choose(word string, numbers map[string]float64) error {
 		x, ok = float64(i), true
 	}
 	if !ok {
-		return unreadable("no_choice", "%.40q is none of %s", word, v.choices())
+		return unreadable("no_choice", "%.40q is not one of %s", word, v.choices())
 	}
 	numbers[v.As] = x
 	return nil
@@ -272,12 +272,12 @@ func (v *Value) choose(word string, numbers map[string]float64) error {
 
 func (v *Value) choices() string { return strings.Join(v.words(), ", ") }
 
-// words are the choices or classes, sorted.
+// words returns the choices or classes, sorted.
 func (v *Value) words() []string {
 	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(v.Classes), maps.Keys(v.Choice))))
 }
 
-// class is the word that a class stands for; "" if the answer has none.
+// class returns the class that an answer names; "" if none.
 func (g *Grammar) class(numbers map[string]float64) string {
 	i, ok := numbers[""]
 	for _, v := range g.values() {
@@ -290,17 +290,17 @@ func (g *Grammar) class(numbers map[string]float64) string {
 
 var plainNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
-// bare reads a value that is the whole answer.
+// bare reads a bare value.
 func (v *Value) bare(text string, numbers map[string]float64) error {
 	switch {
 	case len(v.List) > 0 && json.Valid([]byte(text)):
 		return v.read(json.RawMessage(text), numbers)
 	case len(v.List) > 0:
-		return unreadable("not_a_list", "%.40q is no list", text)
+		return unreadable("not_a_list", "%.40q is not a list", text)
 	case v.Number != "" && plainNumber.MatchString(text):
 		return v.read(json.RawMessage(text), numbers)
 	case v.Number != "":
-		return unreadable("not_a_number", "%.40q is no number", text)
+		return unreadable("not_a_number", "%.40q is not a number", text)
 	case !v.Within:
 		return v.choose(strings.TrimSuffix(text, "."), numbers)
 	}
@@ -312,10 +312,10 @@ func (v *Value) bare(text string, numbers map[string]float64) error {
 	}
 	switch len(found) {
 	case 0:
-		return unreadable("no_choice", "none of %s occurs in it", v.choices())
+		return unreadable("no_choice", "none of %s occurs", v.choices())
 	case 1:
 		return v.choose(found[0], numbers)
 	}
 	slices.Sort(found)
-	return unreadable("ambiguous", "%s occur in it", strings.Join(found, ", "))
+	return unreadable("ambiguous", "more than one choice occurs: %s", strings.Join(found, ", "))
 }

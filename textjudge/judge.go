@@ -24,35 +24,36 @@ import (
 type Judge struct {
 	Config   Config
 	Workers  int      // edits that Score asks about at a time; 0: one
-	Asks     string   // whose prompts: "own", "published", or "altered": a copy that is not the published text
-	Warnings []string // one that names the prompts that are not the published ones, if there are any
+	Asks     string   // which prompts: "own", "published", or "altered" (a copy that differs from the published text)
+	Warnings []string // at most one: names the prompts that differ from the published ones
 
 	model       chat.Model
 	prompts     []*prompt                // by question
-	files       map[string]*data.Picture // pictures of the folder
+	files       map[string]*data.Picture // pictures in the folder
 	fingerprint string
 
 	promptsDigest string
-	languages     []*grammar.Grammar // by question, of constrained answers
+	languages     []*grammar.Grammar // by question; only with constrained answers
 	few           *fewShot           // nil: none
 }
 
-// Settings choose among what a judge.yaml leaves open.
+// Settings override or complete what a judge.yaml sets.
 type Settings struct {
-	Copy    string // folder of the code that the prompts were published with; "": our own prompts
-	Passes  int    // instead of the configured number; 0: as configured
-	Average string // instead of the configured one; "": as configured
+	Copy    string // folder with the code that the prompts were published with; "": our own prompts
+	Passes  int    // overrides the configured number; 0: as configured
+	Average string // overrides the configured average; "": as configured
 
-	Constrained bool // the grammars mask tokens, configured so or not
+	Constrained bool // grammars mask tokens, even if the judge.yaml does not ask for it
 
-	FewShot  string // table of conversations (.jsonl) whose first ones are shown as earlier turns; "": none
+	FewShot  string // conversations (.jsonl); the first ones are shown as earlier turns; "": none
 	Examples int    // how many; 0: 8
 }
 
-// defaultExamples is the number of examples where none is given.
+// defaultExamples is the number of examples if none is given.
 const defaultExamples = 8
 
-// Open opens a judge, a folder, a judge.yaml or the name of one that ships, over a model, which stays the caller's.
+// Open opens a judge (a folder, a judge.yaml or the name of a shipped judge) on a model, which the caller still owns
+// and closes.
 func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 	j, parts, err := read(name, s)
 	if err != nil {
@@ -66,7 +67,7 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 		}
 		parts = append(parts, few...)
 	}
-	settings, err := json.Marshal(j.Config) // keys of maps come sorted
+	settings, err := json.Marshal(j.Config) // map keys are sorted
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 	return j, nil
 }
 
-// read reads a judge without its model, and the parts of its prompts' digest.
+// read reads a judge without its model, and returns the parts that its prompt digest is computed from.
 func read(name string, s Settings) (j *Judge, parts []string, err error) {
 	folder, file, err := find(name)
 	if err != nil {
@@ -135,7 +136,7 @@ func read(name string, s Settings) (j *Judge, parts []string, err error) {
 	return j, parts, nil
 }
 
-// alteredPrompts says once for a judge which of its prompts are not the published ones.
+// alteredPrompts returns one warning for all of a judge's prompts that differ from the published ones, or none.
 func alteredPrompts(judge string, altered []string, of int) []string {
 	const few = 3
 	if len(altered) == 0 {
@@ -146,11 +147,11 @@ func alteredPrompts(judge string, altered []string, of int) []string {
 	if n > few {
 		altered, more = altered[:few], fmt.Sprintf("; and %d more", n-few)
 	}
-	return []string{fmt.Sprintf("%d of %d prompts of %s are not the published ones, so its scores are not either: %s%s",
+	return []string{fmt.Sprintf("%d of %d prompts of %s are not the published ones, so neither are its scores: %s%s",
 		n, of, judge, strings.Join(altered, "; "), more)}
 }
 
-// shown is how a judge's file is called in messages.
+// shown returns the name of a judge's file for messages.
 func shown(name, file string) string {
 	if strings.HasSuffix(name, ".yaml") {
 		return name
@@ -158,7 +159,7 @@ func shown(name, file string) string {
 	return path.Join(name, file)
 }
 
-// set applies settings, and checks what they change.
+// set applies settings and checks the keys that they change.
 func (c *Config) set(s Settings) error {
 	if s.Passes != 0 {
 		c.Passes = s.Passes
@@ -181,7 +182,7 @@ func (c *Config) set(s Settings) error {
 func (q *Question) open(folder fs.FS, copied string, kinds []string) (*prompt, error) {
 	if copied == "" && q.Prompt == "" {
 		return nil, fmt.Errorf(
-			"its prompt is the authors' alone: give the folder of a copy of their code (--prompts), which "+
+			"its prompt is only in the authors' code: pass the folder of a copy of that code (--prompts), which "+
 				"has %s",
 			q.Released.File,
 		)
@@ -198,10 +199,11 @@ func (q *Question) open(folder fs.FS, copied string, kinds []string) (*prompt, e
 	return q.Released.prompt(copied)
 }
 
-// Fingerprint is a digest of all that results depend on: configuration, prompts, pictures of the folder, and the model.
+// Fingerprint is a digest of everything that results depend on: configuration, prompts, pictures in the folder and
+// the model.
 func (j *Judge) Fingerprint() (string, error) { return j.fingerprint, nil }
 
-// Roles are the pictures that an edit must have.
+// Roles returns the roles of the pictures that an edit must have, sorted.
 func (j *Judge) Roles() []string {
 	roles := map[string]bool{}
 	for _, q := range j.Config.Questions {
@@ -214,36 +216,36 @@ func (j *Judge) Roles() []string {
 	return slices.Sorted(maps.Keys(roles))
 }
 
-// Result is all that was said of an edit, or of a pair.
+// Result is a judge's verdict on an edit, or on a pair.
 type Result struct {
-	Score      float64            `json:"score"`           // on the judge's score_range; 0 of a judge without scores
+	Score      float64            `json:"score"`           // on the judge's score_range; 0 for a judge without scores
 	Score01    float64            `json:"score01"`         // on 0..1
-	Class      string             `json:"class,omitempty"` // of a judge that names one
+	Class      string             `json:"class,omitempty"` // for a judge that names a class
 	Dimensions map[string]float64 `json:"dimensions,omitempty"`
-	Agree      *bool              `json:"agree,omitempty"` // of a pair: both orders say the same
-	Answers    []Answer           `json:"answers"`         // all that were read, or could not be
+	Agree      *bool              `json:"agree,omitempty"` // for a pair: both orders agree
+	Answers    []Answer           `json:"answers"`         // every answer, readable or not
 }
 
-// Answer is what the model said to a question.
+// Answer is the model's answer to a question.
 type Answer struct {
 	Question   string `json:"question"`
 	Pass       int    `json:"pass"`              // from 0
-	Try        int    `json:"try,omitempty"`     // from 0; later ones have other seeds
-	Swapped    bool   `json:"swapped,omitempty"` // of a pair: edit2 was shown as the first
+	Try        int    `json:"try,omitempty"`     // from 0; retries use other seeds
+	Swapped    bool   `json:"swapped,omitempty"` // for a pair: edit2 was shown first
 	Text       string `json:"text"`
 	Finish     string `json:"finish"`
 	Prompt     int    `json:"prompt_tokens"`
 	Completion int    `json:"completion_tokens"`
-	Error      string `json:"error,omitempty"` // why it cannot be read
+	Error      string `json:"error,omitempty"` // why it is unreadable
 
-	Constrained bool `json:"constrained,omitempty"` // its grammar decided which tokens could be chosen
+	Constrained bool `json:"constrained,omitempty"` // decoding was constrained by its grammar
 }
 
-// AnswerError says that an answer could not be read, after all repeats. The texts are in the result's answers.
+// AnswerError reports that an answer was still unreadable after all repeats. The texts are in the result's answers.
 type AnswerError struct {
 	Question string
 	Tries    int
-	Err      error // an UnreadableError, or that it was cut off
+	Err      error // an UnreadableError, also if the answer was cut off
 }
 
 func (e *AnswerError) Error() string {
@@ -252,18 +254,18 @@ func (e *AnswerError) Error() string {
 
 func (e *AnswerError) Unwrap() error { return e.Err }
 
-// Unreadable tells it from errors of pictures and servers.
+// Unreadable distinguishes it from errors of pictures and servers.
 func (e *AnswerError) Unreadable() bool { return true }
 
-// Ask asks all questions about an edit, or a judge of pairs about two. With an error the result holds the answers so
-// far, and no score.
+// Ask asks all questions about an edit, or about two edits for a judge of pairs. On an error the result holds the
+// answers so far and no score.
 func (j *Judge) Ask(ctx context.Context, edits ...*edit.Edit) (*Result, error) {
 	want := 1
 	if j.Config.Pair {
 		want = 2
 	}
 	if len(edits) != want {
-		return &Result{}, fmt.Errorf("the judge %s is asked about %d edits at a time, not %d", j.Config.Name, want,
+		return &Result{}, fmt.Errorf("the judge %s takes %d edits at a time, not %d", j.Config.Name, want,
 			len(edits))
 	}
 	r, err := j.prepare(edits[0], edits[1:]...)
@@ -273,13 +275,13 @@ func (j *Judge) Ask(ctx context.Context, edits ...*edit.Edit) (*Result, error) {
 	return j.answers(ctx, r)
 }
 
-// The dimensions of a pair: what was said of its first edit in both orders.
+// The dimensions of a pair: the verdict on its first edit in each order.
 const (
 	shownFirst  = "shown_first"
 	shownSecond = "shown_second"
 )
 
-// answers asks all questions, of a pair in both orders.
+// answers asks all questions, for a pair in both orders.
 func (j *Judge) answers(ctx context.Context, q *edit.Views) (*Result, error) {
 	r := &Result{}
 	score, dimensions, err := j.passes(ctx, q, false, r)
@@ -304,7 +306,7 @@ func (j *Judge) answers(ctx context.Context, q *edit.Views) (*Result, error) {
 	return r, nil
 }
 
-// side is which of two edits a score of a pair prefers: 1 the first, -1 the second, 0 none.
+// side returns which edit of a pair a score prefers: 1 the first, -1 the second, 0 neither.
 func side(score float64) int {
 	switch {
 	case score > 0.5:
@@ -341,7 +343,7 @@ func (j *Judge) passes(ctx context.Context, q *edit.Views, swapped bool, r *Resu
 	return score, dimensions, err
 }
 
-// ask asks a question until its answer can be read.
+// ask asks a question until its answer is readable, at most 1 + repeats times.
 func (j *Judge) ask(ctx context.Context, question int, shown *edit.Views, a Answer, r *Result) (
 	map[string]float64, error) {
 	q, c := &j.Config.Questions[question], &j.Config
@@ -375,7 +377,7 @@ func (j *Judge) ask(ctx context.Context, question int, shown *edit.Views, a Answ
 	}
 }
 
-// read reads an answer that ended as it should.
+// read reads an answer, and refuses one that was cut off.
 func (q *Question) read(a *chat.Answer) (map[string]float64, error) {
 	switch a.Finish {
 	case chat.FinishStop:
@@ -386,8 +388,8 @@ func (q *Question) read(a *chat.Answer) (map[string]float64, error) {
 	return nil, unreadable("cut_off", "the answer ended with %q", a.Finish)
 }
 
-// options are the sampling options of a try of a pass. The first tries of the passes have seed, seed+1, ...; the second
-// tries the seeds behind them, and so on.
+// options returns the sampling options for a try of a pass. The first tries of the passes use seed, seed+1, ...; the
+// second tries use the seeds after those, and so on.
 func (c *Config) options(pass, try int) chat.Options {
 	s := c.Options
 	return chat.Options{
@@ -401,7 +403,7 @@ func (c *Config) options(pass, try int) chat.Options {
 	}
 }
 
-// numberMark is replaced by a source's number in the caption of sources.
+// numberMark is replaced by the number of the source (from 1) in the caption of the role sources.
 const numberMark = "{n}"
 
 func (j *Judge) messages(question int, shown *edit.Views) ([]chat.Message, error) {

@@ -55,7 +55,8 @@ func plain(v byte) *data.Picture {
 	return p
 }
 
-// ask asks a judge about an edit whose pictures are of one colour each, or a judge of pairs about that and another one.
+// ask asks a judge about an edit whose pictures have one colour each, or a judge of pairs about that edit and
+// another.
 func ask(t *testing.T, j *Judge) (*Result, error) {
 	t.Helper()
 	e := edit.New(plain(1), plain(2), "make it red")
@@ -86,7 +87,7 @@ type editscoreCases struct {
 	}
 }
 
-// TestReading: the shipped grammar reads every text as the fixtures do, or refuses it as they do.
+// TestReading: the shipped grammar reads every text as the fixtures do, or refuses it if they do.
 func TestReading(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		cases := oracle.Read[editscoreCases](t, filepath.Join(oracle.Released(t, folder), "editscore/cases.json"))
@@ -104,7 +105,7 @@ func TestReading(t *testing.T) {
 	})
 }
 
-// TestRules: both rules and both averages give the fixtures' numbers, or an error where they have one.
+// TestRules: both rules and both averages return the fixtures' numbers, or an error where they have one.
 func TestRules(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		cases := oracle.Read[editscoreCases](t, filepath.Join(oracle.Released(t, folder), "editscore/cases.json"))
@@ -200,7 +201,7 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// TestWithoutScore: a judge names a class, or gives numbers alone; it is no scorer.
+// TestWithoutScore: a judge that names a class, or only returns numbers, is not a scorer.
 func TestWithoutScore(t *testing.T) {
 	for _, c := range []struct {
 		judge, answer string
@@ -232,7 +233,7 @@ func TestWithoutScore(t *testing.T) {
 	}
 }
 
-// TestReference: the wanted result is the reference, where an edit has that alone.
+// TestReference: the target serves as the reference of an edit that has none.
 func TestReference(t *testing.T) {
 	var shown []byte
 	m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {
@@ -286,7 +287,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestRepeats: an answer that cannot be read, or was cut off, is asked for again with another seed that no pass has.
+// TestRepeats: an answer that is unreadable or was cut off is requested again with a seed that no pass has.
 func TestRepeats(t *testing.T) {
 	seeds := map[uint64]int{}
 	m := scripted(func(_ []chat.Message, o chat.Options) (chat.Answer, error) {
@@ -315,7 +316,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestConfigProblems: all that is wrong with a judge.yaml is said at once, with its line.
+// TestConfigProblems: all problems of a judge.yaml are reported at once, with their lines.
 func TestConfigProblems(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "judge.yaml", `format: 2
@@ -355,7 +356,7 @@ questions:
 		{"class and number", "{number: e, range: [0, 1]}", "", "classes: want one such answer"},
 		{"two classes", "{classes: [b]}", "", "classes: want one such answer"},
 		{"several passes", "{text: true}", "passes: 2", "classes: want one such answer"},
-		{"a range of no score", "{text: true}", "score_range: [0, 1]", "score: is needed"},
+		{"a range of no score", "{text: true}", "score_range: [0, 1]", "score: is required"},
 		{"one class", "{text: true}", "", "a.jinja"}, // which is not there
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -381,8 +382,8 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// TestReleasedPrompts: prompts are taken from a copy of code; a text that is not the published one has a warning. The
-// published ones are looked for in the folders named in ASSAY_PROMPTS, as judge=folder.
+// TestReleasedPrompts: prompts are read from a copy of the code; a text that differs from the published one causes a
+// warning. The published prompts are looked for in the folders in ASSAY_PROMPTS, as judge=folder.
 func TestReleasedPrompts(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "viescore/vie_prompts.py", `_context_no_delimit = """Context"""
@@ -415,8 +416,8 @@ _prompts_0shot_rule_PQ = "Quality"
 	}
 }
 
-// TestAllSources: sources are all pictures that an edit was made of, each behind its caption; a question that shows two
-// refuses three.
+// TestAllSources: the role sources shows every source of an edit, each after its caption; a question that shows two
+// sources refuses three.
 func TestAllSources(t *testing.T) {
 	var shown []string
 	m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {

@@ -13,12 +13,12 @@ import (
 	"assay/edit"
 )
 
-// asked reports whether a question is asked of a kind of edits.
+// asked reports whether a question is asked about edits of a kind.
 func (q *Question) asked(kind string) bool {
 	return len(q.Kinds) == 0 || slices.Contains(q.Kinds, kind)
 }
 
-// kinds are the kinds of edits that a question is asked of.
+// kinds returns the kinds of edits that a question is asked about.
 func (q *Question) kinds(c *Config) []string {
 	if len(q.Kinds) > 0 {
 		return q.Kinds
@@ -26,8 +26,8 @@ func (q *Question) kinds(c *Config) []string {
 	return c.Kinds
 }
 
-// checkQuestions checks all questions, and returns the numbers that their answers give. Of judges that ask by kind two
-// questions may give one number, if no kind is asked both.
+// checkQuestions checks all questions and returns the names of the numbers in their answers. In judges that ask by
+// kind, two questions may share a number's name if no kind is asked both.
 func (c *Config) checkQuestions(problem func(key, format string, args ...any)) map[string]bool {
 	kinds := c.Kinds
 	if len(kinds) == 0 {
@@ -63,17 +63,17 @@ func (c *Config) checkQuestions(problem func(key, format string, args ...any)) m
 	}
 	for _, kind := range c.Kinds {
 		if !asked[kind] {
-			problem("kinds", "%q: no question is asked of it", kind)
+			problem("kinds", "%q: no question is asked about this kind", kind)
 		}
 	}
 	return all
 }
 
-// shown are the roles of the pictures that an edit of a kind is asked about.
+// shown returns the roles of the pictures that the questions about an edit of a kind show.
 func (j *Judge) shown(kind string) (roles []string, err error) {
 	if c := &j.Config; len(c.Kinds) > 0 && !slices.Contains(c.Kinds, kind) {
-		return nil, fmt.Errorf("%w: the judge %s asks by the kind of the edit, and %q is none of %s", chat.ErrRequest, c.Name,
-			kind, strings.Join(c.Kinds, ", "))
+		return nil, fmt.Errorf("%w: the judge %s asks by the kind of the edit, and %q is not one of %s", chat.ErrRequest,
+			c.Name, kind, strings.Join(c.Kinds, ", "))
 	}
 	for i := range j.Config.Questions {
 		q := &j.Config.Questions[i]
@@ -86,7 +86,7 @@ func (j *Judge) shown(kind string) (roles []string, err error) {
 	return roles, nil
 }
 
-// byKind reads the published prompts of several kinds of edits out of a JSON file.
+// byKind reads the published prompts of several kinds of edits from a JSON file.
 func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
 	raw, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(r.File)))
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
 	}
 	var texts map[string]string
 	if err := json.Unmarshal(raw, &texts); err != nil {
-		return nil, fmt.Errorf("%s: %w: {KIND: TEXT} was expected", r.File, err)
+		return nil, fmt.Errorf("%s: %w: expected {KIND: TEXT}", r.File, err)
 	}
 	prompts := map[string]*prompt{}
 	all := &prompt{render: func(e *edit.Edit) (string, error) { return prompts[e.Kind].render(e) }}

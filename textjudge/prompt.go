@@ -14,36 +14,36 @@ import (
 	"assay/model/text"
 )
 
-// Released says where a published prompt is in the user's copy of the code that it was published with.
+// Released locates a published prompt in the user's copy of the code that it was published with.
 type Released struct {
 	File  string `yaml:"file"` // relative to the folder of the copy
 	Parts []Part `yaml:"parts"`
-	Join  string `yaml:"join"` // stands between the parts
+	Join  string `yaml:"join"` // between the parts
 
-	Instruction string `yaml:"instruction"` // the mark that is replaced by the instruction; "": there is none
-	SHA256      string `yaml:"sha256"`      // of the text with the mark in it, UTF-8
+	Instruction string `yaml:"instruction"` // the placeholder that the instruction replaces; "": none
+	SHA256      string `yaml:"sha256"`      // of the text with its placeholders, UTF-8
 
-	Fields map[string]string `yaml:"fields"` // marks of other texts, by their names
-	Format bool              `yaml:"format"` // Python's str.format is applied to it: doubled braces stand for single ones
-	ByKind map[string]string `yaml:"kinds"`  // in place of parts: the file is JSON, {KIND: TEXT}; SHA-256 by kind
+	Fields map[string]string `yaml:"fields"` // placeholders of other texts, by name
+	Format bool              `yaml:"format"` // Python's str.format is applied: doubled braces become single ones
+	ByKind map[string]string `yaml:"kinds"`  // instead of parts: the file is JSON, {KIND: TEXT}; SHA-256 by kind
 }
 
 // Part is a piece of a published prompt.
 type Part struct {
-	Text    string            `yaml:"text" json:",omitempty"` // in place of what the file has: what the code adds to it
+	Text    string            `yaml:"text" json:",omitempty"` // added by the code, instead of text of the file
 	Name    string            `yaml:"name"`                   // of a string in a Python file; "": the whole file
-	Replace map[string]string `yaml:"replace"`                // what the code replaces everywhere in it before use
+	Replace map[string]string `yaml:"replace"`                // what the code replaces throughout it
 }
 
-// prompt is the text of a question.
+// prompt is the prompt of a question.
 type prompt struct {
-	source  string // what stands for it in fingerprints
+	source  string // identifies it in fingerprints
 	render  func(*edit.Edit) (string, error)
-	texts   int      // published prompts that it is made of; 0: it is our own
-	altered []string // those that are not as they were published
+	texts   int      // published prompts that it is built from; 0: it is our own
+	altered []string // the ones that differ from the published text
 }
 
-// ownPrompt reads a Jinja template of a judge's folder.
+// ownPrompt reads a Jinja template from a judge's folder.
 func ownPrompt(folder fs.FS, name string) (*prompt, error) {
 	raw, err := fs.ReadFile(folder, name)
 	if err != nil {
@@ -66,7 +66,8 @@ func ownPrompt(folder fs.FS, name string) (*prompt, error) {
 	return &prompt{source: string(raw), render: render}, nil
 }
 
-// prompt reads a published prompt out of a copy of its code. A text that is not the published one is allowed, and told.
+// prompt reads a published prompt from a copy of its code. A text that differs from the published one is allowed and
+// reported in altered.
 func (r *Released) prompt(copied string) (*prompt, error) {
 	raw, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(r.File)))
 	if err != nil {
@@ -92,9 +93,9 @@ func (r *Released) prompt(copied string) (*prompt, error) {
 	return r.fill(strings.Join(texts, r.Join), r.SHA256)
 }
 
-// fill makes a prompt of a text with marks, whose published form has a digest.
+// fill builds a prompt from a text with placeholders; digest is the SHA-256 of the published text.
 func (r *Released) fill(source, digest string) (*prompt, error) {
-	marks := map[string]string{} // by mark: the name of what replaces it
+	marks := map[string]string{} // by placeholder: the name of the text that replaces it
 	if r.Instruction != "" {
 		marks[r.Instruction] = "instruction"
 	}
@@ -114,7 +115,7 @@ func (r *Released) fill(source, digest string) (*prompt, error) {
 			case name == "instruction":
 				text = e.Instruction
 			case e.Texts[name] == "":
-				return "", fmt.Errorf("there is no %s, which the prompt shows", name)
+				return "", fmt.Errorf("there is no %s, which the prompt needs", name)
 			default:
 				text = e.Texts[name]
 			}
@@ -124,7 +125,7 @@ func (r *Released) fill(source, digest string) (*prompt, error) {
 	}}
 	sum := sha256.Sum256([]byte(source))
 	if got := hex.EncodeToString(sum[:]); got != digest {
-		p.altered = []string{fmt.Sprintf("%s has the SHA-256 %s, published %s", r.File, got, digest)}
+		p.altered = []string{fmt.Sprintf("%s has SHA-256 %s, the published one %s", r.File, got, digest)}
 	}
 	return p, nil
 }

@@ -11,8 +11,8 @@ import (
 	"assay/internal/stats"
 )
 
-// Ratings are the scores, on 0 to 1, of each pass of a row that [Judge.Table] wrote, and the words of the pass whose
-// score is nearest to their mean. A row with an error has no ratings: a pass that failed is not a score of 0.
+// Ratings returns the score, on 0..1, of each pass of a row that [Judge.Table] wrote, and the text of the pass whose
+// score is nearest to their mean. A row with an error has no ratings: a failed pass is not a score of 0.
 func (j *Judge) Ratings(rec *data.Record) (ratings []float64, why string, err error) {
 	answers, err := rowAnswers(rec)
 	if err != nil {
@@ -20,12 +20,12 @@ func (j *Judge) Ratings(rec *data.Record) (ratings []float64, why string, err er
 	}
 	numbers, words := make([]map[string]float64, j.Config.Passes), make([]string, j.Config.Passes)
 	for _, a := range answers {
-		if a.Error != "" { // it was asked again
+		if a.Error != "" { // the question was asked again
 			continue
 		}
 		i := slices.IndexFunc(j.Config.Questions, func(q Question) bool { return q.Name == a.Question })
 		if i < 0 || a.Pass >= len(numbers) {
-			return nil, "", fmt.Errorf("question %s, pass %d: the judge has no such", a.Question, a.Pass)
+			return nil, "", fmt.Errorf("the judge has no question %s with a pass %d", a.Question, a.Pass)
 		}
 		g := &j.Config.Questions[i].Answer
 		found, err := g.Read(a.Text)
@@ -59,7 +59,7 @@ func (j *Judge) Ratings(rec *data.Record) (ratings []float64, why string, err er
 	return ratings, words[best], nil
 }
 
-// rowAnswers are the answers of a judge in a row of score judge's table.
+// rowAnswers returns a judge's answers from a row of a table that score judge wrote.
 func rowAnswers(rec *data.Record) ([]Answer, error) {
 	if v, ok := rec.Get("error"); ok {
 		if text, err := data.Text(v); err != nil || text != "" {
@@ -68,11 +68,11 @@ func rowAnswers(rec *data.Record) ([]Answer, error) {
 	}
 	v, ok := rec.Get("answers")
 	if !ok || data.IsNull(v) {
-		return nil, fmt.Errorf("the row has no answers of the judge")
+		return nil, fmt.Errorf("the row has no answers from the judge")
 	}
 	raw, err := json.Marshal(v)
 	if text, isText := v.(string); isText {
-		raw, err = []byte(text), nil // a table of Parquet
+		raw, err = []byte(text), nil // a Parquet table
 	}
 	var answers []Answer
 	if err == nil {
@@ -84,7 +84,7 @@ func rowAnswers(rec *data.Record) ([]Answer, error) {
 	return answers, nil
 }
 
-// words are the texts of an answer that its grammar does not read, by their keys.
+// words returns the texts of an answer that its grammar does not read, in the order of their keys.
 func (g *Grammar) words(text string) string {
 	start, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
 	if len(g.Object) == 0 || end < start {

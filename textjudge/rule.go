@@ -11,7 +11,7 @@ import (
 	"assay/internal/stats"
 )
 
-// Formula computes a number from named ones.
+// Formula computes a number from named numbers.
 type Formula struct {
 	By string   `yaml:"by"` // mean, mean_2_digits, min, product, sqrt_product
 	Of []string `yaml:"of"`
@@ -42,8 +42,8 @@ func init() {
 	formulas["sqrt_product"] = func(v []float64) float64 { return math.Sqrt(product(v)) }
 }
 
-// compute applies a formula to those of its numbers that are there. All are, see Config.check, but for judges that ask
-// by kind.
+// compute applies a formula to whichever of its numbers exist. Config.check ensures that all do, except in judges
+// that ask by kind.
 func (f *Formula) compute(numbers map[string]float64) (float64, error) {
 	var v []float64
 	for _, name := range f.Of {
@@ -52,7 +52,7 @@ func (f *Formula) compute(numbers map[string]float64) (float64, error) {
 		}
 	}
 	if len(v) == 0 {
-		return 0, fmt.Errorf("there is none of %v", f.Of)
+		return 0, fmt.Errorf("none of %v exists", f.Of)
 	}
 	x := formulas[f.By](v)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -61,14 +61,14 @@ func (f *Formula) compute(numbers map[string]float64) (float64, error) {
 	return x, nil
 }
 
-// Derived is a number of a pass that follows from others.
+// Derived is a number of a pass that is computed from others.
 type Derived struct {
 	Name string   `yaml:"name"`
-	By   string   `yaml:"by"` // as of a Formula
+	By   string   `yaml:"by"` // as in Formula
 	Of   []string `yaml:"of"`
 }
 
-// formula is how it is computed.
+// formula returns the formula that computes it.
 func (d *Derived) formula() *Formula { return &Formula{d.By, d.Of} }
 
 // The two ways of averaging passes.
@@ -77,9 +77,9 @@ const (
 	AverageFirst = "first" // the score of the passes' means
 )
 
-// Combine computes the dimensions, means over the passes, and the score, on score_range, from the numbers that each
-// pass's answers gave (on the ranges of the grammars). The arithmetic is the whole of a rule: the same numbers give the
-// same score. Without a rule the score is NaN.
+// Combine computes the dimensions (means over the passes) and the score (on score_range) from the numbers in each
+// pass's answers (on the ranges of the grammars). A rule is nothing but this arithmetic: the same numbers always
+// produce the same score. Without a rule the score is NaN.
 func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]float64, score float64, err error) {
 	all := map[string][]float64{}
 	var scores []float64
@@ -116,7 +116,7 @@ func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]flo
 	return dimensions, stats.Mean(scores), nil
 }
 
-// scaled puts numbers of a range onto the scale: lo and hi of the range become lo and hi of the scale.
+// scaled maps numbers from their range to the scale linearly: lo and hi of the range become lo and hi of the scale.
 func (c *Config) scaled(raw map[string]float64) map[string]float64 {
 	numbers := maps.Clone(raw)
 	if len(c.Scale) != 2 {
@@ -140,7 +140,7 @@ func (c *Config) scaled(raw map[string]float64) map[string]float64 {
 	return numbers
 }
 
-// onto is the range of the scores.
+// onto returns the range of the scores.
 func (c *Config) onto() edit.Range {
 	if !c.Scores() {
 		return edit.NoRange()
@@ -148,12 +148,12 @@ func (c *Config) onto() edit.Range {
 	return edit.Range(c.ScoreRange)
 }
 
-// Components are the components of benchmarks that the judge's answers are, with their ranges: the configured one, or
-// all numbers by their names. A class, and a number whose range is not known, have none.
+// Components returns the benchmark components that the judge's answers measure, with their ranges: the configured
+// component, or all numbers by name. A class, and a number of unknown range, get edit.NoRange.
 func (c *Config) Components() map[string]edit.Range {
 	ranges := map[string]edit.Range{}
 	put := func(name string, r edit.Range) {
-		if old, twice := ranges[name]; twice && old != r { // questions of other kinds of edits
+		if old, twice := ranges[name]; twice && old != r { // from questions for other kinds of edits
 			r = edit.NoRange()
 		}
 		ranges[name] = r

@@ -20,16 +20,17 @@ var (
 	_ edit.Comparer = (*Judge)(nil)
 )
 
-// Scorer returns the judge with a number of edits that [Judge.Score] asks about at a time, for those who have an edit's
-// instruction, source and output alone. It refuses a judge of pairs, or one that needs more of an edit.
+// Scorer returns a copy of the judge whose [Judge.Score] asks about that many edits at a time, for callers that have
+// only an edit's instruction, sources and output. It refuses a judge of pairs, a judge without scores, and one that
+// needs more of an edit.
 func (j *Judge) Scorer(workers int) (*Judge, error) {
 	c := &j.Config
 	if len(c.Kinds) > 0 {
-		return nil, fmt.Errorf("the judge %s asks by the kind of the edit, which only benchmarks know", c.Name)
+		return nil, fmt.Errorf("the judge %s asks by the kind of the edit, which only benchmarks have", c.Name)
 	}
 	for _, role := range j.Roles() {
 		if role != allSources && !isSource(role) && role != "edit" {
-			return nil, fmt.Errorf("the judge %s shows %q: only sources and edit are there", c.Name, role)
+			return nil, fmt.Errorf("the judge %s shows %q, but only sources and edit are available", c.Name, role)
 		}
 	}
 	if c.Pair || !c.Scores() {
@@ -42,9 +43,9 @@ func (j *Judge) Scorer(workers int) (*Judge, error) {
 
 func (j *Judge) noScores() error {
 	if j.Config.Pair {
-		return fmt.Errorf("the judge %s says which of two edits is better: it gives no scores of one", j.Config.Name)
+		return fmt.Errorf("the judge %s compares two edits and does not score a single one", j.Config.Name)
 	}
-	return fmt.Errorf("the judge %s gives no score: it measures a component of a benchmark (score bench)", j.Config.Name)
+	return fmt.Errorf("the judge %s has no score: it measures a component of a benchmark (score bench)", j.Config.Name)
 }
 
 // Info implements edit.Judge.
@@ -73,7 +74,7 @@ func (j *Judge) Info() edit.Info {
 	return info
 }
 
-// numbers are the names of all numbers of a pass.
+// numbers returns the names of all numbers of a pass, sorted.
 func (c *Config) numbers() (names []string) {
 	for i := range c.Questions {
 		for _, v := range c.Questions[i].Answer.values() {
@@ -95,10 +96,10 @@ func (j *Judge) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	return j.prepare(e)
 }
 
-// prepare decodes the pictures of an edit. The second edit of a pair, if there is one, is edit2.
+// prepare decodes the pictures of an edit. The output of second, if there is one, becomes edit2.
 func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*edit.Views, error) {
 	if e.Requirement != "" {
-		return nil, fmt.Errorf("%w: the judge %s asks for no requirement", chat.ErrRequest, j.Config.Name)
+		return nil, fmt.Errorf("%w: the judge %s does not take a requirement", chat.ErrRequest, j.Config.Name)
 	}
 	r := &edit.Views{Edit: e, ByRole: map[string]*data.Picture{}}
 	shown, err := j.shown(e.Kind)
@@ -114,10 +115,10 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*edit.Views, error)
 			p = second[0].Output
 		}
 		if p == nil && role == "reference" {
-			p = e.Pictures["target"] // where the wanted result is all that there is
+			p = e.Pictures["target"] // some edits have only the target as reference
 		}
 		if p == nil {
-			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
+			return nil, fmt.Errorf("%w: no picture %q", chat.ErrRequest, role)
 		}
 		if r.ByRole[role], err = edit.Decode(p); err != nil {
 			return nil, fmt.Errorf("%s: %w", role, err)
@@ -132,7 +133,7 @@ const allSources = "sources"
 // isSource reports whether a role names one source.
 func isSource(role string) bool { return edit.SourceOf(role) > 0 }
 
-// rolesOf replaces the role sources by the roles of an edit's sources.
+// rolesOf expands the role sources to the roles of the edit's sources.
 func rolesOf(e *edit.Edit, roles []string) (out []string) {
 	for _, role := range roles {
 		if role != allSources {
@@ -146,7 +147,7 @@ func rolesOf(e *edit.Edit, roles []string) (out []string) {
 	return out
 }
 
-// checkSources refuses more sources than roles show.
+// checkSources refuses an edit with more sources than the roles show.
 func checkSources(e *edit.Edit, roles []string) error {
 	info := edit.Info{}
 	for _, role := range roles {
@@ -157,11 +158,12 @@ func checkSources(e *edit.Edit, roles []string) error {
 	return info.CheckSources(e)
 }
 
-// Score implements edit.Judge. It asks about Workers edits at a time; what was asked is waited for. An error of an edit
-// is an [AnswerError] if its answer cannot be read; err is that of ctx, or wraps [chat.ErrUnavailable].
+// Score implements edit.Judge. It asks about Workers edits at a time and waits for requests already sent. An edit's
+// error is an [AnswerError] if its answer is unreadable; err is the error of ctx or an [ExamError], or wraps
+// [chat.ErrUnavailable].
 //
-// The score of a judge of one question has the model's words, also where they cannot be read. A judge without scores
-// names a class, or gives dimensions alone.
+// If the judge asks one question in one pass, the score holds the model's text, even if it is unreadable. A judge
+// without scores returns a class, or only dimensions.
 func (j *Judge) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	results, errs, err := each(ctx, inputs, j.Workers, func(ctx context.Context, in edit.Inputs) (*Result, error) {
 		r, ok := in.(*edit.Views)
@@ -212,7 +214,7 @@ func (j *Judge) Compare(ctx context.Context, pairs []edit.Pair) ([]edit.Preferen
 	return out, errs, nil
 }
 
-// withText adds to the error about an answer the answer itself, cut short if it is very long.
+// withText appends an unreadable answer's text to its error, at most 1000 characters.
 func withText(err error, r *Result) error {
 	var unread *AnswerError
 	if !errors.As(err, &unread) || len(r.Answers) == 0 {
@@ -226,11 +228,11 @@ func withText(err error, r *Result) error {
 	return fmt.Errorf("%w: %q%s", err, string(text), more)
 }
 
-// Close implements edit.Judge. The model stays open: it is the caller's.
+// Close implements edit.Judge. The model stays open: the caller owns it.
 func (j *Judge) Close() error { return nil }
 
-// each asks about edits, at most so many at a time. Each has a result or an error; err is that of ctx, or says that the
-// model answers no more (chat.ErrUnavailable). What was asked for is waited for.
+// each asks about edits, at most that many at a time, and waits for requests already sent. Each edit gets a result or
+// an error. err is the error of ctx, an ExamError, or a chat.ErrUnavailable if the model no longer answers.
 func each[In any](
 	ctx context.Context, edits []In, most int, ask func(context.Context, In) (*Result, error),
 ) (results []*Result, errs []error, err error) {
@@ -254,7 +256,7 @@ func each[In any](
 	return results, errs, nil
 }
 
-// Words say for readers what a judge asks: its name and rule, the questions, and which prompts they are.
+// Words describes the judge for readers: its name and rule, the questions, and whose prompts it uses.
 func (j *Judge) Words() string {
 	c := &j.Config
 	var asked []string
@@ -271,5 +273,5 @@ func (j *Judge) Words() string {
 	return text + "; prompts: " + j.Asks
 }
 
-// Prompts is a digest of what is asked: prompts and pictures of the folder, without the model.
+// Prompts is a digest of the prompts and the pictures in the folder, without the model.
 func (j *Judge) Prompts() string { return j.promptsDigest }

@@ -8,15 +8,15 @@ import (
 	"assay/edit"
 )
 
-// authorsAlone reports whether a shipped judge has no prompts but its authors': the tests of score judge ask these with
-// copies that are made up.
+// authorsAlone reports whether a shipped judge has only its authors' prompts; the tests of score judge cover those
+// judges with made-up copies.
 func authorsAlone(name string) bool {
 	_, err := Open(name, always(""), Settings{})
-	return err != nil && strings.Contains(err.Error(), "the authors' alone")
+	return err != nil && strings.Contains(err.Error(), "only in the authors' code")
 }
 
-// TestSpoken: numbers on lines and behind words are read as ImgEdit's and RISE-Bench's programs read them, where these
-// read one number; what they would take for another is an error.
+// TestSpoken: numbers on lines and after words are read as ImgEdit's and RISE-Bench's programs read them, if these
+// read one number; a number that they would misread is an error.
 func TestSpoken(t *testing.T) {
 	lines := Grammar{Lines: &Value{List: []string{"a", "b", "c"}, Range: []float64{1, 5}}}
 	number := Grammar{Value: &Value{Number: "a", Range: []float64{1, 5}}, After: "Final Score"}
@@ -78,8 +78,8 @@ func TestSpoken(t *testing.T) {
 	}
 }
 
-// TestMarks: marks are replaced once, by what they stand for; doubled braces are single ones where str.format is
-// applied, and single ones are refused, as by Python.
+// TestMarks: placeholders are replaced once; with str.format, doubled braces become single ones, and single ones are
+// refused, as in Python.
 func TestMarks(t *testing.T) {
 	r := Released{File: "f.py", Instruction: "{instruct}", Fields: map[string]string{"reference": "{reference}"},
 		Format: true}
@@ -103,7 +103,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestKinds: judges that ask by kind say at once what is wrong with their questions, and refuse other kinds.
+// TestKinds: judges that ask by kind report all problems of their questions at once, and refuse other kinds.
 func TestKinds(t *testing.T) {
 	c := &Config{Format: 1, Kind: "text", Name: "n", Rule: "r", Kinds: []string{"a", "b", "c"}, Passes: 1,
 		Average: AverageLast, ScoreRange: []float64{0, 1}, Score: Formula{By: "mean", Of: []string{"x"}}}
@@ -123,14 +123,14 @@ func TestKinds(t *testing.T) {
 	for want, questions := range map[string][]Question{
 		"want a name that no other number has": {ask("1", "a", "b"), ask("2", "b", "c")},
 		"want one of the judge's kinds":        {ask("1", "a", "b", "c"), ask("2", "d")},
-		"no question is asked of it":           {ask("1", "a"), ask("2", "b")},
+		"asked about this kind":                {ask("1", "a"), ask("2", "b")},
 	} {
 		if got := problems(questions...); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	j := &Judge{Config: *c}
-	if _, err := j.shown("z"); err == nil || !strings.Contains(err.Error(), `"z" is none of a, b, c`) {
+	if _, err := j.shown("z"); err == nil || !strings.Contains(err.Error(), `"z" is not one of a, b, c`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"assay/internal/table"
 )
 
-// Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added. A
-// judge of pairs adds preference (1: edit, 0: edit2), preferred and agree instead of scores, one without scores the
-// class. A row that cannot be judged has an error and no number. The table has instruction and the pictures of the
-// judge's roles.
+// Table judges every row of a table and writes the rows with the columns score, score01, dimensions, answers and
+// error added. A judge of pairs adds preference (1: edit, 0: edit2), preferred and agree instead of scores; a judge
+// without scores adds class. A row that cannot be judged gets an error and no number. The table needs the column
+// instruction and the pictures of the judge's roles.
 //
-// Results are kept in OUT.progress. When ctx ends, when a cap is reached or when the model answers no more, the error
-// is a [table.InterruptedError]. The same call resumes, and asks again only what the server failed at.
+// Results are saved in OUT.progress. If ctx ends, a cap is reached or the model no longer answers, the error is a
+// [table.InterruptedError]. The same call resumes, and repeats only the requests at which the server failed.
 func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error) {
 	t, err := j.open(&o)
 	if err != nil {
@@ -55,9 +55,9 @@ func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error
 	return r, nil
 }
 
-// TableShard judges the rows of the shards that o.Shard names, into a folder beside o.Out. When all are there, Table
-// with o.Merge writes the table. A shard with rows at which the server failed is not done ([shards.TemporaryError]):
-// the same call asks again for them.
+// TableShard judges the rows of the shards that o.Shard names, into a folder next to o.Out. When all shards are done,
+// Table with o.Merge writes the table. A shard with rows at which the server failed is not done
+// ([shards.TemporaryError]); the same call asks about those rows again.
 func (j *Judge) TableShard(ctx context.Context, o table.Options) (*shards.Report, error) {
 	t, err := j.open(&o)
 	if err != nil {
@@ -94,7 +94,7 @@ func (j *Judge) open(o *table.Options) (*data.Table, error) {
 	return t, nil
 }
 
-// job judges the rows of t, which is o.In opened.
+// job returns the job that judges the rows of t, the opened o.In.
 func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[*edit.Edit, Result], error) {
 	roles := j.Roles()
 	weighed := slices.Clone(roles)
@@ -118,7 +118,8 @@ func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[*edit.Edit, Resu
 	return job, job.Identify(t, j.fingerprint)
 }
 
-// column is that of a role; reference is the label table's target. A table has source, or a list of all sources.
+// column returns the column of a role. The role reference is the column target of label tables; the column source
+// holds one source or a list of all.
 func column(role string) string {
 	switch role {
 	case "reference":
@@ -129,7 +130,7 @@ func column(role string) string {
 	return role
 }
 
-// readEdit reads a row, with the pictures that the judge shows by their roles: edit2, the second edit of a pair, too.
+// readEdit reads a row with the pictures that the judge shows, by role, including edit2, the second edit of a pair.
 func readEdit(t *data.Table, roles []string, i int) (*edit.Edit, error) {
 	rec, err := t.Record(i)
 	if err != nil {
@@ -157,15 +158,15 @@ func readEdit(t *data.Table, roles []string, i int) (*edit.Edit, error) {
 			}
 		}
 		if m.IsZero() {
-			return plain, fmt.Errorf("column %q: there is no picture", column(role))
+			return plain, fmt.Errorf("column %q: no picture", column(role))
 		}
 		table.SetImage(e, role, m, t)
 	}
 	return e, nil
 }
 
-// The columns that are added. Those of a pair have other names than scores, which others read: a preference is no
-// score.
+// The columns that are added. The columns of a pair have names other than score, which other commands read: a
+// preference is not a score.
 var (
 	scoreColumns = []data.Column{{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber}}
 	classColumns = []data.Column{{Name: "class", Kind: data.KindText}}
@@ -175,7 +176,7 @@ var (
 		{Name: "error", Kind: data.KindText}}
 )
 
-// set fills in the columns of a row.
+// set fills in the added columns of a row.
 func (j *Judge) set(l *table.Line[Result], rec *data.Record) {
 	r := &l.Value
 	if len(r.Answers) > 0 {
@@ -217,18 +218,18 @@ type TableResult struct {
 	Rows            int     `json:"rows"`
 	Judged          int     `json:"judged"`
 	Failed          int     `json:"failed"`           // rows without a score
-	Unreadable      int     `json:"unreadable"`       // of them, those whose answers could not be read
-	UnreadableShare float64 `json:"unreadable_share"` // of all rows that were answered
+	Unreadable      int     `json:"unreadable"`       // of them, rows with an unreadable answer
+	UnreadableShare float64 `json:"unreadable_share"` // of judged and unreadable rows
 	Pairs           *Pairs  `json:"pairs,omitempty"`
 
-	Answers    int      `json:"answers"` // of all rows, kept ones too
-	Again      int      `json:"again"`   // of them, those that were asked again
+	Answers    int      `json:"answers"` // of all rows, including saved ones
+	Again      int      `json:"again"`   // of them, answers to repeated questions
 	Prompt     int64    `json:"prompt_tokens"`
 	Completion int64    `json:"completion_tokens"`
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
-// result begins the count of a table's rows.
+// result returns the initial counts of a table.
 func (j *Judge) result(out string, rows int) *TableResult {
 	c := &j.Config
 	r := &TableResult{Out: out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
@@ -244,8 +245,8 @@ type Pairs struct {
 	Agree         int     `json:"agree"`
 	Disagree      int     `json:"disagree"`
 	DisagreeShare float64 `json:"disagree_share"`
-	FirstShown    int     `json:"first_shown"`  // disagreements in which the one shown first is preferred both times
-	SecondShown   int     `json:"second_shown"` // ... the one shown second
+	FirstShown    int     `json:"first_shown"`  // disagreements that prefer the edit shown first both times
+	SecondShown   int     `json:"second_shown"` // ... the edit shown second
 }
 
 // count adds a row.
@@ -275,7 +276,8 @@ func (t *TableResult) count(l *table.Line[Result]) {
 	t.Pairs.Count(d.Dimensions[shownFirst], d.Dimensions[shownSecond])
 }
 
-// Count adds a pair by what was said of its first edit when that was shown first, and second (1: it is better).
+// Count adds a pair, given the preference for its first edit when it was shown first and when it was shown second (1:
+// it is better, 0: it is worse).
 func (p *Pairs) Count(shownFirst, shownSecond float64) {
 	first, second := side(shownFirst), side(shownSecond)
 	switch {
@@ -291,7 +293,7 @@ func (p *Pairs) Count(shownFirst, shownSecond float64) {
 	p.DisagreeShare = float64(p.Disagree) / float64(p.Agree+p.Disagree)
 }
 
-// String is the rule in words: its name, and how passes are averaged.
+// String describes the judge: its name and rule, and how passes are averaged.
 func (t *TableResult) String() string {
 	words := []string{t.Judge, "rule " + t.Rule}
 	if t.Passes > 1 {

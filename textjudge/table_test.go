@@ -27,7 +27,7 @@ import (
 	"assay/internal/table"
 )
 
-// makeTable writes a table of n rows, each with an instruction of its own, that share their pictures.
+// makeTable writes a table of n rows with different instructions and the same pictures.
 func makeTable(t *testing.T, dir string, n int) string {
 	t.Helper()
 	var b strings.Builder
@@ -61,7 +61,7 @@ func records(t *testing.T, path string) (list []map[string]any) {
 	return list
 }
 
-// TestTable: rows keep their order and columns; those that cannot be judged have an error and the texts, and are
+// TestTable: rows keep their order and columns; rows that cannot be judged have an error and the texts, and are
 // counted.
 func TestTable(t *testing.T) {
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestPairTable(t *testing.T) {
 	}
 }
 
-// counting is a server that counts how often each request came, and answers in the protocol.
+// counting is a server that speaks the protocol and counts how often each request came.
 type counting struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -189,7 +189,7 @@ func newCounting(t *testing.T, before func(w http.ResponseWriter, n int64) bool)
 	return c
 }
 
-// asks opens VIEScore over the server, with answers kept in a folder.
+// asks opens VIEScore on the server, with answers cached in a folder.
 func (c *counting) asks(t *testing.T, folder string, change func(*chat.Server)) (*Judge, *chat.Kept) {
 	t.Helper()
 	s := chat.DefaultServer()
@@ -223,8 +223,8 @@ func (c *counting) twice() (n int) {
 	return n
 }
 
-// TestInterrupted: a run is stopped in the middle, twice, and goes on; no question is asked twice, and the table is
-// that of a run that was not stopped. ASSAY_JUDGE_ROWS says how many rows it has: 2,000, where 10,000 take half a
+// TestInterrupted: a run is stopped midway, twice, and resumes; no question is asked twice, and the table equals the
+// table of an uninterrupted run. ASSAY_JUDGE_ROWS sets the number of rows: 2,000 by default; 10,000 take half a
 // minute.
 func TestInterrupted(t *testing.T) {
 	long.Test(t)
@@ -268,7 +268,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestAgain: a table that was judged is judged again without a question.
+// TestAgain: a judged table is judged again without asking anything.
 func TestAgain(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)
@@ -284,7 +284,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestCapStops: a cap ends the run with its state saved; without the cap it goes on there.
+// TestCapStops: a cap ends the run with its state saved; without the cap it resumes there.
 func TestCapStops(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)
@@ -301,7 +301,7 @@ func TestCapStops(t *testing.T) {
 	}
 }
 
-// TestServerFails: what the server failed at is an error of its row, and is asked again the next time.
+// TestServerFails: a request at which the server failed is an error of its row, and is repeated the next time.
 func TestServerFails(t *testing.T) {
 	dir := t.TempDir()
 	fails := atomic.Bool{}
@@ -325,8 +325,8 @@ func TestServerFails(t *testing.T) {
 	}
 }
 
-// TestServerFailsShard: a shard with rows that the server failed at is not done, the others are, and the next call asks
-// again for those rows alone. What it refuses for good is.
+// TestServerFailsShard: a shard with rows at which the server failed is not done, the others are, and the next call
+// asks about only those rows again. A shard with rows that the server refused for good is done.
 func TestServerFailsShard(t *testing.T) {
 	dir := t.TempDir()
 	var status atomic.Int64
@@ -357,7 +357,7 @@ func TestServerFailsShard(t *testing.T) {
 	}
 }
 
-// TestGoneServer: a server that is gone ends the run, with what is done kept.
+// TestGoneServer: a server that is gone ends the run, with the finished rows saved.
 func TestGoneServer(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, func(w http.ResponseWriter, n int64) bool {
@@ -375,8 +375,8 @@ func TestGoneServer(t *testing.T) {
 	}
 }
 
-// TestFullDisk bounds the size of files in the middle of a run, which fails writes as a full disk does. The run ends.
-// With room again it goes on, and asks nothing twice but what could not be written anywhere.
+// TestFullDisk limits the size of files midway through a run, so that writes fail as on a full disk. The run ends.
+// With space again it resumes, and asks nothing twice except what could not be written anywhere.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)
@@ -395,7 +395,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskChild is the process of TestFullDisk whose files are bounded.
+// TestFullDiskChild is the process of TestFullDisk with the limited file size.
 func TestFullDiskChild(t *testing.T) {
 	dir := os.Getenv("ASSAY_JUDGE_DIR")
 	if dir == "" {
@@ -412,7 +412,7 @@ func TestFullDiskChild(t *testing.T) {
 	t.Fatal(err)
 }
 
-// TestChangedRow: a row that was changed since an interrupt is judged anew.
+// TestChangedRow: a row that changed since an interrupt is judged again.
 func TestChangedRow(t *testing.T) {
 	dir := t.TempDir()
 	in, out := makeTable(t, dir, 4), filepath.Join(dir, "out.jsonl")

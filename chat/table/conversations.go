@@ -7,8 +7,8 @@ import (
 	"assay/data"
 )
 
-// Conversations is a table of conversations that is read line by line: the questions of Ask, or what a model is trained
-// on. It is safe for concurrent use.
+// Conversations is a table of conversations that is read line by line: the questions of Ask, or training data. It is
+// safe for concurrent use.
 type Conversations struct {
 	path    string
 	lines   *data.Lines
@@ -24,10 +24,10 @@ func Open(path string, columns ...string) (*Conversations, error) {
 	return &Conversations{path, lines, columns}, err
 }
 
-// Path is the file.
+// Path returns the file's path.
 func (c *Conversations) Path() string { return c.path }
 
-// Folder is where relative paths of pictures begin.
+// Folder is the folder that picture paths are relative to.
 func (c *Conversations) Folder() string { return filepath.Dir(c.path) }
 
 // Len is the number of rows.

@@ -15,21 +15,21 @@ import (
 	"assay/internal/strictjson"
 )
 
-// Row is a line of a table: a conversation, and how it is to be answered.
+// Row is a line of a table: a conversation and the options of its answer.
 type Row struct {
-	ID       json.RawMessage // as it stands there; nil: there is none
+	ID       json.RawMessage // as written; nil: none
 	Messages []chat.Message  // their pictures are empty until they are opened
 	Options  chat.Options
 	Several  chat.Several
-	Given    []string     // the keys that say how it is to be answered
-	Pictures []data.Image // of the messages, in order; opened when the row's turn comes
+	Given    []string     // the keys of options that the line has
+	Pictures []data.Image // of the messages, in order; opened when the row is processed
 
-	Columns map[string]json.RawMessage // further ones that were asked for
+	Columns map[string]json.RawMessage // further columns that were requested
 }
 
-// parse reads a line with further columns. Every key is understood or refused.
+// parse reads a line with further columns. Unknown keys are refused.
 func parse(line []byte, columns ...string) (*Row, error) {
-	// encoding/json takes the last of two keys, and puts U+FFFD for what is no character
+	// encoding/json takes the last of duplicate keys, and replaces invalid characters with U+FFFD
 	if _, err := jsontext.NewDecoder(bytes.NewReader(line)).ReadValue(); err != nil {
 		return &Row{ID: idOf(line)}, fmt.Errorf("row: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
@@ -41,12 +41,12 @@ func parse(line []byte, columns ...string) (*Row, error) {
 	r.Options.Read(o, "max_new_tokens")
 	r.Several.Read(o, r.Options)
 	if r.Messages = chat.ReadMessages(o, 1, r.part, nil); len(r.Messages) == 0 {
-		o.Failf("messages", "there are none")
+		o.Failf("messages", "empty")
 	}
 	for _, name := range columns {
 		raw := o.Raw(name)
 		if !o.Has(name) {
-			o.Failf(name, "it is missing")
+			o.Failf(name, "missing")
 			continue
 		}
 		if r.Columns == nil {
@@ -58,7 +58,7 @@ func parse(line []byte, columns ...string) (*Row, error) {
 	return r, o.Err()
 }
 
-// idOf is the id of a row that is refused as a whole; nil where it has none that can be told.
+// idOf returns the id of a row that is refused as invalid JSON; nil if it has no readable id.
 func idOf(line []byte) json.RawMessage {
 	var row map[string]json.RawMessage
 	if json.Unmarshal(line, &row) != nil {
@@ -70,7 +70,8 @@ func idOf(line []byte) json.RawMessage {
 	return row["id"]
 }
 
-// Line is a row of a conversation, without the line's end. paths has the pictures' paths. An empty id is left out.
+// Line returns the row of a conversation, without the line break. paths holds the pictures' paths. An empty id is
+// left out.
 func Line(id string, messages []chat.Message, paths map[*data.Picture]string) ([]byte, error) {
 	type message struct {
 		Role    string `json:"role"`
@@ -109,15 +110,15 @@ func (r *Row) part(raw json.RawMessage) (p chat.Part, err error) {
 	switch o.Get("type", &kind); kind {
 	case "text":
 		if o.Get("text", &p.Text); !o.Has("text") {
-			o.Failf("text", "it is missing")
+			o.Failf("text", "missing")
 		}
 	case "image":
 		var image data.Image
 		o.Get("image", &image.Path)
 		if image.IsZero() {
-			o.Failf("image", "a path is wanted, relative to the table's folder")
+			o.Failf("image", "want a path, relative to the table's folder")
 		}
-		p.Image = &data.Picture{} // in its place, until it is opened
+		p.Image = &data.Picture{} // a placeholder until it is opened
 		r.Pictures = append(r.Pictures, image)
 	default:
 		o.Failf("type", "%q is not supported; text and image are", kind)
@@ -152,14 +153,14 @@ func (r *Row) open(folder string) error {
 type Answer struct {
 	ID           json.RawMessage `json:"id"`
 	*chat.Answer                 // nil: an error
-	Choices      []chat.Choice   `json:"choices,omitempty"` // of a row that wants several; the first one is the answer
+	Choices      []chat.Choice   `json:"choices,omitempty"` // of a row that asks for several; the first is the answer
 	Error        string          `json:"error,omitempty"`
 }
 
-// format refuses outputs and inputs that are no JSON lines: messages fit no flat table.
+// format refuses inputs and outputs that are not JSON lines: messages do not fit a flat table.
 func format(path string) error {
 	if ext := filepath.Ext(path); ext != ".jsonl" && ext != ".ndjson" {
-		return errors.New(path + ": a .jsonl file is wanted")
+		return errors.New(path + ": want a .jsonl file")
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package table is about tables of conversations, JSON lines of messages: [Conversations] reads them strictly, [Line]
-// writes them, and [Ask] has a model answer them.
+// Package table handles tables of conversations, JSON lines with messages: [Conversations] reads them strictly,
+// [Line] writes them, and [Ask] lets a model answer them.
 package table
 
 import (
@@ -25,7 +25,7 @@ type Result struct {
 	Rows       int    `json:"rows"`
 	Answered   int    `json:"answered"`
 	Failed     int    `json:"failed"`
-	Prompt     int    `json:"prompt_tokens"` // of this run: rows that were kept count nothing
+	Prompt     int    `json:"prompt_tokens"` // of this run; rows saved earlier count 0
 	Completion int    `json:"completion_tokens"`
 }
 
@@ -39,23 +39,23 @@ type head struct {
 type question struct {
 	line []byte
 	row  *Row
-	err  error // why it is none
+	err  error // why it is unreadable
 }
 
-// answered is what OUT.progress keeps of a row: a line of the output.
+// answered is a row's result in OUT.progress: a line of the output.
 type answered struct {
 	Answer json.RawMessage `json:"answer"`
 }
 
-// Ask has a model answer the rows of a .jsonl table (docs/chat.md), 16 at a time unless o.Workers says otherwise, and
-// writes a .jsonl file of answers in the same order. A row that cannot be answered has an error and no text.
+// Ask lets a model answer the rows of a .jsonl table (docs/chat.md), 16 at a time unless o.Workers is set, and writes
+// a .jsonl file of answers in the same order. A row that cannot be answered gets an error and no text.
 func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 	if err := errors.Join(format(o.In), format(o.Out)); err != nil {
 		return nil, exit.Usage(err)
 	}
 	for _, name := range []string{o.Out, o.Out + ".progress"} {
 		if atomicfile.Same(o.In, name) {
-			return nil, exit.Usagef("%s is the table of questions, %s: its rows would be lost; choose another file", name,
+			return nil, exit.Usagef("%s is the table of questions, %s, and would be overwritten; choose another file", name,
 				o.In)
 		}
 	}
@@ -73,7 +73,7 @@ func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 	defer c.Close()
 	print := m.Fingerprint()
 	if print == "" {
-		return nil, errors.New("the model's files cannot be read any more")
+		return nil, errors.New("the model's files are no longer readable")
 	}
 	result := &Result{Out: o.Out, Rows: c.Len()}
 	var mu sync.Mutex // of result
@@ -85,7 +85,7 @@ func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 			if q.line, q.err = c.lines.Read(i); q.err == nil {
 				q.row, q.err = parse(q.line)
 			}
-			return q, nil // the answer says what is wrong
+			return q, nil // the answer reports the error
 		},
 		Content: func(q question, _ error) (string, error) { return q.content(c.Folder()), nil },
 		Work: table.Single(func(ctx context.Context, t *table.Task[question]) (answered, error) {
@@ -104,7 +104,7 @@ func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 	return result, j.Do(ctx, func(get table.Get[answered]) error { return result.write(get) })
 }
 
-// content identifies what the answer depends on besides the model: the line and the content of the pictures.
+// content returns a digest of what the answer depends on besides the model: the line and the content of the pictures.
 func (q *question) content(folder string) string {
 	parts := []any{string(bytes.TrimSpace(q.line))}
 	if q.row != nil {
@@ -112,11 +112,11 @@ func (q *question) content(folder string) string {
 			parts = append(parts, m)
 		}
 	}
-	digest, _ := table.Content(folder, parts...) // a picture that cannot be read is an error of the answer
+	digest, _ := table.Content(folder, parts...) // an unreadable picture is an error of the answer
 	return digest
 }
 
-// answer asks for the answer to a row.
+// answer asks the model about a row.
 func (q *question) answer(ctx context.Context, m chat.Model, folder string) (out Answer, used chat.Usage) {
 	err := q.err
 	if q.row != nil {
@@ -139,7 +139,7 @@ func (q *question) answer(ctx context.Context, m chat.Model, folder string) (out
 	return out, used
 }
 
-// write writes the answers, and counts them.
+// write writes the answers and counts them.
 func (r *Result) write(get table.Get[answered]) error {
 	return atomicfile.Write(r.Out, func(w io.Writer) error {
 		b := bufio.NewWriter(w)

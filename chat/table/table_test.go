@@ -24,7 +24,7 @@ import (
 	_ "assay/model/families"
 )
 
-// asked answers with what it was asked, and cuts the run off at some question.
+// asked answers with what it was asked, and can cut the run off at a question.
 type asked struct {
 	calls  atomic.Int64
 	cut    int64
@@ -63,7 +63,7 @@ func (m *asked) Chat(ctx context.Context, messages []chat.Message, o chat.Option
 func (m *asked) Fingerprint() string { return "asked" }
 func (m *asked) Close() error        { return nil }
 
-// write makes a table beside a picture and returns the two paths of a run.
+// write writes a table next to a picture and returns the two paths of a run.
 func write(t *testing.T, lines ...string) table.Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestRows(t *testing.T) {
 	if diff := cmp.Diff([]float64{-1, -2}, got[1].LogProbs); diff != "" || got[1].Finish != "stop" {
 		t.Error(diff, got[1].Finish)
 	}
-	for i, want := range []string{"refused", "num_beams", "video", "there are none", "none.png", "max_new_tokens", "row"} {
+	for i, want := range []string{"refused", "num_beams", "video", "empty", "none.png", "max_new_tokens", "row"} {
 		if a := got[2+i]; !strings.Contains(a.Error, want) || a.Answer != nil {
 			t.Errorf("row %d: %q, want %q", 2+i, a.Error, want)
 		}
@@ -132,7 +132,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestGoesOn: what was answered before an interrupt is not asked again, unless the row or its picture has changed.
+// TestGoesOn: rows answered before an interrupt are not asked again, unless the row or its picture has changed.
 func TestGoesOn(t *testing.T) {
 	var lines []string
 	for i := range 40 {
@@ -162,7 +162,7 @@ func TestGoesOn(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	want := 40 - n
-	if strings.Contains(string(kept), `"row":0,`) { // it has changed; else it was on its way when all was stopped
+	if strings.Contains(string(kept), `"row":0,`) { // it has changed; otherwise it was in flight at the interrupt
 		want++
 	}
 	if calls := int(second.calls.Load()); calls != want {
@@ -179,7 +179,7 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestLocal: the fixtures' answers by way of a table.
+// TestLocal: a table reproduces the fixtures' answers.
 func TestLocal(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		type fixture struct {
@@ -231,7 +231,7 @@ func TestLocal(t *testing.T) {
 	})
 }
 
-// TestStrictRows: what encoding/json would quietly make something of is refused, as the server does.
+// TestStrictRows: input that encoding/json would silently accept is refused, as by the server.
 func TestStrictRows(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"messages": [{"role": "user", "content": null}]}`:                             "null is not allowed",
@@ -250,7 +250,7 @@ func TestStrictRows(t *testing.T) {
 	}
 }
 
-// TestLine: what is written is read again as it was.
+// TestLine: a written row is read back unchanged.
 func TestLine(t *testing.T) {
 	dog, cat := &data.Picture{}, &data.Picture{}
 	asked := []chat.Message{

@@ -1,4 +1,4 @@
-// Command assay is train, score and label in one program. Started by one of their names, it is that command.
+// Command assay is train, score and label in one program. Invoked by one of their names, it runs that command.
 package main
 
 import (

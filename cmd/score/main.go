@@ -1,4 +1,4 @@
-// Command score says how well an image edit follows its instruction.
+// Command score rates how well an image edit follows its instruction.
 package main
 
 import "assay/internal/cli/score"

@@ -23,7 +23,7 @@ type column struct {
 	group       func([]Field) any
 }
 
-// newColumn describes a column; halves are the leaf columns of half floats.
+// newColumn builds a column; halves are the leaf columns of half floats.
 func newColumn(c *parquet.Column, halves map[int]bool, group func([]Field) any) *column {
 	s := &column{name: c.Name(), node: c, group: group}
 	for _, child := range c.Columns() {
@@ -42,7 +42,7 @@ func newColumn(c *parquet.Column, halves map[int]bool, group func([]Field) any) 
 	return s
 }
 
-// value assembles one value. leaves: the values of leaf columns first to last that belong to it.
+// value assembles one value. leaves: its values in leaf columns [first, last).
 func (s *column) value(leaves [][]parquet.Value) any {
 	if len(leaves) == 0 || len(leaves[0]) == 0 {
 		return nil
@@ -64,7 +64,8 @@ func (s *column) value(leaves [][]parquet.Value) any {
 	return out
 }
 
-// split cuts the leaves where a new element of a list begins: at values whose repetition level is that of the list.
+// split cuts the leaves where a new list element starts: at values whose repetition level is not above that of the
+// list.
 func split(leaves [][]parquet.Value, level int) [][][]parquet.Value {
 	var parts [][][]parquet.Value
 	for k, values := range leaves {
@@ -130,7 +131,7 @@ func (s *column) scalar(v parquet.Value) any {
 	return v.String()
 }
 
-// integer converts an integer by its logical type. bits is the same number read as unsigned.
+// integer converts an integer according to its logical type. bits is the same number read as unsigned.
 func (s *column) integer(x int64, bits uint64) any {
 	if t := s.node.Type().LogicalType(); t != nil {
 		switch kind := t.Value.(type) {
@@ -163,7 +164,7 @@ func twosComplement(raw []byte) *big.Int {
 	return x
 }
 
-// halfFloats finds the leaf columns of half floats. The library knows the type in a file's schema, but not in its
+// halfFloats finds the leaf columns of half floats. The library exposes the type in a file's schema, but not in its
 // columns.
 func halfFloats(schema []format.SchemaElement) map[int]bool {
 	halves := map[int]bool{}

@@ -1,9 +1,9 @@
-// Package parquet reads rows of Parquet files one by one, in any order, and writes Parquet files. It stands on
-// github.com/parquet-go/parquet-go, which knows the format: schemas, encodings, levels.
+// Package parquet reads rows of Parquet files one by one, in any order, and writes Parquet files. It is built on
+// github.com/parquet-go/parquet-go, which handles the format: schemas, encodings, levels.
 //
-// A row is read in three steps. The headers of a column's pages are walked once and say which page has the row
-// (guard.go). The page is checked, since the library allocates what a damaged page announces (page.go), and decoded by
-// the library (rows.go); a page of pictures larger than 1 MiB stays in the file, and the value is read where it lies
+// A row is read in three steps. The headers of a column's pages are walked once to find the page with the row
+// (guard.go). The page is checked, since the library allocates whatever a damaged page claims (page.go), and decoded
+// by the library (rows.go); a page of pictures larger than 1 MiB stays in the file, and the value is read in place
 // (large.go, snappy.go). Then the columns' values are assembled into fields (column.go).
 package parquet
 
@@ -38,10 +38,10 @@ type Field struct {
 	Value any
 }
 
-// Raw is a row as it is in the file, which a Writer copies.
+// Raw is a row in the form stored in the file, for a Writer to copy.
 type Raw []parquet.Value
 
-// Open opens a Parquet file. group makes the value of a nested group of fields.
+// Open opens a Parquet file. group converts a nested group of fields to a value.
 func Open(f remote.File, group func([]Field) any) (*File, error) {
 	size, err := remote.Size(f)
 	if err != nil {
@@ -76,31 +76,31 @@ func Open(f remote.File, group func([]Field) any) (*File, error) {
 		for _, c := range t.data.Metadata().RowGroups[i].Columns {
 			// on damaged data the library's LZ4 doubles its buffer until memory runs out
 			if c.MetaData.Codec == format.Lz4Raw {
-				return nil, errors.New("its columns are compressed with LZ4, which is not read: " +
+				return nil, errors.New("its columns are compressed with LZ4, which is not supported: " +
 					"write the Parquet file with zstd or snappy")
 			}
 		}
 		if n := g.NumRows(); n < 0 || n > t.data.NumRows() {
-			return nil, fmt.Errorf("damaged Parquet file: row group %d of %d rows", i, n)
+			return nil, fmt.Errorf("damaged Parquet file: row group %d has %d rows", i, n)
 		}
 		t.starts = append(t.starts, t.starts[len(t.starts)-1]+g.NumRows())
 	}
 	return t, nil
 }
 
-// readFooter reads the metadata. It checks their length and those in them, since the library would allocate them before
-// it reads any.
+// readFooter reads the metadata. It checks their length and the lengths in them, since the library would allocate
+// memory for them before reading.
 func readFooter(f io.ReaderAt, size int64) ([]byte, error) {
 	var tail [8]byte
 	if size < 12 {
-		return nil, errors.New("the file ends too early")
+		return nil, errors.New("the file is truncated")
 	}
 	if _, err := f.ReadAt(tail[:], size-8); err != nil {
 		return nil, err
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > size-12 {
-		return nil, fmt.Errorf("its end announces %d bytes of metadata, the file has %d: is it cut short?", n, size)
+		return nil, fmt.Errorf("its footer claims %d bytes of metadata, but the file has %d bytes: is it truncated?", n, size)
 	}
 	metadata := make([]byte, n)
 	if _, err := f.ReadAt(metadata, size-8-n); err != nil {
@@ -109,7 +109,7 @@ func readFooter(f io.ReaderAt, size int64) ([]byte, error) {
 	return metadata, checkThrift(metadata)
 }
 
-// guard turns panics of the Parquet library, which damaged files may cause, into errors.
+// guard turns panics of the Parquet library, which damaged files can cause, into errors.
 func guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -119,7 +119,7 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// Columns are the names of the columns.
+// Columns are the column names.
 func (t *File) Columns() []string {
 	names := []string{}
 	for _, s := range t.schema {
@@ -148,12 +148,12 @@ func (t *File) Read(i int) (fields []Field, raw Raw, err error) {
 
 func ended(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
-		return errors.New("the file ends too early")
+		return errors.New("the file is truncated")
 	}
 	return err
 }
 
-// fields assembles a row's values.
+// fields assembles the fields of a row from its values.
 func (t *File) fields(row parquet.Row) (fields []Field) {
 	leaves := make([][]parquet.Value, len(t.data.Schema().Columns()))
 	row.Range(func(column int, values []parquet.Value) bool {

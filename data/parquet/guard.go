@@ -17,53 +17,54 @@ import (
 	"assay/internal/remote"
 )
 
-// What a page may announce. The library takes the memory for it before it looks at what is there.
+// What a page may claim. The library allocates memory for it before looking at the actual data.
 const (
-	pageSlack  = 16 << 20 // a page unpacks to at most this many bytes ...
-	pageRatio  = 1100     // ... and so many for each packed one; deflate, the densest that is common, reaches 1,032
+	pageSlack  = 16 << 20 // a page decompresses to at most this many bytes ...
+	pageRatio  = 1100     // ... plus so many for each compressed byte; deflate, the densest common codec, reaches 1,032
 	valueSlack = 4 << 20  // a page has at most this many values that take no bytes (nulls, runs of one value) ...
-	valueRatio = 8        // ... and so many for each byte: booleans are bits
+	valueRatio = 8        // ... plus so many for each byte: booleans are bits
 )
 
-// guardedFile is a Parquet file as the library reads it. Before it hands out bytes of a page it checks that the page
-// unpacks to what its header says, and holds as many values. Otherwise a damaged page of a few bytes costs 4 GiB and
-// more. It knows which rows a page has, too.
+// guardedFile is the io.ReaderAt through which the library reads a Parquet file. Before it returns bytes of a page it
+// checks that the page decompresses to the size in its header, and holds as many values as the header says. Otherwise
+// a damaged page of a few bytes costs 4 GiB and more. It also knows which rows a page has.
 type guardedFile struct {
 	file     io.ReaderAt
 	mutex    sync.Mutex
 	byColumn [][]*guardedChunk // by row group and leaf column
-	chunks   []*guardedChunk   // by offset, without overlaps; those that have bytes
+	chunks   []*guardedChunk   // non-empty ones, by offset, without overlaps
 	unpack   unpacker
 }
 
-// guardedChunk is a column chunk: pages, each behind its header.
+// guardedChunk is a column chunk: a sequence of pages, each preceded by its header.
 type guardedChunk struct {
 	column      string
 	group, leaf int
 	from, to    int64   // bytes of the file
-	starts      []int64 // offsets of pages, as the metadata have them
+	starts      []int64 // page offsets from the metadata
 	rows        int64   // of the row group
 	codec       format.CompressionCodec
 	levels      [2]int // largest repetition and definition level
-	width       int64  // bytes of a value of a fixed length
-	bytes       bool   // values are of any length
+	width       int64  // bytes per value of fixed length
+	bytes       bool   // values are of variable length
 	pages       []guardedPage
 	walked      bool
-	mistaken    error // the metadata say what the pages do not
-	counted     int   // pages whose rows are known, the first ones
+	mistaken    error // the metadata contradict the pages
+	counted     int   // number of leading pages whose row counts are known
 }
 
-// guardedPage is where a page lies, with its header. A part of a chunk in which no page was found is one with an error.
+// guardedPage is the position of a page, with its header. A part of a chunk in which no page was found is a page with
+// an error.
 type guardedPage struct {
 	from, to   int64
-	end        int64 // rows of the row group that begin in it and before; of pages that are counted
+	end        int64 // rows of the row group that start in it or before; only of counted pages
 	dictionary bool
 	indexed    bool // its values are indices into the dictionary
 	checked    bool
 	err        error
 }
 
-// damagedPage says where a damaged page lies.
+// damagedPage is the error for a damaged page, with its position.
 type damagedPage struct {
 	column string
 	at     int64
@@ -71,7 +72,7 @@ type damagedPage struct {
 }
 
 func (e *damagedPage) Error() string {
-	return fmt.Sprintf("column %q: its page at byte %d is damaged: %v", e.column, e.at, e.err)
+	return fmt.Sprintf("column %q: the page at byte %d is damaged: %v", e.column, e.at, e.err)
 }
 
 func (e *damagedPage) Unwrap() error { return e.err }
@@ -98,7 +99,7 @@ func newGuard(f io.ReaderAt, size int64) (*guardedFile, error) {
 	return g, nil
 }
 
-// watch begins to check the pages of the open file.
+// watch starts checking the pages of the open file.
 func (g *guardedFile) watch(file *parquet.File) error {
 	for i, group := range file.RowGroups() {
 		g.byColumn = append(g.byColumn, nil)
@@ -116,7 +117,7 @@ func (g *guardedFile) watch(file *parquet.File) error {
 	slices.SortFunc(g.chunks, func(a, b *guardedChunk) int { return cmp.Compare(a.from, b.from) })
 	for i, c := range g.chunks {
 		if i > 0 && g.chunks[i-1].to > c.from {
-			return fmt.Errorf("column %q lies in column %q", c.column, g.chunks[i-1].column)
+			return fmt.Errorf("column %q overlaps column %q", c.column, g.chunks[i-1].column)
 		}
 	}
 	return nil
@@ -128,7 +129,7 @@ func newGuardedChunk(file *parquet.File, group, column int, chunk parquet.Column
 		rows: file.RowGroups()[group].NumRows()}
 	leaf, ok := chunk.(*parquet.FileColumnChunk).Node().(*parquet.Column)
 	if !ok {
-		return c, errors.New("it has no place in the schema")
+		return c, errors.New("it is not in the schema")
 	}
 	c.levels = [2]int{leaf.MaxRepetitionLevel(), leaf.MaxDefinitionLevel()}
 	switch m.Type {
@@ -148,13 +149,13 @@ func newGuardedChunk(file *parquet.File, group, column int, chunk parquet.Column
 		c.from, c.starts = m.DictionaryPageOffset, append(c.starts, m.DictionaryPageOffset)
 	}
 	if m.TotalCompressedSize < 0 || c.from < 0 || c.from > file.Size()-m.TotalCompressedSize {
-		return c, errors.New("it does not lie in the file")
+		return c, errors.New("it is outside the file")
 	}
 	c.to = c.from + m.TotalCompressedSize
 	return c, nil
 }
 
-// chunk gives a column chunk with its pages.
+// chunk returns a column chunk with its pages.
 func (g *guardedFile) chunk(group, column int) (*guardedChunk, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -162,7 +163,7 @@ func (g *guardedFile) chunk(group, column int) (*guardedChunk, error) {
 	return c, c.walk(g.file)
 }
 
-// ReadAt reads from the file; what belongs to a page that is damaged is an error.
+// ReadAt reads from the file; reading bytes of a damaged page is an error.
 func (g *guardedFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := g.file.ReadAt(p, off)
 	g.mutex.Lock()
@@ -193,7 +194,7 @@ func (g *guardedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// walk finds the pages of a chunk by their headers, once. Other places that the metadata name do not count.
+// walk finds the pages of a chunk by their headers, once. Page offsets in the metadata are only checked against them.
 func (c *guardedChunk) walk(f io.ReaderAt) error {
 	if c.walked {
 		return nil
@@ -217,10 +218,10 @@ func (c *guardedChunk) walk(f io.ReaderAt) error {
 		at = header.to
 	}
 	c.walked = true
-	for _, start := range lost { // behind a damaged page there may be one; a chunk without values has none
+	for _, start := range lost { // after a damaged page there may be one; a chunk without values has none
 		if start < at || start > c.to {
 			c.mistaken = &damagedPage{c.column, c.from,
-				fmt.Errorf("the metadata have a page at byte %d, where none begins", start)}
+				fmt.Errorf("the metadata have a page at byte %d, where none starts", start)}
 			return nil
 		}
 	}
@@ -228,20 +229,20 @@ func (c *guardedChunk) walk(f io.ReaderAt) error {
 	return nil
 }
 
-// count notes how many rows begin in the next page.
+// count records how many rows start in the next page.
 func (c *guardedChunk) count(rows int64) {
 	c.pages[c.counted].end = c.rowsTo(c.counted) + rows
 	c.counted++
 }
 
-// compare looks whether the pages have the rows of the row group, once all are counted.
+// compare checks that the pages have as many rows as the row group, once all are counted.
 func (c *guardedChunk) compare() {
 	if n := c.rowsTo(c.counted); c.counted == len(c.pages) && n != c.rows {
 		c.mistaken = fmt.Errorf("column %q: damaged: its pages have %d rows, its row group %d", c.column, n, c.rows)
 	}
 }
 
-// rowsTo is the number of rows that begin before page p, of which the pages before are counted.
+// rowsTo is the number of rows that start before page p; all pages before it must be counted.
 func (c *guardedChunk) rowsTo(p int) int64 {
 	if p == 0 {
 		return 0
@@ -249,13 +250,13 @@ func (c *guardedChunk) rowsTo(p int) int64 {
 	return c.pages[p-1].end
 }
 
-// pageOf is the counted page in which row i begins.
+// pageOf returns the counted page in which row i starts.
 func (c *guardedChunk) pageOf(i int64) (p int, ok bool) {
 	p = sort.Search(c.counted, func(p int) bool { return c.pages[p].end > i })
 	return p, p < c.counted
 }
 
-// wrong says that page p cannot be read.
+// wrong wraps the error of reading page p.
 func (c *guardedChunk) wrong(p int, err error) error {
 	if damaged := (*damagedPage)(nil); errors.As(err, &damaged) || remote.Failed(err) {
 		return err
@@ -263,7 +264,7 @@ func (c *guardedChunk) wrong(p int, err error) error {
 	return &damagedPage{c.column, c.pages[p].from, err}
 }
 
-// pageHeader is the header of a page, and where its body lies.
+// pageHeader is the header of a page, and the position of its body.
 type pageHeader struct {
 	from, body, to int64
 	header         format.PageHeader
@@ -279,7 +280,7 @@ func (h *pageHeader) indexed() bool {
 	return e == format.RLEDictionary || e == format.PlainDictionary //lint:ignore SA1019 files that have it are read
 }
 
-// rows is how many rows begin in the page. Where rows have several values only version 2 says so.
+// rows is how many rows start in the page. If rows have several values, only version 2 headers say it.
 func (h *pageHeader) rows(repeated bool) (n int64, known bool) {
 	switch h.header.Type {
 	case format.DataPage:
@@ -311,7 +312,7 @@ func readPageHeader(f io.ReaderAt, at, to int64) (page pageHeader, err error) {
 		page.from, page.body = at, at+int64(n)
 		page.to = page.body + int64(page.header.CompressedPageSize)
 		if page.header.CompressedPageSize < 0 || page.to > to {
-			return page, fmt.Errorf("its header announces %d bytes, the column has %d more", page.header.CompressedPageSize,
+			return page, fmt.Errorf("its header claims %d bytes, the column has %d more", page.header.CompressedPageSize,
 				to-page.body)
 		}
 		return page, nil

@@ -18,12 +18,12 @@ import (
 	"assay/internal/long"
 )
 
-// maxDamaged bounds what reading a damaged file of a few KiB takes: 4 Mi values of a column, with their levels and
-// offsets, and the library's buffers.
+// maxDamaged bounds the memory for reading a damaged file of a few KiB: 4 Mi values of a column, with their levels
+// and offsets, and the library's buffers.
 const maxDamaged = 160 << 20
 
-// onePage writes a file of one column, lets change change header and body of the last page of the column, and puts
-// the file together again.
+// onePage writes a file with one column, lets change modify header and body of its last page, and reassembles the
+// file.
 func onePage(
 	t *testing.T, column parquet.Node, codec compress.Codec, v2 bool,
 	change func(h *format.PageHeader, body []byte) []byte,
@@ -97,7 +97,7 @@ func onePage(
 	return path
 }
 
-// readAll reads all rows of a table, and gives the first error.
+// readAll reads all rows of a table, and returns the first error.
 func readAll(path string) (rows int, err error) {
 	f, err := openPath(path)
 	if err != nil {
@@ -119,7 +119,7 @@ var pageCodecs = map[string]compress.Codec{
 	"brotli": &parquet.Brotli,
 }
 
-// pageColumns are columns in every encoding whose pages hold lengths.
+// pageColumns are columns in every encoding whose pages contain lengths.
 func pageColumns() map[string]parquet.Node {
 	text, number := parquet.String(), parquet.Int(64)
 	return map[string]parquet.Node{
@@ -133,7 +133,7 @@ func pageColumns() map[string]parquet.Node {
 	}
 }
 
-// TestWholePages: what is not damaged is read.
+// TestWholePages: undamaged pages are read.
 func TestWholePages(t *testing.T) {
 	for codecName, codec := range pageCodecs {
 		t.Run(codecName, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestWholePages(t *testing.T) {
 	}
 }
 
-// TestDamagedPages: whatever lengths a page announces, reading it takes bounded memory, and the error names the column.
+// TestDamagedPages: whatever lengths a page claims, reading it takes bounded memory, and the error names the column.
 func TestDamagedPages(t *testing.T) {
 	long.Test(t)
 	refused := func(what, path string) {
@@ -175,7 +175,7 @@ func TestDamagedPages(t *testing.T) {
 			}
 		}
 	}
-	run := binary.AppendUvarint(nil, huge<<1) // of one value, whose bytes follow
+	run := binary.AppendUvarint(nil, huge<<1) // run of one value, whose bytes follow
 	columns := pageColumns()
 	replace := func(body []byte) func(h *format.PageHeader, _ []byte) []byte {
 		return func(h *format.PageHeader, _ []byte) []byte {
@@ -185,7 +185,7 @@ func TestDamagedPages(t *testing.T) {
 	}
 	levels := append(binary.LittleEndian.AppendUint32(nil, uint32(len(run)+1)), append(run, 1)...)
 	refused("run of levels", onePage(t, columns["numbers"], &parquet.Uncompressed, false, replace(levels)))
-	one := append(binary.LittleEndian.AppendUint32(nil, 3), 0xd8, 0x04, 1) // 300 values that are there
+	one := append(binary.LittleEndian.AppendUint32(nil, 3), 0xd8, 0x04, 1) // 300 actual values
 	refused("run of indices", onePage(t, columns["dictionary"], &parquet.Uncompressed, false,
 		replace(append(append(one, 2), append(run, 1)...))))
 	many := append([]byte{0x80, 1, 4}, binary.AppendUvarint(nil, huge)...)
@@ -199,7 +199,7 @@ func TestDamagedPages(t *testing.T) {
 		frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0} // a single segment with a length of eight bytes
 		return append(binary.LittleEndian.AppendUint64(frame, 1<<32), 1, 0, 0)
 	}))
-	// a bomb, not damage: true lengths of what does not fit to its header
+	// a decompression bomb, not damage: correct lengths that do not match the header
 	zeros := make([]byte, 1<<30)
 	for name, codec := range map[string]compress.Codec{"zstd": &parquet.Zstd, "gzip": &parquet.Gzip} {
 		packed, err := codec.Encode(nil, zeros)

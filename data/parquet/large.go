@@ -16,27 +16,28 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// largePage is from how many bytes on, unpacked, a page of pictures is not decoded. Some writers put 1,024 pictures
-// into a page, whatever their size (pyarrow does), and a row wants one of them. That is read where it lies: what is
-// packed with snappy from the next mark on, what is packed otherwise from the page's beginning. Nothing of it is kept.
+// largePage is the uncompressed size in bytes above which a page of pictures is not decoded. Some writers (pyarrow)
+// put 1,024 pictures into a page, whatever their size, and a row needs one of them. The value is read in place:
+// snappy pages are decompressed starting at the nearest mark before it, other compressed pages from their beginning.
+// The page is not cached.
 const largePage = 1 << 20
 
-// largeValues are the byte strings of a page, data or dictionary, that stay in the file. It is known where they lie.
+// largeValues are the byte strings of a page, data or dictionary, that stay in the file, with their positions.
 type largeValues struct {
 	file  *guardedFile
 	codec format.CompressionCodec
-	lies  [2]int64     // bytes of the file, without levels of version 2
-	size  int64        // unpacked
+	lies  [2]int64     // byte range in the file, without levels of version 2
+	size  int64        // uncompressed
 	marks []snappyMark // of snappy
-	from  []uint32     // of the unpacked body
+	from  []uint32     // of the uncompressed body
 	to    []uint32
 
 	pieces snappyReader // of snappy
-	unpack unpacker     // of what is read from the beginning
+	unpack unpacker     // for codecs that are read from the beginning
 	body   io.Reader
-	at     int64 // where in the unpacked body it stands
+	at     int64 // position in the uncompressed body
 	last   int
-	bytes  []byte // of the value that was read last: edits of one source have it in rows one behind the other
+	bytes  []byte // of the last value read: consecutive rows are often edits of one source
 }
 
 // largeRows are the rows of a page whose values, or whose dictionary, are large. Every row has one value.
@@ -44,17 +45,17 @@ type largeRows struct {
 	column int
 	levels []uint8 // definition levels; nil: every value is defined
 	most   uint8   // level of a value that is defined
-	number []int32 // by row: of the value; of what is null, any
+	number []int32 // by row: index of its value; arbitrary for null
 	values *largeValues
 }
 
-// isLarge reports whether values of the page are to stay in the file.
+// isLarge reports whether the values of the page should stay in the file.
 func (c *guardedChunk) isLarge(p *pageHeader) bool {
 	b, err := p.describe()
 	return err == nil && c.levels[0] == 0 && c.bytes && b.size > largePage && b.encoding == format.Plain
 }
 
-// large prepares a page of large values, or of indices into such a dictionary; nil: it is no such page.
+// large prepares a page of large values, or of indices into a dictionary of large values; nil for other pages.
 func (r *rowReader) large(c *guardedChunk, p int) (*largeRows, error) {
 	h, err := readPageHeader(r.guard.file, c.pages[p].from, c.to)
 	if err != nil {
@@ -83,14 +84,14 @@ func (r *rowReader) large(c *guardedChunk, p int) (*largeRows, error) {
 	return nil, nil
 }
 
-// open checks a page, and gives its unpacked body.
+// open checks a page, and returns its uncompressed body.
 func (g *guardedFile) open(c *guardedChunk, h *pageHeader) (*largeValues, *bufio.Reader, pageBody, error) {
 	b, err := h.describe()
 	if err != nil {
 		return nil, nil, b, err
 	}
 	var probe [1]byte
-	if _, err := g.ReadAt(probe[:], h.from); err != nil { // it is checked as every page is
+	if _, err := g.ReadAt(probe[:], h.from); err != nil { // reading through the guard checks the page
 		return nil, nil, b, err
 	}
 	if h.header.CRC != 0 {
@@ -99,7 +100,7 @@ func (g *guardedFile) open(c *guardedChunk, h *pageHeader) (*largeValues, *bufio
 			return nil, nil, b, err
 		}
 		if sum.Sum32() != uint32(h.header.CRC) {
-			return nil, nil, b, errors.New("its checksum is another one")
+			return nil, nil, b, errors.New("its checksum is wrong")
 		}
 	}
 	levels := b.plainBytes[0] + b.plainBytes[1]
@@ -120,7 +121,7 @@ func (v *largeValues) section() *io.SectionReader {
 	return io.NewSectionReader(v.file.file, v.lies[0], v.lies[1]-v.lies[0])
 }
 
-// stream unpacks from the beginning.
+// stream decompresses from the beginning.
 func (v *largeValues) stream() (io.Reader, error) {
 	if v.codec == format.Snappy {
 		v.pieces = snappyReader{packed: v.section(), marks: v.marks}
@@ -129,12 +130,12 @@ func (v *largeValues) stream() (io.Reader, error) {
 	return v.unpack.open(v.codec, v.section(), v.size)
 }
 
-// rest gives back the memory of what unpacks.
+// rest releases the memory of the decompressors.
 func (v *largeValues) rest() {
 	v.pieces, v.unpack, v.body, v.bytes = snappyReader{}, unpacker{}, nil, nil
 }
 
-// largeValues finds out where the values of a page lie, and which rows are null (rows is nil for a dictionary).
+// largeValues finds the positions of the values of a page, and which rows are null (rows is nil for a dictionary).
 func (g *guardedFile) largeValues(c *guardedChunk, h *pageHeader, rows *largeRows) (*largeValues, error) {
 	v, body, b, err := g.open(c, h)
 	if err != nil {
@@ -177,7 +178,7 @@ func countDefined(rows *largeRows) (n int) {
 	return n
 }
 
-// definitions reads the definition levels of a page. It gives how far it read in the body.
+// definitions reads the definition levels of a page. at is the number of bytes of the body that it consumed.
 func (g *guardedFile) definitions(
 	c *guardedChunk, h *pageHeader, b *pageBody, body *bufio.Reader, rows *largeRows,
 ) (at int64, err error) {
@@ -210,7 +211,7 @@ func (g *guardedFile) definitions(
 	return at, nil
 }
 
-// indices reads which values of the dictionary the rows of a page have.
+// indices reads the dictionary indices of the rows of a page.
 func (g *guardedFile) indices(c *guardedChunk, h *pageHeader, rows *largeRows) error {
 	_, body, b, err := g.open(c, h)
 	if err != nil {
@@ -245,7 +246,7 @@ func (g *guardedFile) indices(c *guardedChunk, h *pageHeader, rows *largeRows) e
 	return nil
 }
 
-// value is the value of a row of the page, from 0.
+// value returns the value of row i of the page, from 0.
 func (l *largeRows) value(i int64) (parquet.Value, error) {
 	level := int(l.most)
 	if l.levels != nil && l.levels[i] != l.most {
@@ -255,7 +256,7 @@ func (l *largeRows) value(i int64) (parquet.Value, error) {
 	return parquet.ByteArrayValue(raw).Level(0, level, l.column), err
 }
 
-// bytes is the memory that it takes.
+// bytes is its memory use.
 func (l *largeRows) bytes() int64 {
 	return int64(5*len(l.number) + 8*len(l.values.from) + 16*len(l.values.marks))
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// checkNames compares the names of columns, which a Parquet file has in its schema and beside the values of every row
-// group. No checksum covers them, and a damaged name would look like a missing column.
+// checkNames compares the column names in the schema with those in the metadata of every row group. No checksum
+// covers them, and a damaged name would look like a missing column.
 func checkNames(f *parquet.File) error {
 	schema := f.Schema().Columns()
 	for i, g := range f.Metadata().RowGroups {

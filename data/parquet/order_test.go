@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestInOrderKeepsOne: of a table that is read from the beginning to the end no more than a page of each column is in
-// memory, whatever its row groups are. Of a table that is read here and there other pages are kept, within bounds.
+// TestInOrderKeepsOne: when a table is read in order, at most one page per column is in memory, whatever its row
+// groups. When it is read at random, more pages are cached, within bounds.
 func TestInOrderKeepsOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.parquet")
 	const groups = 4

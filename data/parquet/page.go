@@ -18,13 +18,13 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// pageBody is what the check of a page wants to know of its header.
+// pageBody has the header fields that the check of a page needs.
 type pageBody struct {
-	values     int64 // with nulls
-	size       int64 // unpacked
+	values     int64 // including nulls
+	size       int64 // uncompressed
 	encoding   format.Encoding
 	dictionary bool
-	plainBytes [2]int64 // of levels, which are never packed (version 2)
+	plainBytes [2]int64 // of levels, which are never compressed (version 2)
 	version    int
 	packed     bool
 }
@@ -48,28 +48,28 @@ func (p *pageHeader) describe() (b pageBody, err error) {
 			b.encoding = format.Plain
 		}
 	default:
-		return b, fmt.Errorf("it is of the unknown type %v", h.Type)
+		return b, fmt.Errorf("it is of unknown type %v", h.Type)
 	}
 	if b.size < 0 || b.values < 0 || min(b.plainBytes[0], b.plainBytes[1]) < 0 ||
 		b.plainBytes[0]+b.plainBytes[1] > p.to-p.body {
-		return b, errors.New("lengths in its header are negative, or beyond its end")
+		return b, errors.New("lengths in its header are negative or exceed the page")
 	}
 	if most := pageSlack + pageRatio*(p.to-p.body); b.size > most {
-		return b, fmt.Errorf("its header says that it unpacks to %d bytes; %d bytes unpack to at most %d", b.size,
+		return b, fmt.Errorf("its header claims %d uncompressed bytes; %d bytes decompress to at most %d", b.size,
 			p.to-p.body, most)
 	}
 	return b, b.count(b.values)
 }
 
-// count checks a number of values.
+// count checks a number of values against the size of the page.
 func (b *pageBody) count(n int64) error {
 	if most := valueSlack + valueRatio*b.size; n < 0 || n > most {
-		return fmt.Errorf("it announces %d values; a page of %d bytes has at most %d", n, b.size, most)
+		return fmt.Errorf("it claims %d values; a page of %d bytes has at most %d", n, b.size, most)
 	}
 	return nil
 }
 
-// check unpacks a page, keeping nothing, and looks at all lengths in it.
+// check decompresses a page, discarding the data, and validates all lengths in it.
 func (g *guardedFile) check(c *guardedChunk, page *guardedPage) error {
 	p, err := readPageHeader(g.file, page.from, c.to)
 	if err != nil {
@@ -80,7 +80,7 @@ func (g *guardedFile) check(c *guardedChunk, page *guardedPage) error {
 		return err
 	}
 	if b.dictionary && c.width*b.values > b.size {
-		return fmt.Errorf("it announces %d values of %d bytes in %d bytes", b.values, c.width, b.size)
+		return fmt.Errorf("it claims %d values of %d bytes in %d bytes", b.values, c.width, b.size)
 	}
 	at, levels := p.body, b.plainBytes[0]+b.plainBytes[1]
 	if b.version == 2 {
@@ -107,19 +107,19 @@ func (g *guardedFile) check(c *guardedChunk, page *guardedPage) error {
 	if err := b.read(c, bufio.NewReader(counted)); err != nil {
 		return err
 	}
-	if codec == format.Uncompressed { // the rest costs nothing more
+	if codec == format.Uncompressed { // uncompressed data cannot expand
 		return nil
 	}
 	if _, err := io.Copy(io.Discard, counted); err != nil {
 		return err
 	}
 	if n := counted.n + levels; counted.n > b.size || n+pageSlack/16+n < b.size {
-		return fmt.Errorf("it unpacks to other than the %d bytes that its header says", b.size)
+		return fmt.Errorf("it does not decompress to the %d bytes in its header", b.size)
 	}
 	return nil
 }
 
-// read reads what has lengths: levels, indices into a dictionary, differences.
+// read reads the parts that contain lengths: levels, dictionary indices, deltas.
 func (b *pageBody) read(c *guardedChunk, r *bufio.Reader) error {
 	if b.dictionary {
 		return nil
@@ -173,7 +173,7 @@ func (b *pageBody) read(c *guardedChunk, r *bufio.Reader) error {
 	return nil
 }
 
-// prefixed reads bytes behind their number.
+// prefixed reads length-prefixed bytes.
 func (b *pageBody) prefixed(r io.Reader) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -190,13 +190,13 @@ func (b *pageBody) prefixed(r io.Reader) ([]byte, error) {
 	return raw, err
 }
 
-// runs adds up the lengths of runs: of one value, or of eight bit-packed ones.
+// runs checks the total length of RLE and bit-packed runs, the latter in groups of eight values.
 func (b *pageBody) runs(raw []byte, width int) error {
 	total := int64(0)
 	for len(raw) > 0 {
 		u, n := binary.Uvarint(raw)
 		if n <= 0 || u > 1<<40 {
-			return errors.New("a run has no length")
+			return errors.New("a run has no valid length")
 		}
 		raw = raw[n:]
 		count, bytes := int64(u>>1), int64(width+7)/8
@@ -213,20 +213,20 @@ func (b *pageBody) runs(raw []byte, width int) error {
 	return nil
 }
 
-// deltas checks the head of differences: size of blocks, parts of a block, number of values.
+// deltas checks the header of delta-encoded values: block size, miniblocks per block, number of values.
 func (b *pageBody) deltas(raw []byte) error {
 	var u uint64
 	for range 3 {
 		var n int
 		if u, n = binary.Uvarint(raw); n <= 0 {
-			return errors.New("its differences have no header")
+			return errors.New("its deltas have no header")
 		}
 		raw = raw[n:]
 	}
 	return b.count(int64(min(u, 1<<62)))
 }
 
-// prefixes checks what texts add up to that share their beginnings with those before them.
+// prefixes checks the total size of strings that share prefixes with the previous ones.
 func (b *pageBody) prefixes(raw []byte) error {
 	if len(raw) == 0 {
 		return nil
@@ -243,12 +243,12 @@ func (b *pageBody) prefixes(raw []byte) error {
 		total += int64(max(n, 0))
 	}
 	if most := pageSlack + pageRatio*b.size; total > most {
-		return fmt.Errorf("its texts have %d bytes in common with those before them; at most %d may be", total, most)
+		return fmt.Errorf("its strings share %d bytes of prefixes; at most %d are allowed", total, most)
 	}
 	return nil
 }
 
-// unpacker unpacks pages as streams: memory is taken for what is there, whatever a header says.
+// unpacker decompresses pages as streams, so memory depends on the actual data, whatever a header claims.
 type unpacker struct{ zstd *zstd.Decoder }
 
 func (u *unpacker) open(codec format.CompressionCodec, packed *io.SectionReader, size int64) (io.Reader, error) {
@@ -284,15 +284,16 @@ func (u *unpacker) open(codec format.CompressionCodec, packed *io.SectionReader,
 			return nil, err
 		}
 		if most := uint64(max(2*size, 8<<20)); h.HasFCS && h.FrameContentSize > uint64(size) || h.WindowSize > most {
-			return nil, fmt.Errorf("packed, it says that it is longer than the %d bytes of its header", size)
+			return nil, fmt.Errorf("its zstd frame claims more than the %d bytes in its header", size)
 		}
 		return u.zstd, u.zstd.Reset(packed)
 	}
-	return nil, fmt.Errorf("it is compressed with %v, which is not read: write the Parquet file with zstd or snappy",
+	return nil, fmt.Errorf("it is compressed with %v, which is not supported: write the Parquet file with zstd or snappy",
 		codec)
 }
 
-// openSnappy unpacks a block, which has no streams. Three bytes of it make at most 64.
+// openSnappy decompresses a block in one go, as blocks are not streams. Three bytes of a block decompress to at most
+// 64.
 func openSnappy(packed *io.SectionReader, size int64) (io.Reader, error) {
 	raw, err := io.ReadAll(packed)
 	if err != nil {
@@ -303,13 +304,13 @@ func openSnappy(packed *io.SectionReader, size int64) (io.Reader, error) {
 		return nil, err
 	}
 	if int64(n) > size || n > 22*len(raw) {
-		return nil, fmt.Errorf("packed, it says that it has %d bytes; its header says %d", n, size)
+		return nil, fmt.Errorf("its snappy data claims %d bytes; its header says %d", n, size)
 	}
 	body, err := snappy.Decode(nil, raw)
 	return bytes.NewReader(body), err
 }
 
-// counter counts what is read.
+// counter counts the bytes read.
 type counter struct {
 	r io.Reader
 	n int64

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	keptPages  = 16 << 20 // bytes of decoded pages that are kept, besides the last one of each column
-	windowRows = 256      // rows of a page that are taken out of it at a time, while they are read in order
+	keptPages  = 16 << 20 // bytes of decoded pages that are cached, besides the last page of each column
+	windowRows = 256      // rows decoded from a page at a time while rows are read in order
 )
 
-// rowReader reads rows of a Parquet file one by one. Of each column it decodes the page that has the row, which the
-// headers of the pages tell. So any row costs one page of each column, however long its row group is, with a page index
-// or without. The last page of each column is kept, and others that were used lately. It is not safe for concurrent
+// rowReader reads rows of a Parquet file one by one. For each column it decodes the page that holds the row, which it
+// finds from the page headers. So any row costs one page per column, however long its row group is, with or without a
+// page index. It caches the last page of each column and other recently used pages. It is not safe for concurrent
 // use.
 type rowReader struct {
 	file  *parquet.File
 	guard *guardedFile
 	last  []*decodedPage // by leaf column
 	kept  map[pageID]*queue.Element
-	used  *queue.List // of *decodedPage, the last used in front
+	used  *queue.List // of *decodedPage, most recently used first
 	bytes int64
-	next  [2]int64 // row group and row behind the one that was read last
+	next  [2]int64 // row group and row after the last one read
 
-	dictionary struct { // the last one that is large
+	dictionary struct { // the last large one
 		id     pageID
 		values *largeValues
 	}
@@ -42,15 +42,15 @@ type pageID struct {
 // decodedPage is a data page in memory.
 type decodedPage struct {
 	id       pageID
-	page     parquet.Page // nil: its values stay in the file
+	page     parquet.Page // nil: the values stay in the file
 	large    *largeRows
-	from, to int64 // rows of the row group that begin in it
-	lead     int   // values in front of them, of a row that began in an earlier page
+	from, to int64 // rows of the row group that start in it
+	lead     int   // values before them, of a row that started in an earlier page
 	bytes    int64
-	inOrder  int64 // rows from the first one on that were read one behind the other
+	inOrder  int64 // leading rows that were read in order
 
-	window  []parquet.Value // of rows first to last
-	ends    []int           // of their values in the window
+	window  []parquet.Value // values of rows windows[0] to windows[1]
+	ends    []int           // end of each row's values in the window
 	windows [2]int64
 }
 
@@ -59,7 +59,7 @@ func newRowReader(file *parquet.File, g *guardedFile) *rowReader {
 		kept: map[pageID]*queue.Element{}, used: queue.New()}
 }
 
-// row reads row i of row group g. It refers to no page.
+// row reads row i of row group g. The result does not reference any page.
 func (r *rowReader) row(g int, i int64) (parquet.Row, error) {
 	inOrder := r.next == [2]int64{int64(g), i} || i == 0
 	var row parquet.Row
@@ -92,7 +92,7 @@ func (r *rowReader) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.Va
 	if err != nil {
 		return nil, c.wrong(p, err)
 	}
-	for p++; c.levels[0] > 0 && i+1 == page.to && p < len(c.pages); p++ { // the row may go on in the next page
+	for p++; c.levels[0] > 0 && i+1 == page.to && p < len(c.pages); p++ { // the row may continue in the next page
 		next, err := r.page(c, p)
 		if err != nil {
 			return nil, err
@@ -109,8 +109,8 @@ func (r *rowReader) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.Va
 	return values, nil
 }
 
-// find finds the page in which row i begins. Pages whose headers do not say how many rows they have are decoded up to
-// that one, once.
+// find finds the page in which row i starts. Pages whose headers do not give the number of rows are decoded up to
+// that page, once.
 func (r *rowReader) find(c *guardedChunk, i int64) (int, error) {
 	for c.mistaken == nil && c.counted < len(c.pages) && c.rowsTo(c.counted) <= i {
 		if _, err := r.page(c, c.counted); err != nil {
@@ -122,12 +122,12 @@ func (r *rowReader) find(c *guardedChunk, i int64) (int, error) {
 	}
 	p, ok := c.pageOf(i)
 	if !ok {
-		return 0, fmt.Errorf("column %q: the file ends too early", c.column)
+		return 0, fmt.Errorf("column %q: the file is truncated", c.column)
 	}
 	return p, nil
 }
 
-// page gives a page, decoded.
+// page returns a decoded page.
 func (r *rowReader) page(c *guardedChunk, p int) (*decodedPage, error) {
 	last := r.last[c.leaf]
 	id := pageID{c, p}
@@ -135,7 +135,7 @@ func (r *rowReader) page(c *guardedChunk, p int) (*decodedPage, error) {
 		return last, nil
 	}
 	r.last[c.leaf] = nil
-	if last != nil && last.inOrder == last.to-last.from { // somebody reads from the beginning to the end
+	if last != nil && last.inOrder == last.to-last.from { // the rows are being read in order
 		r.forget(last)
 	}
 	if last != nil && last.large != nil {
@@ -169,7 +169,7 @@ func (r *rowReader) forget(page *decodedPage) {
 	parquet.Release(page.page)
 }
 
-// decode reads a page by the library. Of a column chunk this sees no more than the page and, before it, its dictionary.
+// decode reads a page with the library, which sees only that page of the column chunk and, before it, the dictionary.
 func (r *rowReader) decode(c *guardedChunk, p int) (*decodedPage, error) {
 	large, err := r.large(c, p)
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *rowReader) decode(c *guardedChunk, p int) (*decodedPage, error) {
 	}
 	chunk, ok := r.file.RowGroups()[c.group].ColumnChunks()[c.leaf].(*parquet.FileColumnChunk)
 	if !ok {
-		return nil, errors.New("it has no place in the file")
+		return nil, errors.New("it is not in the file")
 	}
 	at := &c.pages[p]
 	seen := &partsOfFile{file: r.guard, from: c.from, parts: [][2]int64{{at.from, at.to}}}
@@ -200,7 +200,7 @@ func (r *rowReader) decode(c *guardedChunk, p int) (*decodedPage, error) {
 	}
 	if out.from = c.rowsTo(p); p < c.counted && out.from+page.NumRows() != c.pages[p].end {
 		parquet.Release(page)
-		return nil, fmt.Errorf("it has %d rows, its header says %d", page.NumRows(), c.pages[p].end-out.from)
+		return nil, fmt.Errorf("it has %d rows, but its header says %d", page.NumRows(), c.pages[p].end-out.from)
 	}
 	if out.to = out.from + page.NumRows(); p == c.counted {
 		c.count(page.NumRows())
@@ -215,7 +215,7 @@ func (r *rowReader) decode(c *guardedChunk, p int) (*decodedPage, error) {
 	return out, nil
 }
 
-// row are the values of row i, which begins in the page. They do not refer to it.
+// row returns the values of row i, which starts in the page. They do not reference the page.
 func (d *decodedPage) row(i int64, inOrder bool) ([]parquet.Value, error) {
 	if i == d.from+d.inOrder {
 		d.inOrder++
@@ -240,7 +240,7 @@ func (d *decodedPage) row(i int64, inOrder bool) ([]parquet.Value, error) {
 	return parquet.Row(d.window[begin:d.ends[i-d.windows[0]]]).Clone(), nil
 }
 
-// take takes the values of rows out of the page.
+// take decodes the values of rows [from, to) into the window.
 func (d *decodedPage) take(from, to int64) (err error) {
 	d.windows, d.ends = [2]int64{}, d.ends[:0]
 	part := d.page.Slice(from-d.from, to-d.from)
@@ -253,7 +253,7 @@ func (d *decodedPage) take(from, to int64) (err error) {
 		}
 	}
 	if d.ends = append(d.ends, len(d.window)); int64(len(d.ends)) != to-from {
-		return fmt.Errorf("it has values of %d rows where %d are", len(d.ends), to-from)
+		return fmt.Errorf("it has values for %d rows instead of %d", len(d.ends), to-from)
 	}
 	d.windows = [2]int64{from, to}
 	return nil
@@ -271,7 +271,7 @@ func readValues(page parquet.Page, n int) ([]parquet.Value, error) {
 	return values, nil
 }
 
-// close forgets all pages.
+// close releases all pages.
 func (r *rowReader) close() {
 	clear(r.last)
 	for at := r.used.Front(); at != nil; at = r.used.Front() {
@@ -279,10 +279,10 @@ func (r *rowReader) close() {
 	}
 }
 
-// partsOfFile is a part of a file from which all but some parts were taken out.
+// partsOfFile presents some parts of a file as if they were contiguous.
 type partsOfFile struct {
 	file  io.ReaderAt
-	from  int64 // where it begins
+	from  int64 // offset at which it appears to start
 	parts [][2]int64
 }
 

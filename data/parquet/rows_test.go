@@ -21,7 +21,7 @@ import (
 	"assay/internal/long"
 )
 
-// pieces packs with snappy as its own library does: pieces of 64 KiB, each by itself.
+// pieces compresses with snappy as the original library does: independent pieces of 64 KiB.
 type pieces struct{ compress.Codec }
 
 // Encode implements compress.Codec.
@@ -36,7 +36,7 @@ func (pieces) Encode(dst, src []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// picture is what row i of the test's tables has, with something that can be packed in it; nil in every 7th.
+// picture is the picture in row i of the test tables, partly compressible; nil in every 7th row.
 func (w anyRows) picture(i int) []byte {
 	if i%7 == 3 {
 		return nil
@@ -109,7 +109,7 @@ func (w anyRows) write(t *testing.T) string {
 	return path
 }
 
-// wrong says what is wrong with row i as it was read.
+// wrong returns what is wrong with row i as read.
 func (w anyRows) wrong(row []Field, i int) string {
 	var tags []string
 	list, _ := get(row, "tags").([]any)
@@ -128,7 +128,7 @@ func (w anyRows) wrong(row []Field, i int) string {
 	return ""
 }
 
-// check reads all rows, in order and in any other.
+// check reads all rows, in order and at random.
 func (w anyRows) check(t *testing.T, path string) (large bool) {
 	t.Helper()
 	table := open(t, path)
@@ -147,7 +147,7 @@ func (w anyRows) check(t *testing.T, path string) (large bool) {
 	return table.rows.last[0].large != nil
 }
 
-// TestAnyRow: rows are read as they were written, in order and in any other, however the file's pages are.
+// TestAnyRow: rows are read as they were written, in order and at random, whatever the page layout.
 func TestAnyRow(t *testing.T) {
 	testAnyRow(t, false, pageCodecs)
 	testAnyRow(t, true, map[string]compress.Codec{"in pieces": pieces{&parquet.Snappy}})
@@ -177,10 +177,10 @@ func testAnyRow(t *testing.T, large bool, codecs map[string]compress.Codec) {
 	}
 }
 
-// seekableCodecs are those of which a part can be unpacked.
+// seekableCodecs are the codecs that allow decompressing a part of a page.
 var seekableCodecs = map[string]compress.Codec{"none": &parquet.Uncompressed, "snappy": pieces{&parquet.Snappy}}
 
-// TestLargePagesTakeLittle: a picture out of a page of 20 MiB takes little more memory than its own.
+// TestLargePagesTakeLittle: reading a picture from a 20 MiB page takes little more memory than the picture.
 func TestLargePagesTakeLittle(t *testing.T) {
 	long.Test(t)
 	for name, codec := range seekableCodecs {
@@ -203,7 +203,7 @@ func TestLargePagesTakeLittle(t *testing.T) {
 	}
 }
 
-// TestDamagedLargePages: a damaged byte is an error that names the column, or nothing else is read for it.
+// TestDamagedLargePages: a damaged byte is an error that names the column, or the values read are still correct.
 func TestDamagedLargePages(t *testing.T) {
 	long.Test(t)
 	for _, encoding := range []string{"plain", "dictionary"} {
@@ -236,8 +236,7 @@ func TestDamagedLargePages(t *testing.T) {
 	}
 }
 
-// TestRowsOverPages: pages of version 1 may end within a row, whose values go on in the next one, or the one after
-// that.
+// TestRowsOverPages: a version 1 page may end within a row, whose values continue in the next pages.
 func TestRowsOverPages(t *testing.T) {
 	w := anyRows{n: 40, bytes: 10, page: 1 << 20, group: 40, codec: &parquet.Uncompressed, version: 1}
 	path := w.write(t)
@@ -272,7 +271,7 @@ func TestRowsOverPages(t *testing.T) {
 	}
 	runs := func(levels []byte) (out []byte) {
 		for _, level := range levels {
-			out = append(out, 2, level) // runs of one
+			out = append(out, 2, level) // runs of length one
 		}
 		return append(binary.LittleEndian.AppendUint32(nil, uint32(len(out))), out...)
 	}
@@ -306,7 +305,7 @@ func TestRowsOverPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.check(t, path)
-	for _, i := range []int{39, 0, 20, 38, 39} { // where nothing was read before
+	for _, i := range []int{39, 0, 20, 38, 39} { // with nothing read before
 		table := open(t, path)
 		if rec, _, err := table.Read(i); err != nil || w.wrong(rec, i) != "" {
 			t.Errorf("row %d: got %s, %v, want what was written", i, w.wrong(rec, i), err)

@@ -11,15 +11,16 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// snappyMark is a place of a snappy block from which it can be unpacked: nothing behind it repeats what lies before it.
-// Writers pack pieces of 64 KiB each by itself, so there is one for each of these.
+// snappyMark is a position from which a snappy block can be decompressed: nothing after it copies from before it.
+// Writers compress pieces of 64 KiB independently, so each piece has one.
 type snappyMark struct{ packed, unpacked int64 }
 
 const snappyPiece = 1 << 16
 
-var errSnappy = errors.New("it cannot be unpacked: damaged snappy data")
+var errSnappy = errors.New("damaged snappy data")
 
-// markSnappy finds the marks of a block that unpacks to at most size bytes, by its tags alone. The last one is its end.
+// markSnappy finds the marks of a block that decompresses to at most size bytes, from its tags only. The last mark is
+// the end of the block.
 func markSnappy(packed *io.SectionReader, size int64) ([]snappyMark, error) {
 	r := &countedBytes{r: bufio.NewReaderSize(io.NewSectionReader(packed, 0, packed.Size()), 1<<16)}
 	length, err := binary.ReadUvarint(r)
@@ -50,7 +51,7 @@ func markSnappy(packed *io.SectionReader, size int64) ([]snappyMark, error) {
 	return append(marks, snappyMark{r.n, out}), nil
 }
 
-// snappyTag reads a tag: n bytes that follow (back is -1), or that lie so many bytes back.
+// snappyTag reads a tag: n literal bytes that follow (back is -1), or a copy of n bytes from back bytes earlier.
 func snappyTag(r *countedBytes) (n, back int64, err error) {
 	tag, err := r.ReadByte()
 	if err != nil {
@@ -84,7 +85,7 @@ func snappyTag(r *countedBytes) (n, back int64, err error) {
 	return n + 1, little(4), err
 }
 
-// countedBytes counts the bytes that are read.
+// countedBytes counts the bytes read.
 type countedBytes struct {
 	r *bufio.Reader
 	n int64
@@ -104,12 +105,12 @@ func (c *countedBytes) skip(n int64) error {
 	return nil
 }
 
-// snappyReader reads a block piece by piece, from any place on.
+// snappyReader reads a block piece by piece, starting anywhere.
 type snappyReader struct {
 	packed io.ReaderAt
 	marks  []snappyMark
-	at     int64 // where it stands in the unpacked block
-	number int   // of the piece at hand, which ends at a mark of that number; 0: none is
+	at     int64 // position in the decompressed block
+	number int   // index of the mark at which the current piece ends; 0: no piece
 	piece  []byte
 	raw    []byte
 }
@@ -131,7 +132,7 @@ func (s *snappyReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// unpack unpacks the piece in front of mark k. As a block of its own it begins with its length.
+// unpack decompresses the piece before mark k, prefixed with its length to make it a block.
 func (s *snappyReader) unpack(k int) error {
 	from, to := s.marks[k-1], s.marks[k]
 	s.number = 0

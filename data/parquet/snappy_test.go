@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// someSnappy is a block of literals and of repetitions of what lies at most reach bytes back, in tags of all kinds.
+// someSnappy is a block of literals and copies from at most reach bytes back, with all kinds of tags.
 func someSnappy(rng *rand.Rand, size, reach int) (packed []byte) {
 	var body []byte
 	out := 0
@@ -47,8 +47,8 @@ func someSnappy(rng *rand.Rand, size, reach int) (packed []byte) {
 	return append(binary.AppendUvarint(nil, uint64(size)), body...)
 }
 
-// TestSnappyFromAnyPlace: a block is read from any place on as the library unpacks it, also where repetitions reach far
-// back; a mark is where none does.
+// TestSnappyFromAnyPlace: reading a block from any position agrees with the library, also if copies reach far back;
+// marks are where no copy crosses.
 func TestSnappyFromAnyPlace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, reach := range []int{1, 100, 3000, 70_000, 1 << 20} {
@@ -75,7 +75,7 @@ func TestSnappyFromAnyPlace(t *testing.T) {
 					t.Fatalf("reaching back %d bytes: got %d bytes at %d: %v, want those of the library", reach, len(got), at, err)
 				}
 			}
-			for range 100 { // damaged, it is refused where the library refuses it
+			for range 100 { // damaged blocks are refused whenever the library refuses them
 				k, bit := rng.IntN(len(packed)), byte(1)<<rng.IntN(8)
 				packed[k] ^= bit
 				_, err := markSnappy(file, int64(len(want)))

@@ -7,16 +7,15 @@ import (
 
 var errThrift = errors.New("its metadata is damaged")
 
-// checkThrift walks over a struct in Thrift's compact protocol, in which Parquet's metadata are written, and checks
-// that each list and text has as many bytes as it says. The Parquet library takes memory for what a list announces
-// first.
+// checkThrift walks a struct in Thrift's compact protocol, the format of Parquet metadata, and checks that each list
+// and string has as many bytes as it claims. The Parquet library allocates what a list claims before reading it.
 func checkThrift(b []byte) error {
 	_, err := skipThrift(b, thriftStruct, 0)
 	return err
 }
 
-// Types of Thrift's compact protocol. Booleans have two types as fields, which hold their value; in lists they are a
-// byte.
+// Types of Thrift's compact protocol. A boolean field is one of two types, which hold its value; in lists a boolean
+// is a byte.
 const (
 	thriftTrue   = 1
 	thriftFalse  = 2
@@ -31,7 +30,7 @@ const (
 	thriftStruct = 12
 )
 
-// skipThrift returns what follows a value of a type.
+// skipThrift skips a value of type kind and returns the rest.
 func skipThrift(b []byte, kind byte, depth int) ([]byte, error) {
 	switch {
 	case depth > 32:
@@ -76,7 +75,7 @@ func skipThriftList(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// skipThriftMap skips a length, the types of keys and values in one byte, and these in turn.
+// skipThriftMap skips a length, the types of keys and values in one byte, and the keys and values in turn.
 func skipThriftMap(b []byte, depth int) ([]byte, error) {
 	n, b, err := thriftLength(b, true)
 	if err != nil || n == 0 {
@@ -94,7 +93,7 @@ func skipThriftMap(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// skipThriftStruct skips fields, each with its type and the distance of its number in one byte, up to a zero.
+// skipThriftStruct skips fields, each with its type and the delta of its number in one byte, up to a zero byte.
 func skipThriftStruct(b []byte, depth int) ([]byte, error) {
 	for len(b) > 0 {
 		field := b[0]
@@ -123,7 +122,7 @@ func skipBytes(b []byte, n int) ([]byte, error) {
 	return b[n:], nil
 }
 
-// thriftLength reads a varint; as a length, it is at most what is left.
+// thriftLength reads a varint; if it is a length, it must not exceed the remaining bytes.
 func thriftLength(b []byte, length bool) (int, []byte, error) {
 	v, n := binary.Uvarint(b)
 	if n <= 0 || length && v > uint64(len(b)-n) {

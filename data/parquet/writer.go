@@ -37,11 +37,11 @@ type Image struct {
 }
 
 const (
-	groupBytes = 32 << 20 // of values in a row group, about
+	groupBytes = 32 << 20 // approximate size of the values in a row group
 	groupRows  = 1 << 14
 )
 
-// Writer writes the columns that it copies from another file, then its own.
+// Writer writes columns copied from another file, then new columns.
 type Writer struct {
 	out     *parquet.GenericWriter[any]
 	kept    []int // leaf column of the other file -> leaf column here, -1: dropped
@@ -51,9 +51,9 @@ type Writer struct {
 	rows    int
 }
 
-// NewWriter writes the columns of like (which may be nil) with their types, and columns. A column of like with the name
-// of another one is replaced. Half floats are written as doubles, since the library does not write them. Hugging Face
-// `datasets` knows the pictures by the file's metadata.
+// NewWriter writes the columns of like (which may be nil) with their types, followed by columns. A column of like
+// with the name of one of columns is replaced. Half floats are written as doubles, since the library does not write
+// them. The file's metadata lets Hugging Face `datasets` recognise the pictures.
 func NewWriter(out io.Writer, like *File, columns []Column) (*Writer, error) {
 	w, codec := &Writer{}, &pageCodec{}
 	var schema orderedGroup
@@ -90,7 +90,7 @@ func NewWriter(out io.Writer, like *File, columns []Column) (*Writer, error) {
 		parquet.CreatedBy("assay", "1", ""),
 		parquet.DataPageStatistics(false),
 	}
-	for _, path := range schema.binary() { // bounds of pictures would only make the file larger
+	for _, path := range schema.binary() { // bounds of binary data would only make the file larger
 		options = append(options, parquet.SkipPageBounds(path...), parquet.SkipPageStatistics(path...))
 	}
 	if features := features(like, w.columns); features != "" {
@@ -102,11 +102,11 @@ func NewWriter(out io.Writer, like *File, columns []Column) (*Writer, error) {
 	})
 }
 
-// Columns are the columns of the writer's own, whose values Write takes.
+// Columns are the new columns, whose values Write takes.
 func (w *Writer) Columns() []Column { return w.columns }
 
-// Write writes a row: what is copied of a row of the other file (nil without one), and the values of the writer's own
-// columns: nil, []byte (text and JSON), bool, int64, float64, Image or []Image.
+// Write writes a row: a row of the other file to copy (nil if there is none), and the values of the new columns: nil,
+// []byte (text and JSON), bool, int64, float64, Image or []Image.
 func (w *Writer) Write(copied Raw, values []any) error {
 	var row parquet.Row
 	for _, v := range copied {
@@ -141,8 +141,8 @@ func (w *Writer) Write(copied Raw, values []any) error {
 	return err
 }
 
-// SetPaths returns a row with other paths in a column of paths, of pictures, or of a list of either; "" keeps the one
-// that is there.
+// SetPaths returns a row with new paths in a column of paths, of pictures, or of a list of either; "" keeps the old
+// path.
 func (t *File) SetPaths(row Raw, column string, paths []string) Raw {
 	leaf := -1
 	for _, s := range t.schema {
@@ -164,7 +164,7 @@ func (t *File) SetPaths(row Raw, column string, paths []string) Raw {
 	return row
 }
 
-// pathLeaf is the leaf column of the paths of a column; -1: there is none.
+// pathLeaf is the leaf column that holds the paths of a column; -1 if there is none.
 func (s *column) pathLeaf() int {
 	if len(s.children) == 0 {
 		return s.first
@@ -180,10 +180,10 @@ func (s *column) pathLeaf() int {
 	return -1
 }
 
-// Close completes the file, without closing what it is written to.
+// Close completes the file without closing the underlying writer.
 func (w *Writer) Close() error { return w.out.Close() }
 
-// leaves are the values of each leaf column of a value, with their levels of repetition and definition.
+// leaves returns the values of each leaf column of a value, with repetition and definition levels.
 func (k Kind) leaves(v any) [][]parquet.Value {
 	null := parquet.NullValue()
 	switch v := v.(type) {
@@ -206,7 +206,7 @@ func (k Kind) leaves(v any) [][]parquet.Value {
 	return [][]parquet.Value{{parquet.ValueOf(v).Level(0, 1, 0)}}
 }
 
-// leaves are bytes and path of a picture whose group is defined at a level.
+// leaves returns bytes and path of a picture whose group has definition level defined.
 func (m Image) leaves(repetition, defined int) (bytes, path parquet.Value) {
 	bytes, path = parquet.NullValue().Level(repetition, defined, 0), parquet.NullValue().Level(repetition, defined, 0)
 	if len(m.Bytes) > 0 {
@@ -245,7 +245,7 @@ func (k Kind) feature() map[string]any {
 	case Picture:
 		return map[string]any{"_type": "Image"}
 	case Pictures:
-		return map[string]any{"feature": Picture.feature(), "_type": "Sequence"} // as releases before List know it, too
+		return map[string]any{"feature": Picture.feature(), "_type": "Sequence"} // also understood by releases before List
 	case Number:
 		return map[string]any{"dtype": "float64", "_type": "Value"}
 	case Integer:
@@ -256,8 +256,8 @@ func (k Kind) feature() map[string]any {
 	return map[string]any{"dtype": "string", "_type": "Value"}
 }
 
-// features is the metadata in which `datasets` keeps the columns' types: like's, with columns added. A file without
-// such metadata gets none.
+// features is the metadata in which `datasets` stores column types: like's, with columns added. If like has no such
+// metadata, neither does the copy.
 func features(like *File, columns []Column) string {
 	var meta struct {
 		Info struct {
@@ -289,7 +289,7 @@ type orderedGroup struct {
 
 func (o orderedGroup) Fields() []parquet.Field { return o.fields }
 
-// GoType is needed by the interface alone: rows are not read by reflection here.
+// GoType only satisfies the interface: rows are not read by reflection here.
 func (o orderedGroup) GoType() reflect.Type { return reflect.TypeFor[map[string]any]() }
 
 // binary returns the paths of the leaves that hold binary data.

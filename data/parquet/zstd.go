@@ -12,9 +12,9 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// pageCodec compresses pages by zstd as the library does, with one encoder that remembers less. The library's have 16
-// MiB each for what lies 8 MiB back, and after every collection of garbage there are new ones. Pages have 256 KiB, or
-// one large value.
+// pageCodec compresses pages with zstd as the library does, but with one encoder and a smaller window. The library's
+// encoders take 16 MiB each for a window of 8 MiB, and are recreated after every garbage collection. Pages have 256
+// KiB, or one large value.
 type pageCodec struct {
 	parquetzstd.Codec
 
@@ -23,7 +23,7 @@ type pageCodec struct {
 	err     error
 }
 
-// pageWindow is how far back a page refers to itself.
+// pageWindow is the zstd window size.
 const pageWindow = 1 << 20
 
 // Encode implements compress.Codec. It is safe for concurrent use.
@@ -38,8 +38,8 @@ func (c *pageCodec) Encode(dst, src []byte) ([]byte, error) {
 	return c.encoder.EncodeAll(src, dst[:0]), nil
 }
 
-// copiedField is a column of another file, or a group of them, as it is written again. Its pages are compressed by a
-// pageCodec if they were by zstd there.
+// copiedField is a column of another file, or a group of them, that is copied. Its pages are compressed with
+// pageCodec if they were compressed with zstd there.
 type copiedField struct {
 	parquet.Field
 	codec *pageCodec
@@ -54,8 +54,8 @@ func (f copiedField) Compression() compress.Codec {
 	return of
 }
 
-// Encoding implements parquet.Node. A column without a dictionary lists RLE, of its levels, and PLAIN, of its values.
-// The library takes the first for the values' own encoding, which only booleans have.
+// Encoding implements parquet.Node. A column without a dictionary lists RLE, for its levels, and PLAIN, for its
+// values. The library takes the first for the encoding of the values, which only booleans can have.
 func (f copiedField) Encoding() encoding.Encoding {
 	of := f.Field.Encoding()
 	if of != nil && of.Encoding() == format.RLE && f.Type().Kind() != parquet.Boolean {

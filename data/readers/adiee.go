@@ -22,8 +22,8 @@ func init() {
 	})
 }
 
-// adiee reads one row per instruction with the outputs of all editors beside each other. Every column that ends with
-// _img is an editor's, but for the source, the target and a mask.
+// adiee reads one row per instruction with the outputs of all editors side by side. Every column ending in _img is an
+// editor's, except the source, the target and a mask.
 type adiee struct{ tabular }
 
 func (r *adiee) Read(i int) (*Sample, error) {
@@ -65,7 +65,7 @@ func (r *adiee) Read(i int) (*Sample, error) {
 	return s, c.err()
 }
 
-// owns tells the columns of editors.
+// owns reports whether a column belongs to an editor.
 func (r *adiee) owns(column string, all []string) bool {
 	for _, end := range []string{"_img", "_clipdir", "_clipsim", "_dinosim"} {
 		if editor, ok := strings.CutSuffix(column, end); ok && slices.Contains(all, editor+"_img") {

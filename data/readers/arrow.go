@@ -21,14 +21,14 @@ import (
 	"assay/onnx"
 )
 
-// arrowRows reads what `datasets` saves to disk: data-00000-of-0000N.arrow, IPC streams. The files are mapped, not
-// read: batches hold a thousand rows of pictures, and only the rows that are asked for cost memory.
+// arrowRows reads the files that `datasets` saves to disk: data-00000-of-0000N.arrow, IPC streams. The files are
+// memory-mapped: batches hold a thousand rows of pictures, and only the requested rows cost memory.
 type arrowRows struct {
 	dir     string
 	files   []arrowFile
 	batches []arrowBatch
 	rows    int
-	open    int // index of the batch that rec is; -1: none
+	open    int // index of the batch in rec; -1: none
 	rec     arrow.RecordBatch
 }
 
@@ -75,11 +75,11 @@ func (r *arrowRows) add(path string) (err error) {
 		return err
 	}
 	if info.Size() == 0 {
-		return errors.New("an empty file, not an arrow stream")
+		return errors.New("not an arrow stream: the file is empty")
 	}
 	mapped, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("mapping: %w", err)
+		return fmt.Errorf("mmap: %w", err)
 	}
 	r.files = append(r.files, arrowFile{path: path, mapped: mapped})
 	file := &r.files[len(r.files)-1]
@@ -113,16 +113,16 @@ func (r *arrowRows) add(path string) (err error) {
 			r.rows += int(rec.NumRows())
 			rec.Release()
 		default:
-			return fmt.Errorf("messages of type %v are not known in data sets", kind)
+			return fmt.Errorf("messages of type %v are not supported", kind)
 		}
 	}
 	if file.schema.meta == nil {
-		return errors.New("no schema in it")
+		return errors.New("the stream has no schema")
 	}
 	return nil
 }
 
-// names are the names of a schema's columns.
+// names are the column names of a schema.
 func (m arrowMessage) names() (names []string, err error) {
 	in, err := ipc.NewReaderFromMessageReader(&messages{list: []arrowMessage{m}})
 	if err != nil {
@@ -138,8 +138,8 @@ func (m arrowMessage) names() (names []string, err error) {
 	return names, nil
 }
 
-// nextMessage cuts the first message off a stream: a continuation mark, the length of the metadata, the metadata (a
-// flatbuffer that knows the body's length), the body. io.EOF at its end.
+// nextMessage splits the first message off a stream: a continuation marker, the length of the metadata, the metadata
+// (a flatbuffer with the body's length), and the body. io.EOF at the end.
 func nextMessage(b []byte) (m arrowMessage, rest []byte, err error) {
 	if len(b) == 0 {
 		return m, nil, io.EOF
@@ -152,12 +152,12 @@ func nextMessage(b []byte) (m arrowMessage, rest []byte, err error) {
 		return m, nil, io.EOF
 	}
 	if b = b[8:]; n > int64(len(b)) {
-		return m, nil, errors.New("the file ends too early")
+		return m, nil, errors.New("the file is truncated")
 	}
 	m.meta, b = b[:n], b[n:]
 	body := m.message().BodyLen()
 	if body < 0 || body > int64(len(b)) {
-		return m, nil, errors.New("the file ends too early")
+		return m, nil, errors.New("the file is truncated")
 	}
 	m.body = b[:body]
 	return m, b[body:], nil
@@ -221,7 +221,7 @@ func (r *arrowRows) record(i int) (rec data.Record, err error) {
 	return rec, nil
 }
 
-// load gives batch b the shape of columns; its values stay in the mapped file.
+// load decodes batch b into columns whose values stay in the mapped file.
 func (r *arrowRows) load(b int) (arrow.RecordBatch, error) {
 	schema := r.files[r.batches[b].file].schema
 	if schema.meta == nil {
@@ -257,7 +257,7 @@ func (r *arrowRows) close() error {
 	return errors.Join(errs...)
 }
 
-// messages gives messages that lie in memory to an ipc.Reader, without copying them.
+// messages feeds in-memory messages to an ipc.Reader without copying them.
 type messages struct{ list []arrowMessage }
 
 func (m *messages) Message() (*ipc.Message, error) {
@@ -272,7 +272,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 func (m *messages) Retain()  {}
 func (m *messages) Release() {}
 
-// arrowValue returns element i as one of the values that a data.Record holds, a copy of what lies in the file.
+// arrowValue returns a copy of element i as one of the types that a data.Record holds.
 func arrowValue(a arrow.Array, i int) (any, error) {
 	if a.IsNull(i) {
 		return nil, nil
@@ -315,10 +315,10 @@ func arrowValue(a arrow.Array, i int) (any, error) {
 	if x := arrowNumber(a, i); x != nil {
 		return x, nil
 	}
-	return nil, fmt.Errorf("values of type %s are not known in data sets", a.DataType())
+	return nil, fmt.Errorf("values of type %s are not supported", a.DataType())
 }
 
-// arrowNumber is a number as int64 or float64; nil for what is no number.
+// arrowNumber returns a number as int64 or float64; nil for other types.
 func arrowNumber(a arrow.Array, i int) any {
 	switch a := a.(type) {
 	case *array.Float64:

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// tabular is what readers of tables have in common.
+// tabular is the common part of readers of tables.
 type tabular struct {
 	rows rows
 	o    Options
 }
 
-// openTabular opens a table, which read makes a reader of.
+// openTabular returns an open function for tables, which read turns into a reader.
 func openTabular(
 	open func(path string) (rows, error), read func(tabular) Reader,
 ) func(context.Context, Options) (Reader, error) {
@@ -32,12 +32,12 @@ func (t *tabular) Len() int        { return t.rows.len() }
 func (t *tabular) Close() error    { return t.rows.close() }
 func (t *tabular) table() *tabular { return t }
 
-// owner is implemented by readers that take more columns than the fields of their layout name.
+// owner is implemented by readers that use more columns than the fields of their layout.
 type owner interface {
 	owns(column string, all []string) bool
 }
 
-// resolve looks for the columns that a table must have: those its layout needs, and those that were named.
+// resolve looks for the columns that a table must have: those that its layout needs, and those that the user named.
 func resolve(l Layout, r Reader) error {
 	t, ok := r.(interface{ table() *tabular })
 	if !ok {
@@ -50,7 +50,7 @@ func resolve(l Layout, r Reader) error {
 		fields := strings.Split(needed, "|")
 		for _, field := range fields {
 			if err := t.table().rows.has(o.Columns[field]); err != nil {
-				lacks = append(lacks, fmt.Errorf("%w; sources[].columns says what %s is called there", err, field))
+				lacks = append(lacks, fmt.Errorf("%w; name the column for %s in sources[].columns", err, field))
 			}
 		}
 		if len(lacks) == len(fields) {
@@ -59,7 +59,7 @@ func resolve(l Layout, r Reader) error {
 	}
 	for _, field := range slices.Sorted(maps.Keys(o.mapped)) {
 		if _, prefix := r.(*seed); prefix && strings.HasPrefix(field, "turn_") {
-			continue // the beginning of several columns' names
+			continue // a prefix of several column names
 		}
 		if slices.Contains(l.Needed, field) {
 			continue
@@ -71,15 +71,15 @@ func resolve(l Layout, r Reader) error {
 	return errors.Join(errs...)
 }
 
-// ColumnUse is a column of a table, or a field of its layout that has none.
+// ColumnUse is a column of a table, or a field of its layout without a column.
 type ColumnUse struct {
 	Field  string `json:"field,omitempty"`  // of the layout; "": the column is not used
 	Column string `json:"column,omitempty"` // "": the table has none
 	Mapped bool   `json:"mapped,omitempty"` // by the configuration
 }
 
-// Columns tells which columns of a table a reader looks at, in the order of the fields' names, and then those that it
-// does not. The names of tables without a header are those of the first records. Readers of other layouts have none.
+// Columns lists the columns of a table that a reader uses, sorted by field name, and then the unused ones. For tables
+// without a header it takes the names in the first records. Readers of other layouts have none.
 func Columns(layout string, r Reader) []ColumnUse {
 	t, ok := r.(interface{ table() *tabular })
 	if !ok {
@@ -104,7 +104,7 @@ func Columns(layout string, r Reader) []ColumnUse {
 	return uses
 }
 
-// Cells returns the values of row i by field, as they stand in the table; nil for layouts without tables.
+// Cells returns the raw values of row i by field; nil for layouts without tables.
 func Cells(r Reader, i int) (map[string]any, error) {
 	t, ok := r.(interface{ table() *tabular })
 	if !ok {

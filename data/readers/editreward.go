@@ -11,7 +11,7 @@ import (
 func init() {
 	register(Layout{
 		Name:  "editreward",
-		About: "EditReward-Data: two outputs of one instruction with people's scores (2 to 8) and a vote between them",
+		About: "EditReward-Data: two outputs of one instruction with human scores (2 to 8) and a vote between them",
 		Fields: map[string]string{"id": "unique_key", "source": "source_img", "instruction": "instruction",
 			"left": "left_output_image", "right": "right_output_image", "left_model": "left_model", "right_model": "right_model",
 			"left_score": "left_overall_score", "right_score": "right_overall_score", "vote": "vote_type", "split": "split"},
@@ -20,7 +20,7 @@ func init() {
 	})
 }
 
-// editReward reads one pair of outputs a row. The overall score is the sum of two marks from 1 to 4.
+// editReward reads one pair of outputs per row. The overall score is the sum of two scores from 1 to 4.
 type editReward struct{ tabular }
 
 func (r *editReward) Read(i int) (*Sample, error) {

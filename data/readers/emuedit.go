@@ -22,7 +22,8 @@ func init() {
 	})
 }
 
-// emuEdit reads one row per instruction, or per instruction and model. There are no targets; the captions give CLIP-D.
+// emuEdit reads one row per instruction, or per instruction and model. There are no targets; CLIP-D is computed from
+// the captions.
 type emuEdit struct{ tabular }
 
 func (r *emuEdit) Read(i int) (*Sample, error) {

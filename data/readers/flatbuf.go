@@ -6,10 +6,10 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// checkSchema looks at the lengths of the lists in an arrow schema message, for which the arrow library takes memory
-// before it reads them. A list cannot have more entries than its message has words. The slots are those of arrow's
-// Message.fbs and Schema.fbs. Big-endian streams are refused: the library would turn them round in place, in the mapped
-// file. It panics, as all flatbuffers do, where an offset leads out of the message.
+// checkSchema checks the lengths of the lists in an arrow schema message, for which the arrow library allocates
+// memory before it reads them. A list cannot have more entries than its message has words. The slots are from arrow's
+// Message.fbs and Schema.fbs. Big-endian streams are refused: the library would byte-swap them in place, in the
+// mapped file. Like all flatbuffers code, it panics if an offset points outside the message.
 func checkSchema(meta []byte) error {
 	c := schemaChecker{left: len(meta) / 4}
 	message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
@@ -20,12 +20,12 @@ func checkSchema(meta []byte) error {
 	var schema flatbuffers.Table
 	message.Union(&schema, flatbuffers.UOffsetT(at))
 	if order := schema.Offset(4); order != 0 && schema.GetInt16(schema.Pos+flatbuffers.UOffsetT(order)) != 0 {
-		return errors.New("big-endian arrow streams are not read: write it with datasets on a little-endian machine")
+		return errors.New("big-endian arrow streams are not supported: write it with datasets on a little-endian machine")
 	}
 	return c.lists(schema, 6, 8)
 }
 
-type schemaChecker struct{ left int } // words that lists may still take
+type schemaChecker struct{ left int } // words that lists may still use
 
 // lists checks the fields in one slot of a table, with their children, and the metadata in another.
 func (c *schemaChecker) lists(t flatbuffers.Table, fields, metadata flatbuffers.VOffsetT) error {

@@ -23,7 +23,7 @@ func init() {
 	})
 }
 
-// folder reads a folder of samples; instruction.txt is what tells them from other folders.
+// folder reads a folder of samples, recognised by their instruction.txt.
 type folder struct {
 	root  string
 	names []string // sorted
@@ -87,7 +87,7 @@ func (r *folder) Read(i int) (*Sample, error) {
 	return s, nil
 }
 
-// pictureIn finds a picture by its name without extension.
+// pictureIn finds a picture by its base name, with any supported extension.
 func pictureIn(dir, name string) data.Image {
 	for _, ext := range data.PictureEndings {
 		if path := filepath.Join(dir, name+ext); exists(path) {

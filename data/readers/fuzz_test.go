@@ -19,7 +19,7 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// FuzzArrow: any bytes are an arrow stream whose rows are read, or an error.
+// FuzzArrow: any bytes are an arrow stream with readable rows, or an error.
 func FuzzArrow(f *testing.F) {
 	x := fuzzing.New(f)
 	x.Add(fuzzing.Files(f, 8<<10, filepath.Join(fixtures, "adiee/train/*.arrow"))...)
@@ -41,7 +41,7 @@ func FuzzArrow(f *testing.F) {
 	})
 }
 
-// FuzzArchive: any bytes are a tar file, packed or not, or an error; nothing is written outside of the folder.
+// FuzzArchive: any bytes are a tar file, compressed or not, or an error; nothing is written outside the folder.
 func FuzzArchive(f *testing.F) {
 	x := fuzzing.New(f)
 	var b bytes.Buffer
@@ -74,7 +74,7 @@ func FuzzArchive(f *testing.F) {
 	})
 }
 
-// A schema that announces more fields than it has bytes is refused before memory is taken for them.
+// A schema that claims more fields than it has bytes is refused before memory is allocated for them.
 func TestArrowSchemaLists(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(fixtures, "adiee/train/data-00000-of-00002.arrow"))
 	if err != nil {
@@ -88,18 +88,18 @@ func TestArrowSchemaLists(t *testing.T) {
 	var schema flatbuffers.Table
 	message.Union(&schema, flatbuffers.UOffsetT(message.Offset(8)))
 	fields := schema.Vector(flatbuffers.UOffsetT(schema.Offset(6)))
-	flatbuffers.WriteUint32(m.meta[fields-4:], 1<<31-1) // m.meta lies in raw
+	flatbuffers.WriteUint32(m.meta[fields-4:], 1<<31-1) // m.meta is part of raw
 	path := filepath.Join(t.TempDir(), "data-00000-of-00001.arrow")
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	fuzzing.Bounded(t, 1<<20, func() { _, err = openArrow("", []string{path}) })
 	if err == nil || !strings.Contains(err.Error(), "longer lists than it has bytes") {
-		t.Errorf("%v, want a word about its lists", err)
+		t.Errorf("%v, want an error about its lists", err)
 	}
 }
 
-// A big-endian stream is refused: turned round in the mapped file, it would end the process.
+// A big-endian stream is refused: byte-swapping it in the mapped file would crash the process.
 func TestArrowBigEndian(t *testing.T) {
 	var b bytes.Buffer
 	schema := arrow.NewSchemaWithEndian([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil,
@@ -116,6 +116,6 @@ func TestArrowBigEndian(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := openArrow("", []string{path}); err == nil || !strings.Contains(err.Error(), "big-endian") {
-		t.Errorf("%v, want a word about its byte order", err)
+		t.Errorf("%v, want an error about its byte order", err)
 	}
 }

@@ -41,7 +41,7 @@ func (p *seededPrompt) UnmarshalJSON(raw []byte) error {
 	if err := errors.Join(json.Unmarshal(pair[0], &p.name), json.Unmarshal(pair[1], &seeds)); err != nil {
 		return err
 	}
-	for _, s := range seeds { // numbers, or texts
+	for _, s := range seeds { // numbers or strings
 		var text string
 		if json.Unmarshal(s, &text) != nil {
 			text = string(s)
@@ -74,7 +74,7 @@ func (r *instructPix2Pix) Read(i int) (*Sample, error) {
 	p := sort.Search(len(r.prompts)-1, func(p int) bool { return r.starts[p+1] > i })
 	name, seed := r.prompts[p].name, r.prompts[p].seeds[i-r.starts[p]]
 	if !filepath.IsLocal(name) || !filepath.IsLocal(seed) {
-		return nil, fmt.Errorf("seeds.json: %q, seed %q is not a file of the data set", name, seed)
+		return nil, fmt.Errorf("seeds.json: %q, seed %q is not a file of the dataset", name, seed)
 	}
 	dir := filepath.Join(r.root, name)
 	raw, err := os.ReadFile(filepath.Join(dir, "prompt.json"))

@@ -54,7 +54,7 @@ func openMagicBrush(_ context.Context, o Options) (Reader, error) {
 	return &magicBrushTable{tabular{t, o}}, nil
 }
 
-// magicBrushTable reads the Parquet layout: a row is a turn, and the turns of a session follow each other.
+// magicBrushTable reads the Parquet layout: a row is a turn, and the turns of a session are consecutive.
 type magicBrushTable struct{ tabular }
 
 type magicBrushTurn struct {
@@ -73,13 +73,13 @@ func (r *magicBrushTable) turn(i int) (t magicBrushTurn, err error) {
 	number := c.text("turn")
 	t.turn, err = strconv.Atoi(number)
 	if err != nil || t.turn < 1 {
-		c.bad("turn", fmt.Errorf("want 1, 2, 3 and so on, have %q", number))
+		c.bad("turn", fmt.Errorf("want 1, 2, 3, ..., have %q", number))
 	}
 	t.ID = fmt.Sprintf("%s-%d", t.Session, t.turn)
 	return t, c.err()
 }
 
-// Read gives turn i, or, of chains, the session that begins with it.
+// Read returns turn i, or with Chains the session that starts with it.
 func (r *magicBrushTable) Read(i int) (*Sample, error) {
 	first, err := r.turn(i)
 	if err != nil || !r.o.Chains {
@@ -104,11 +104,11 @@ func (r *magicBrushTable) Read(i int) (*Sample, error) {
 	return s, nil
 }
 
-// magicBrushFiles reads the zip layout, unpacked or not: edit_turns.json, edit_sessions.json, images/<id>/ and, if it
-// is there, global_descriptions.json with a caption for each picture.
+// magicBrushFiles reads the zip layout, unpacked or not: edit_turns.json, edit_sessions.json, images/<id>/ and
+// optionally global_descriptions.json with a caption for each picture.
 type magicBrushFiles struct {
 	files    fs.FS
-	folder   string // on disk; "": in the archive
+	folder   string // on disk; "": pictures are in the archive
 	split    string
 	turns    []magicBrushEdit
 	sessions []string // of chains, sorted
@@ -214,18 +214,18 @@ func (r *magicBrushFiles) chain(session string) (*Sample, error) {
 	return s, nil
 }
 
-// picture names a picture on disk, or reads it out of the archive.
+// picture returns the path of a picture on disk, or reads it from the archive.
 func (r *magicBrushFiles) picture(session, name string) (data.Image, error) {
 	inside := path.Join("images", session, name)
 	if !fs.ValidPath(inside) {
-		return data.Image{}, fmt.Errorf("%q is not a file of the data set", inside)
+		return data.Image{}, fmt.Errorf("%q is not a file of the dataset", inside)
 	}
 	if r.folder != "" {
 		return data.Image{Path: filepath.Join(r.folder, filepath.FromSlash(inside))}, nil
 	}
 	f, err := r.files.Open(inside)
 	if errors.Is(err, zip.ErrAlgorithm) {
-		return data.Image{}, fmt.Errorf("%s: packed in a way that cannot be read (a password?): unpack the archive and "+
+		return data.Image{}, fmt.Errorf("%s: unsupported compression or encryption: unpack the archive and "+
 			"name its folder", inside)
 	} else if err != nil {
 		return data.Image{}, err

@@ -1,11 +1,12 @@
-// Package readers reads data sets of edited pictures in their published layouts. Each file of the package registers its
-// layouts: the fields that it looks for with their published columns, and a function that opens what was downloaded.
+// Package readers reads datasets of edited pictures in their published layouts, for building label tables. Each file
+// of the package registers its layouts: the fields to look for with their published columns, and a function that
+// opens the downloaded files. Readers return samples one at a time, in any order, from local files only.
 //
 //	Layout    a name (layout: in a configuration), its fields, its options
-//	Reader    an opened data set: Read gives sample i, in any order
-//	Sample    an instruction, a source and what is known of its results, or a chain of edits
+//	Reader    an open dataset: Read returns sample i, in any order
+//	Sample    an instruction, a source and the known results, or a chain of edits
 //	rows      the records of a table in several files, tar shards or arrow files (rows.go, webdataset.go, arrow.go)
-//	cells     one record by the names of fields, with everything that is wrong with it
+//	cells     one record by field name, with all its problems
 package readers
 
 import (
@@ -19,12 +20,12 @@ import (
 	"assay/heuristics"
 )
 
-// Sample is one item of a data set: an instruction for a source picture with all that is known of its results, or a
-// chain of edits. Pictures are bytes, or paths that can be opened from anywhere.
+// Sample is one item of a dataset: an instruction for a source picture with all known results, or a chain of edits.
+// Pictures are bytes, or paths that resolve from any working directory.
 type Sample struct {
-	ID      string // unique in the data set
-	Session string // samples of one session show the same scene, so they belong on one side of a split; may be empty
-	Split   string // as the data set says: train, test, ...; may be empty
+	ID      string // unique in the dataset
+	Session string // samples of one session show the same scene, so a split must not separate them; may be empty
+	Split   string // from the dataset: train, test, ...; may be empty
 
 	Source, Target               data.Image // Target may be zero
 	Instruction                  string
@@ -32,17 +33,17 @@ type Sample struct {
 	Outputs                      []Output
 	Preference                   *Preference // between Outputs 0 and 1
 
-	Chain *Chain // if it is one, the fields between Split and this one are empty
+	Chain *Chain // if set, the fields between Split and this one are empty
 }
 
-// Output is what an editor made of the source.
+// Output is an editor's result for the source.
 type Output struct {
 	Picture              data.Image
 	heuristics.Candidate        // its editor, and the label and similarities that came with the data
-	Profile              string // with which the similarities were measured; "": nobody says
+	Profile              string // with which the similarities were measured; "": not known
 }
 
-// Preference tells which of a sample's two outputs was found better.
+// Preference is the preferred one of a sample's two outputs.
 type Preference struct {
 	Better int // 0 or 1, -1: neither
 }
@@ -53,32 +54,32 @@ type Chain struct {
 	Instructions []string
 }
 
-// Reader gives the samples of a data set. They can be read in any order, which is what restarts and shards need, and
-// nothing but the one that is read is kept. A reader is used by one goroutine.
+// Reader returns the samples of a dataset. They can be read in any order, as restarts and shards require, and only
+// the current one is held in memory. A reader is not safe for concurrent use.
 type Reader interface {
 	Len() int
-	// Read returns sample i, from 0. Left is an error for samples that are left out on purpose.
+	// Read returns sample i, from 0. Samples that are skipped on purpose return a Left error.
 	Read(i int) (*Sample, error)
 	Close() error
 }
 
-// Left is the reason why a sample that is there is left out: a known bad folder, a task that was not asked for.
+// Left is the reason why an existing sample is skipped: a known corrupt folder, or a task that was not requested.
 type Left string
 
 func (e Left) Error() string { return string(e) }
 
-// Options say what to read and how.
+// Options configure what to read and how.
 type Options struct {
 	Path       string            // file or folder
-	Pictures   string            // where relative paths of pictures start, if that is not beside the tables
-	Columns    map[string]string // what a reader looks for -> the file's name for it; see Fields of the layout
-	Editor     string            // the editor of outputs that have none in the file
+	Pictures   string            // base of relative picture paths, if not the folder of the tables
+	Columns    map[string]string // field -> column in the file; see Fields of the layout
+	Editor     string            // editor of outputs for which the file names none
 	Tasks      []string          // Emu-Edit: only these; none: all
 	Chains     bool              // MagicBrush: sessions as chains, not turns one by one
-	Drop       []string          // SEED-Data-Edit: folders whose samples are left out, besides the known corrupt ones
+	Drop       []string          // SEED-Data-Edit: folders whose samples are skipped, besides the known corrupt ones
 	LabelRange [2]float64        // of labels in the file; zero: the layout's own
-	Unpack     string            // folder for pictures out of archives that cannot be read at random
-	Profile    string            // with which the similarities in the file were measured, if the file does not say it
+	Unpack     string            // folder for pictures extracted from archives without random access
+	Profile    string            // with which the similarities in the file were measured, if the file does not say
 
 	mapped map[string]bool // fields that Columns named
 }
@@ -87,14 +88,14 @@ type Options struct {
 type Layout struct {
 	Name   string
 	About  string
-	Fields map[string]string // what it looks for -> the published column; nil: it has no columns
-	Needed []string          // fields whose columns every table of it has; a | b: one of them is enough
-	Takes  []string          // which of tasks, chains and drop, which others pass over, it reads
-	Many   bool              // the path may be a pattern of several files: see Files
+	Fields map[string]string // field -> published column; nil: the layout has no columns
+	Needed []string          // fields whose columns every table of the layout has; a|b: one of them is enough
+	Takes  []string          // which of tasks, chains and drop it supports; other layouts ignore them
+	Many   bool              // the path may be a pattern for several files: see Files
 	open   func(ctx context.Context, o Options) (Reader, error)
 }
 
-// layouts is filled by the files of this package, each with its own.
+// layouts is filled by register, in the init functions of this package.
 var layouts = map[string]Layout{}
 
 func register(l Layout) { layouts[l.Name] = l }
@@ -114,8 +115,8 @@ func Lookup(name string) (Layout, bool) {
 	return l, ok
 }
 
-// Open opens a data set. Errors name the file and what is wrong with it. Only a layout with archives to unpack takes
-// more than a moment; ctx ends that.
+// Open opens a dataset. Errors name the file and the problem. Only a layout with archives to unpack takes long; ctx
+// cancels that.
 func Open(ctx context.Context, layout string, o Options) (Reader, error) {
 	l, ok := layouts[layout]
 	if !ok {

@@ -18,12 +18,12 @@ import (
 	"assay/internal/packed"
 )
 
-// fixtures is a folder of small data sets in their published layouts (tools/oracle/readers.py).
+// fixtures is a folder of small datasets in their published layouts (tools/oracle/readers.py).
 var fixtures string
 
 func TestMain(m *testing.M) { packed.Main(m, &fixtures, "testdata/layouts.zip") }
 
-// colour is n of a picture that tools/oracle/readers.py made.
+// colour returns the n of a picture made by tools/oracle/readers.py.
 func colour(m data.Image) string {
 	if m.IsZero() {
 		return "-"
@@ -53,7 +53,7 @@ func similarity(s heuristics.Similarity) string {
 	return s.String()
 }
 
-// describe tells a sample in one line.
+// describe describes a sample in one line.
 func describe(s *Sample, err error) string {
 	var left Left
 	if errors.As(err, &left) {
@@ -194,7 +194,7 @@ func TestColumns(t *testing.T) {
 		want         string
 	}{
 		{"table", "table.csv", nil, "table: " + filepath.Join(fixtures, "table.csv") +
-			`: no column "source", only before, after, text, who, mark; sources[].columns says`},
+			`: no column "source", only before, after, text, who, mark; name the column for source in sources[].columns`},
 		{"table", "table.csv", without, `no column "edit"`},
 		{"table", "table.csv", with("label", "marks"), "columns: label: " + filepath.Join(fixtures, "table.csv") +
 			`: no column "marks", only before`},
@@ -231,7 +231,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// A run that was stopped goes on with what is there, and a finished one reads no archive again.
+// An interrupted run continues from the files already there, and a finished one does not read the archive again.
 func TestUnpackAgain(t *testing.T) {
 	dir := t.TempDir()
 	stopped, stop := context.WithCancel(t.Context())
@@ -245,7 +245,7 @@ func TestUnpackAgain(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "20240401_1turns", "Data", "9", "0.jpg")); err == nil {
 		t.Errorf("a picture that no annotation names: got error %v, want it not unpacked", err)
 	}
-	if err := os.Truncate(picture, 3); err != nil { // as a crash may leave it
+	if err := os.Truncate(picture, 3); err != nil { // as after a crash
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, "unpacked.json")); err != nil {
@@ -259,7 +259,7 @@ func TestUnpackAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := all(t, "seed-data-edit", o)[0]; !strings.HasPrefix(got, "error") {
-		t.Errorf("the archive read again: got %s, want an error", got)
+		t.Errorf("rereading the archive: got %s, want an error", got)
 	}
 }
 
@@ -309,7 +309,7 @@ func FuzzSeeds(f *testing.F) {
 	})
 }
 
-// The authors' repository of AIM-Bench has its pictures in benchmark/.
+// The authors' repository of AIM-Bench has the pictures in benchmark/.
 func TestAIMBenchPictures(t *testing.T) {
 	from, dir := filepath.Join(fixtures, "aimbench"), t.TempDir()
 	for _, name := range []string{"in", "out"} {
@@ -331,7 +331,7 @@ func TestAIMBenchPictures(t *testing.T) {
 	}
 }
 
-// TestListOfSources: a table of edits of several sources is refused by name: labels are made of one.
+// TestListOfSources: rows with several sources are refused, since labels need a single source.
 func TestListOfSources(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	rows := `{"source": "a.png", "edit": "c.png", "instruction": "x"}
@@ -339,7 +339,7 @@ func TestListOfSources(t *testing.T) {
 	if err := os.WriteFile(path, []byte(rows), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	const want = "the row has a list of sources: labels are made of edits of one"
+	const want = "the row has a list of sources, but labels need a single source"
 	if got := all(t, "table", Options{Path: path}); len(got) != 2 || !strings.Contains(got[1], want) {
 		t.Errorf("got %q, want a second row with %q", got, want)
 	}

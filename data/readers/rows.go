@@ -15,28 +15,28 @@ import (
 	"assay/heuristics"
 )
 
-// rows are the records of one table, whatever files it is spread over.
+// rows are the records of one table, in one file or several.
 type rows interface {
 	len() int
 	record(i int) (data.Record, error)
-	folder() string // where relative paths of pictures start
+	folder() string // base of relative picture paths
 	where(i int) string
-	columns() []string       // names; without a header: the names in the first records
-	has(column string) error // that a file has no such column, and which ones it has
+	columns() []string       // names; without a header: those in the first records
+	has(column string) error // error if a file lacks the column, naming the columns that it has
 	close() error
 }
 
-// firstRecords is how many records tell the columns of a table without a header.
+// firstRecords is how many records are inspected for the columns of a table without a header.
 const firstRecords = 100
 
-// namesOf are the names of records [from, to) in their order.
+// namesOf are the field names of records [from, to), in order.
 func namesOf(r rows, from, to int) []string {
 	var names []string
 	seen := map[string]bool{}
 	for i := from; i < to; i++ {
 		rec, err := r.record(i)
 		if err != nil {
-			continue // reading it tells
+			continue // reading the record reports it
 		}
 		for _, f := range rec.Fields {
 			if !seen[f.Name] {
@@ -71,8 +71,8 @@ func noColumn(file, column string, have []string) error {
 	return fmt.Errorf("%s: %w", file, &data.MissingColumnError{Column: column, Name: column, Have: have})
 }
 
-// openRows opens a table: a Parquet, JSON lines, JSON, CSV or TSV file, or a folder of such files in the order of their
-// names (train-00000-of-00007.parquet). A folder that `datasets` saved (arrow files) is a table, too.
+// openRows opens a table: a Parquet, JSON lines, JSON, CSV or TSV file, or a folder of such files in name order
+// (train-00000-of-00007.parquet). A folder saved by `datasets` (arrow files) is also a table.
 func openRows(path string) (rows, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -209,12 +209,12 @@ func (t *tables) close() error {
 	return t.open.Close()
 }
 
-// cells takes values out of one record under the names that the options give, and remembers what was wrong.
+// cells reads the values of one record by field name, mapped by the options, and collects problems.
 type cells struct {
 	rec    data.Record
 	o      *Options
 	folder string
-	where  string // the row, for people
+	where  string // the row, for messages
 	errs   []error
 }
 
@@ -231,7 +231,7 @@ func readRow(r rows, i int, o *Options) (*cells, error) {
 	return &cells{rec: rec, o: o, folder: folder, where: r.where(i)}, nil
 }
 
-// column is the file's name for a field; a field without one in the options is a name itself.
+// column is the file's name for a field; a field that the options do not map is itself the name.
 func (c *cells) column(field string) string {
 	if name, ok := c.o.Columns[field]; ok {
 		return name
@@ -249,7 +249,7 @@ func (c *cells) bad(field string, err error) {
 	c.errs = append(c.errs, fmt.Errorf("column %q: %w", c.column(field), err))
 }
 
-// text is "" if the value is null or not there.
+// text is "" if the value is null or absent.
 func (c *cells) text(field string) string {
 	s, err := data.Text(c.get(field))
 	if err != nil {
@@ -258,8 +258,8 @@ func (c *cells) text(field string) string {
 	return s
 }
 
-// similarity is unknown if the value is null or not there. It is undefined if it is NaN, or if it is null and named in
-// the column undefined (label similarities writes that: JSON has no NaN).
+// similarity is unknown if the value is null or absent. It is undefined if it is NaN, or if it is null and listed in
+// the column undefined (written by label similarities, since JSON has no NaN).
 func (c *cells) similarity(field string) heuristics.Similarity {
 	x, err := data.AnyNumber(c.get(field))
 	if err == nil && x == nil && slices.Contains(strings.Fields(c.text("undefined")), field) {
@@ -275,7 +275,7 @@ func (c *cells) similarity(field string) heuristics.Similarity {
 	return heuristics.SimilarityOf(x)
 }
 
-// picture is zero if the value is null or not there.
+// picture is zero if the value is null or absent.
 func (c *cells) picture(field string) data.Image {
 	m, err := data.ToImage(c.get(field))
 	if err != nil {
@@ -284,7 +284,7 @@ func (c *cells) picture(field string) data.Image {
 	return under(c.folder, m)
 }
 
-// label reads a vote and brings it to 0..1.
+// label reads a score and maps it to 0..1.
 func (c *cells) label(field string, lo, hi float64) *float64 {
 	if c.o.LabelRange != [2]float64{} {
 		lo, hi = c.o.LabelRange[0], c.o.LabelRange[1]
@@ -297,19 +297,19 @@ func (c *cells) label(field string, lo, hi float64) *float64 {
 		return nil
 	}
 	if *x < lo || *x > hi {
-		c.bad(field, fmt.Errorf("%v is outside %v to %v: label_range says what the labels' range is", *x, lo, hi))
+		c.bad(field, fmt.Errorf("%v is outside %v to %v: set label_range to the range of the labels", *x, lo, hi))
 		return nil
 	}
 	y := (*x - lo) / (hi - lo)
 	return &y
 }
 
-// need notes an error for each of the fields that is missing or null.
+// need records an error for each field that is missing or null.
 func (c *cells) need(fields ...string) {
 	for _, f := range fields {
 		v, ok := c.rec.Get(c.column(f))
 		if s, err := data.Text(v); !ok && f == "source" && slices.ContainsFunc(c.rec.Fields, isSources) {
-			c.errs = append(c.errs, errors.New("the row has a list of sources: labels are made of edits of one, so give it "+
+			c.errs = append(c.errs, errors.New("the row has a list of sources, but labels need a single source: add "+
 				"a column source"))
 		} else if !ok {
 			c.errs = append(c.errs, fmt.Errorf("no column %q, only %s", c.column(f), c.names()))
@@ -329,7 +329,7 @@ func (c *cells) names() string {
 	return strings.Join(names, ", ")
 }
 
-// err tells all that was wrong in one line.
+// err returns all problems in one line.
 func (c *cells) err() error {
 	if len(c.errs) == 0 {
 		return nil
@@ -341,7 +341,7 @@ func (c *cells) err() error {
 	return fmt.Errorf("%s: %w", c.where, err)
 }
 
-// under returns a picture whose path does not depend on where it was named.
+// under resolves the path of a picture against the folder.
 func under(folder string, m data.Image) data.Image {
 	if len(m.Bytes) == 0 && m.Path != "" && !filepath.IsAbs(m.Path) {
 		m.Path = filepath.Join(folder, filepath.FromSlash(m.Path))

@@ -28,16 +28,17 @@ func init() {
 	})
 }
 
-// corrupt are folders of part 3 whose pictures do not belong together.
+// corrupt are folders of part 3 whose pictures do not match each other.
 var corrupt = []string{"20240330_315P_1323turns/Data/208", "20240330_315P_1323turns/Data/209",
 	"20240330_315P_1323turns/Data/210",
 	"20240330_315P_1323turns/Data/211", "20240330_315P_1323turns/Data/212"}
 
-// seed reads annotations/*.jsonl (or one .jsonl file). A row with instruction_1 is a chain, any other one edit.
+// seed reads annotations/*.jsonl (or one .jsonl file). A row with instruction_1 is a chain, any other row a single
+// edit.
 type seed struct {
 	tabular
-	folders  []string // where pictures may lie
-	unpacked string   // where those out of archives lie
+	folders  []string // where pictures may be
+	unpacked string   // where pictures from archives are extracted
 }
 
 func openSeed(ctx context.Context, o Options) (Reader, error) {
@@ -68,7 +69,7 @@ func openSeed(ctx context.Context, o Options) (Reader, error) {
 	return r, nil
 }
 
-// seedAnnotations finds the annotation files, and the folder that the data set was downloaded into.
+// seedAnnotations finds the annotation files, and the folder that the dataset was downloaded to.
 func seedAnnotations(p string) (root string, files []string, err error) {
 	info, err := os.Stat(p)
 	if err != nil {
@@ -86,10 +87,10 @@ func seedAnnotations(p string) (root string, files []string, err error) {
 			return p, files, err
 		}
 	}
-	return "", nil, fmt.Errorf("%s: no annotations/*.jsonl in it", p)
+	return "", nil, fmt.Errorf("%s: no annotations/*.jsonl found", p)
 }
 
-// unpack takes the pictures that the annotations name out of the tar parts, if there are any.
+// unpack extracts the pictures named in the annotations from the tar parts, if there are any.
 func (r *seed) unpack(ctx context.Context, root string) error {
 	var archives []string
 	err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
@@ -102,13 +103,13 @@ func (r *seed) unpack(ctx context.Context, root string) error {
 		return err
 	}
 	if r.o.Unpack == "" {
-		return fmt.Errorf("%s: an archive: unpack it, or name a folder to unpack it into", archives[0])
+		return fmt.Errorf("%s is an archive: unpack it, or name a folder to unpack it into", archives[0])
 	}
 	wanted := newNameSet()
 	for i := range r.rows.len() {
 		c, err := readRow(r.rows, i, &r.o)
 		if err != nil {
-			continue // Read tells
+			continue // Read reports it
 		}
 		for _, field := range r.pictureFields(c) {
 			if name := c.text(field); r.dropped(name) == "" {
@@ -120,13 +121,13 @@ func (r *seed) unpack(ctx context.Context, root string) error {
 	return unpack(ctx, archives, r.unpacked, wanted)
 }
 
-// owns tells the columns of turns.
+// owns reports whether a column belongs to a turn.
 func (r *seed) owns(column string, _ []string) bool {
 	return strings.HasPrefix(column, r.o.Columns["turn_instruction"]) ||
 		strings.HasPrefix(column, r.o.Columns["turn_image"])
 }
 
-// turn names the columns of turn j, from 1.
+// turn returns the columns of turn j, from 1.
 func (r *seed) turn(j int) (instruction, picture string) {
 	n := strconv.Itoa(j)
 	return r.o.Columns["turn_instruction"] + n, r.o.Columns["turn_image"] + n
@@ -154,7 +155,7 @@ func (r *seed) pictureFields(c *cells) []string {
 	return fields
 }
 
-// dropped returns the folder for whose sake a picture's sample is left out, "" if none.
+// dropped returns the excluded folder that a picture is in, "" if none.
 func (r *seed) dropped(name string) string {
 	name = path.Clean(name)
 	for _, folder := range slices.Concat(corrupt, r.o.Drop) {
@@ -199,7 +200,7 @@ func (r *seed) picture(c *cells, field string) data.Image {
 		return data.Image{}
 	}
 	if !filepath.IsLocal(name) {
-		c.bad(field, fmt.Errorf("%q is not a file of the data set", name))
+		c.bad(field, fmt.Errorf("%q is not a file of the dataset", name))
 		return data.Image{}
 	}
 	if r.unpacked != "" {

@@ -16,10 +16,10 @@ import (
 	"assay/internal/testfile"
 )
 
-// ofStrangers are data sets that others' libraries wrote (tools/oracle/stranger_tables.py).
+// ofStrangers are datasets written by third-party libraries (tools/oracle/stranger_tables.py).
 const ofStrangers = "testdata/strangers.zip"
 
-// Shards by webdataset's own writer, in the forms in which they are named.
+// Shards written by webdataset itself, named in all supported ways.
 func TestWebDataset(t *testing.T) {
 	strangers := packed.Unpack(t, ofStrangers)
 	want := []string{"0000/a||10 >add a hat> 11|a man > a man with a hat|mgie 61 label 0.5",
@@ -38,7 +38,7 @@ func TestWebDataset(t *testing.T) {
 		Editor: "edit"}); cmp.Diff(want[2:], got) != "" {
 		t.Error(got)
 	}
-	var expect []map[string]any // what webdataset reads
+	var expect []map[string]any // as read by webdataset
 	testfile.ReadJSON(t, filepath.Join(strangers, "webdataset/expect.json"), &expect)
 	r, err := openTars(filepath.Join(strangers, "webdataset"))
 	if err != nil {
@@ -113,7 +113,7 @@ func TestBrokenTars(t *testing.T) {
 	}
 	for _, c := range []struct{ path, want string }{
 		{tarOf(t, "a.source.png=p", "a.edit.png=p", "a.Edit.PNG=q"), `the sample "a" has two files .edit.png`},
-		{tarOf(t, "a.source.png=p", "b.edit.png=p", "a.edit.png=q"), `the key "a" was met before`},
+		{tarOf(t, "a.source.png=p", "b.edit.png=p", "a.edit.png=q"), `the key "a" occurred before`},
 		{tarOf(t, "a.source.png=p", "a.txt=i"), `no column "instruction", only __key__, source, txt`},
 		{tarOf(t, "a.source.png=p", "a.instruction.txt=i"), `no column "edit"`},
 		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", `a.json={"instruction": "j"}`),
@@ -121,9 +121,9 @@ func TestBrokenTars(t *testing.T) {
 		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", "a.json=no"), "a.json: invalid"},
 		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=\xff"), "not UTF-8"},
 		{cut, "unexpected EOF"},
-		{filepath.Join(fixtures, "table.csv"), "table.csv: no tar file"},
+		{filepath.Join(fixtures, "table.csv"), "table.csv: not a tar file"},
 		{strangers + "/webdataset/shard-{000..004}.tar", "shard-002.tar: no such file"},
-		{strangers + "/webdataset/shard-{000.tar", "a { without }"},
+		{strangers + "/webdataset/shard-{000.tar", "unmatched {"},
 		{strangers + "/none-*.tar", "no such files"},
 		{strangers + "/hub", "no .tar files in it"},
 	} {
@@ -142,7 +142,7 @@ func TestBrokenTars(t *testing.T) {
 			}
 		})
 	}
-	// Keys that begin anew in every shard get the shard's name.
+	// Keys that restart in every shard are prefixed with the shard's name.
 	one := tarOf(t, "a.source.png=p", "a.edit.png=p", "a.instruction.txt=i")
 	dir := t.TempDir()
 	for _, name := range []string{"s0.tar", "s1.tar"} {
@@ -176,7 +176,7 @@ func TestHubInstructPix2Pix(t *testing.T) {
 	}
 }
 
-// Half floats of arrow files, those below 2^-14 too.
+// Half floats in arrow files, including those below 2^-14.
 func TestHalfFloats(t *testing.T) {
 	strangers := packed.Unpack(t, ofStrangers)
 	var want []*string
@@ -205,7 +205,7 @@ func TestHalfFloats(t *testing.T) {
 	}
 }
 
-// Labels that are no numbers are errors of their rows in every format.
+// Labels that are not numbers are errors of their rows in every format.
 func TestNoNumbers(t *testing.T) {
 	tables := packed.Unpack(t, "../testdata/strangers.zip")
 	for _, name := range []string{"nan.csv", "nan.jsonl", "nan.parquet", "nan_half.parquet", "infinity.csv",
@@ -218,7 +218,7 @@ func TestNoNumbers(t *testing.T) {
 			}
 			for i := range r.Len() {
 				if _, err := r.Read(i); (err != nil) != (i == 1) || err != nil && !strings.Contains(err.Error(), name) {
-					t.Errorf("%s: row %d: got error %v, want one in row 2 alone, with the file's name", name, i+1, err)
+					t.Errorf("%s: row %d: got error %v, want one only in row 2, with the file name", name, i+1, err)
 				}
 			}
 			r.Close()

@@ -11,7 +11,7 @@ import (
 	"assay/heuristics"
 )
 
-// tableFields are what a table of outputs may have.
+// tableFields are the fields that a table of outputs may have.
 var tableFields = map[string]string{"id": "id", "session": "session", "split": "split", "source": "source",
 	"target": "target",
 	"edit":   "edit", "method": "method", "instruction": "instruction", "source_caption": "source_caption",
@@ -28,7 +28,7 @@ func init() {
 	})
 	register(Layout{
 		Name:  "triplets",
-		About: "benchmarks with a source, an instruction and a target, by a column map",
+		About: "benchmarks with a source, an instruction and a target, with a column map",
 		Fields: map[string]string{"id": "id", "session": "session", "split": "split", "source": "source", "target": "target",
 			"instruction": "instruction"},
 		Needed: []string{"source", "instruction", "target"},
@@ -36,7 +36,7 @@ func init() {
 	})
 	register(Layout{
 		Name:   "aim-bench",
-		About:  "AIM-Bench: Instructions.json, and the pictures in benchmark/ or beside it",
+		About:  "AIM-Bench: Instructions.json, and the pictures in benchmark/ or next to it",
 		Fields: map[string]string{"source": "original_image", "target": "edited_image", "instruction": "edit_prompt"},
 		Needed: []string{"source", "instruction", "target"},
 		open: func(ctx context.Context, o Options) (Reader, error) {
@@ -51,7 +51,7 @@ func init() {
 	})
 	register(Layout{
 		Name:  "instructpix2pix-hub",
-		About: "InstructPix2Pix as the Hub has it: original_image, original_prompt, edit_prompt, edited_image, edited_prompt",
+		About: "InstructPix2Pix on the Hub: original_image, original_prompt, edit_prompt, edited_image, edited_prompt",
 		Fields: map[string]string{"session": "original_prompt", "source": "original_image", "target": "edited_image",
 			"instruction": "edit_prompt", "source_caption": "original_prompt", "target_caption": "edited_prompt"},
 		Needed: []string{"source", "instruction", "target"},
@@ -61,7 +61,7 @@ func init() {
 	fields["id"] = "__key__"
 	register(Layout{
 		Name: "webdataset",
-		About: "tar files of webdataset: <key>.source.png, .edit.png, .target.png, .instruction.txt, .json with any of " +
+		About: "webdataset tar files: <key>.source.png, .edit.png, .target.png, .instruction.txt, .json with any of " +
 			"the other fields",
 		Fields: fields,
 		Needed: []string{"source", "instruction", "edit|target"},
@@ -70,7 +70,7 @@ func init() {
 	})
 }
 
-// table reads rows of any table by a column map. Needed names the fields that no row can do without.
+// table reads rows of any table with a column map. needed are the fields that every row must have.
 type table struct {
 	tabular
 	needed []string

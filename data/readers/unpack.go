@@ -20,15 +20,15 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// maxPicture is the size in bytes above which a file in an archive is no picture.
+// maxPicture is the largest size in bytes of a picture in an archive.
 const maxPicture = 256 << 20
 
 var archiveName = regexp.MustCompile(`\.(tar|tar\.gz|tgz)(\.part-?[0-9a-z]+)?$`)
 
 func isArchive(name string) bool { return archiveName.MatchString(name) }
 
-// nameSet holds names of pictures as annotations spell them. Archives often have them below another folder, or lack the
-// first ones.
+// nameSet holds picture names as written in the annotations. In archives they often have extra leading folders, or
+// lack some.
 type nameSet struct{ byBase map[string][]string }
 
 func newNameSet() *nameSet { return &nameSet{map[string][]string{}} }
@@ -41,7 +41,7 @@ func (s *nameSet) add(name string) {
 	}
 }
 
-// find returns the wanted names that a member of an archive has: one ends with the other, folder by folder.
+// find returns the wanted names that match an archive member: one path is a suffix of the other, by whole folders.
 func (s *nameSet) find(member string) (found []string) {
 	member = path.Clean(member)
 	for _, name := range s.byBase[path.Base(member)] {
@@ -52,9 +52,9 @@ func (s *nameSet) find(member string) (found []string) {
 	return found
 }
 
-// unpack copies the wanted files of archives, each a tar file, whole or cut into parts, into dir. It reads every
-// archive once, from its start to its end. What is there already, from a run that was stopped, is not written again;
-// when all is there, no archive is read.
+// unpack extracts the wanted files of archives, each a tar file, in one piece or split into parts, into dir. It reads
+// every archive once, sequentially. Files left by an interrupted run are not written again; once all are there, no
+// archive is read.
 func unpack(ctx context.Context, paths []string, dir string, wanted *nameSet) error {
 	slices.Sort(paths)
 	done, err := archiveSizes(paths)
@@ -81,13 +81,13 @@ func unpack(ctx context.Context, paths []string, dir string, wanted *nameSet) er
 	return atomicfile.WriteBytes(marker, done)
 }
 
-// archiveStem is an archive's name without that of the part.
+// archiveStem is an archive's name without the part suffix.
 func archiveStem(p string) string {
 	stem, _, _ := strings.Cut(p, ".part")
 	return stem
 }
 
-// archiveSizes tells archives by their names and sizes.
+// archiveSizes identifies archives by name and size, as JSON.
 func archiveSizes(paths []string) ([]byte, error) {
 	sizes := map[string]int64{}
 	for _, p := range paths {
@@ -137,7 +137,7 @@ func unpackOne(ctx context.Context, parts []string, dir string, wanted *nameSet)
 		for i, name := range names {
 			to := filepath.Join(dir, filepath.FromSlash(name))
 			var from io.Reader = members
-			if i > 0 { // the same picture under a second name
+			if i > 0 { // the same picture under another name
 				first, err := os.Open(filepath.Join(dir, filepath.FromSlash(names[0])))
 				if err != nil {
 					return err
@@ -152,8 +152,8 @@ func unpackOne(ctx context.Context, parts []string, dir string, wanted *nameSet)
 	}
 }
 
-// putFile writes a file that is complete or absent, unless it is there. It is not synced: there are many, and one that
-// a crash of the machine made shorter is written again.
+// putFile writes a file atomically, unless it is already there. It does not sync: there are many files, and one that
+// a crash truncated is written again.
 func putFile(to string, from io.Reader, size int64) (err error) {
 	if info, err := os.Stat(to); err == nil && info.Size() == size {
 		return nil

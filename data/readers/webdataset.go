@@ -16,9 +16,9 @@ import (
 	"assay/data"
 )
 
-// tars reads the samples of webdataset's tar files at random: which files are where is found once, by their headers.
-// Files that follow each other and have one key, their name up to the first dot, are a sample; what follows the dot is
-// the field:
+// tars reads samples of webdataset's tar files in any order: one pass over the headers finds where each file is.
+// Consecutive files with the same key (the name up to the first dot) form a sample; the rest of the name is the
+// field:
 //
 //	<key>.source.png     the picture "source"           <key>.png        the picture "png"
 //	<key>.instruction.txt the text "instruction"        <key>.txt        the text "txt"
@@ -27,7 +27,7 @@ type tars struct {
 	shards []string
 	files  []*os.File
 	rows   []tarRow
-	twice  bool // keys of one shard are those of another, so that the shard belongs to the key
+	twice  bool // keys repeat across shards, so the shard is made part of the key
 }
 
 type tarRow struct {
@@ -41,8 +41,8 @@ type tarMember struct {
 	offset, size int64
 }
 
-// Files lists the files that a path names: itself, or those of a folder that end with .tar. It may be a pattern with
-// braces ({000..012}, {a,b}) as in webdataset, or with *, ? and [] as in a shell. They must be there.
+// Files lists the files that a path names: the file itself, or the .tar files of a folder. The path may be a pattern
+// with braces ({000..012}, {a,b}) as in webdataset, or with *, ? and [] as in a shell. All files must exist.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -87,10 +87,10 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// maxShards bounds what braces may expand to.
+// maxShards bounds the number of files that braces may expand to.
 const maxShards = 1 << 16
 
-// braces expands {a,b} and {000..012}, from the left to the right.
+// braces expands {a,b} and {000..012}, from left to right.
 func braces(pattern string) ([]string, error) {
 	cuts, err := firstBraces(pattern)
 	if err != nil {
@@ -119,12 +119,12 @@ func braces(pattern string) ([]string, error) {
 	return out, nil
 }
 
-// firstBraces finds the first { of a pattern, the commas inside it, and its }. There may be none.
+// firstBraces returns the positions of the first { of a pattern, its commas, and its }; nil if there is none.
 func firstBraces(pattern string) (cuts []int, err error) {
 	open := strings.IndexByte(pattern, '{')
 	if open < 0 {
 		if strings.ContainsRune(pattern, '}') {
-			return nil, errors.New("a } without {")
+			return nil, errors.New("unmatched }")
 		}
 		return nil, nil
 	}
@@ -144,10 +144,10 @@ func firstBraces(pattern string) (cuts []int, err error) {
 			}
 		}
 	}
-	return nil, errors.New("a { without }")
+	return nil, errors.New("unmatched {")
 }
 
-// alternatives expands what stands between the cuts of firstBraces.
+// alternatives expands the text between the cuts of firstBraces.
 func alternatives(pattern string, cuts []int) (out []string, err error) {
 	if len(cuts) == 2 {
 		return numbers(pattern[cuts[0]+1 : cuts[1]])
@@ -162,7 +162,7 @@ func alternatives(pattern string, cuts []int) (out []string, err error) {
 	return out, nil
 }
 
-// numbers expands 000..012. Leading zeros say how wide the numbers are.
+// numbers expands 000..012. Leading zeros set the width of the numbers.
 func numbers(bounds string) (out []string, err error) {
 	from, to, ok := strings.Cut(bounds, "..")
 	if !ok {
@@ -198,7 +198,7 @@ func openTars(path string) (rows, error) {
 	return t, nil
 }
 
-// scan finds the samples of one shard. seen: the last shard that has a key.
+// scan finds the samples of one shard. seen: the last shard with each key.
 func (t *tars) scan(shard int, seen map[string]int) error {
 	f, err := os.Open(t.shards[shard])
 	if err != nil {
@@ -207,7 +207,7 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 	t.files = append(t.files, f)
 	var magic [2]byte
 	if _, err := f.ReadAt(magic[:], 0); err == nil && magic == [2]byte{0x1f, 0x8b} {
-		return errors.New("is packed with gzip: unpack it, for its samples are read in any order")
+		return errors.New("is packed with gzip: decompress it, since samples are read in any order")
 	}
 	members := tar.NewReader(f)
 	for n := 0; ; n++ {
@@ -218,7 +218,7 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 			}
 			return nil
 		} else if err != nil && n == 0 {
-			return fmt.Errorf("no tar file: %w", err)
+			return fmt.Errorf("not a tar file: %w", err)
 		} else if err != nil {
 			return fmt.Errorf("after %d files: %w", n, err)
 		}
@@ -232,19 +232,19 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 	}
 }
 
-// add adds a file, whose content begins at an offset of its shard, to its sample.
+// add adds a file, whose content starts at offset at of its shard, to its sample.
 func (t *tars) add(shard int, h *tar.Header, at int64, seen map[string]int) error {
 	key, field, ok := keyOf(h.Name)
 	if !ok {
 		return nil
 	}
 	if _, sparse := h.PAXRecords["GNU.sparse.major"]; sparse {
-		return fmt.Errorf("%s: a sparse file", h.Name)
+		return fmt.Errorf("%s: sparse files are not supported", h.Name)
 	}
 	if n := len(t.rows); n == 0 || t.rows[n-1].shard != shard || t.rows[n-1].key != key {
 		before, met := seen[key]
 		if met && before == shard {
-			return fmt.Errorf("%s: the key %q was met before: the files of a sample lie together", h.Name, key)
+			return fmt.Errorf("%s: the key %q occurred before: the files of a sample must be consecutive", h.Name, key)
 		}
 		t.twice = t.twice || met
 		seen[key] = shard
@@ -258,8 +258,8 @@ func (t *tars) add(shard int, h *tar.Header, at int64, seen map[string]int) erro
 	return nil
 }
 
-// keyOf cuts a member's name at the first dot of its last part. Names like __meta__ and those without a dot are no
-// samples.
+// keyOf splits a member's name at the first dot of its base name. Names like __meta__, and names without a dot, are
+// not samples.
 func keyOf(name string) (key, field string, ok bool) {
 	base := strings.LastIndexByte(name, '/') + 1
 	dot := strings.IndexByte(name[base:], '.')
@@ -291,8 +291,7 @@ func (t *tars) close() error {
 	return errors.Join(errs...)
 }
 
-// record reads a sample. Its values are as webdataset decodes them: pictures as bytes, texts, numbers of .cls, and
-// .json.
+// record reads a sample. Its values are decoded as in webdataset: pictures as bytes, texts, .cls numbers, and .json.
 func (t *tars) record(i int) (data.Record, error) {
 	row := t.rows[i]
 	key := row.key
@@ -336,7 +335,7 @@ func (t *tars) member(row tarRow, m tarMember) ([]data.Field, error) {
 		if !utf8.Valid(raw) {
 			return nil, errors.New("not UTF-8")
 		}
-		return []data.Field{{Name: name, Value: strings.TrimRight(string(raw), "\r\n")}}, nil // the file's own line end
+		return []data.Field{{Name: name, Value: strings.TrimRight(string(raw), "\r\n")}}, nil // the line end of the file
 	case kind == "json" && name == m.field:
 		var rec data.Record
 		err := json.Unmarshal(raw, &rec)

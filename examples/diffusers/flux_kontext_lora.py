@@ -1,4 +1,4 @@
-"""Tunes FLUX.1 Kontext by a LoRA: on the rows that `score aim --rule aim-40k` selects, with AIM-40k's constants, or in ADIEE's ways.
+"""Tunes FLUX.1 Kontext with a LoRA: on the rows that `score aim --rule aim-40k` selects, with AIM-40k's constants, or with ADIEE's methods.
 
     score aim --rule aim-40k --in triplets --scorer DIR --out aim
     PYTHONPATH=clients/python python examples/diffusers/flux_kontext_lora.py --base black-forest-labs/FLUX.1-Kontext-dev --mode plain --data aim --out tuned
@@ -36,7 +36,7 @@ class Editor:
 
     def positions(self, latents, which):
         ids = self.pipeline._prepare_latent_image_ids(len(latents), latents.shape[2] // 2, latents.shape[3] // 2, latents.device, self.a.dtype)
-        ids[..., 0] = which  # 0: what is drawn, 1: the source
+        ids[..., 0] = which  # 0: the generated picture, 1: the source
         return ids
 
     def velocity(self, model, x, shown, ids, told, sigma):
@@ -89,7 +89,7 @@ def main():
     # Rank 32, AdamW at 1e-4, one epoch: AIM-40k, section 5.1.
     a = arguments(__doc__, rank=32, size=1024, batch=1, steps=0, epochs=1, lr=1e-4, guidance=1.0, text_tokens=512)
     if a.rank < 1:
-        raise SystemExit("--rank: at least 1 is wanted: a LoRA trains")
+        raise SystemExit("--rank: want at least 1: this script trains a LoRA")
     editor = Editor(a)
     train(editor, trainable(editor.transformer, a, TARGETS), a)
     editor.save(a.out)

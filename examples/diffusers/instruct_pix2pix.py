@@ -1,4 +1,4 @@
-"""Tunes InstructPix2Pix, or MagicBrush, which has its architecture, by a scorer: ADIEE's conditioning, its best rows, its feedback.
+"""Tunes InstructPix2Pix, or MagicBrush with the same architecture, with a scorer: ADIEE's conditioning, its best rows, its feedback.
 
     score condition --in edits.jsonl --scorer DIR --out labels
     PYTHONPATH=clients/python python examples/diffusers/instruct_pix2pix.py --base timbrooks/instruct-pix2pix --data labels --out tuned
@@ -10,7 +10,7 @@ from diffusers import DDIMScheduler, DDPMScheduler, StableDiffusionInstructPix2P
 from tuning import Reference, arguments, kl, train, trainable
 
 TARGETS = ["to_q", "to_k", "to_v", "to_out.0"]
-DROPPED = 0.05  # share of a batch whose text, whose source, or whose both are hidden, each: InstructPix2Pix
+DROPPED = 0.05  # share of a batch without text, without source, and without both, each: InstructPix2Pix
 
 
 class Editor:
@@ -73,7 +73,7 @@ class Editor:
 
 
 def main():
-    # 10,000 steps: ADIEE. Size, batch and rate are those of diffusers' train_instruct_pix2pix.py.
+    # 10,000 steps: ADIEE. Size, batch and learning rate are those of diffusers' train_instruct_pix2pix.py.
     a = arguments(__doc__, rank=16, size=256, batch=4, steps=10_000, lr=5e-5)
     editor = Editor(a)
     train(editor, trainable(editor.unet, a, TARGETS), a)

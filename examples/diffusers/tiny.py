@@ -1,4 +1,4 @@
-"""Makes tiny random pipelines by diffusers' own classes, to try the scripts with: --base FOLDER/pix2pix, --base FOLDER/kontext.
+"""Makes tiny random pipelines with diffusers' classes, to try the scripts: --base FOLDER/pix2pix, --base FOLDER/kontext.
 
     python examples/diffusers/tiny.py FOLDER
 """

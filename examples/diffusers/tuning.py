@@ -1,8 +1,8 @@
-"""What the scripts of this folder share: rows of labels, the loop with its checkpoints, ADIEE's reward feedback and its guards.
+"""Shared by the scripts of this folder: rows of labels, the loop with its checkpoints, ADIEE's reward feedback and its guards.
 
-A script's editor has `loss(sources, edits, texts, generator)`, the loss that it was pretrained with, and
-`edit(sources, texts, steps, generator)`, edits [N, 3, H, W] in 0..1 with a gradient through the last denoising step alone, and
-the KL of that step to the reference, or None without --beta.
+A script's editor has `loss(sources, edits, texts, generator)`, its pretraining loss, and
+`edit(sources, texts, steps, generator)`, which returns edits [N, 3, H, W] in 0..1 with a gradient through only the last
+denoising step, and the KL of that step to the reference, or None without --beta.
 """
 import argparse
 import copy
@@ -16,16 +16,16 @@ from PIL import Image, ImageOps
 
 from assay_reward import Client, reward
 
-SENTENCE = ". The image quality is {} out of five."  # of `score condition`, preset adiee
+SENTENCE = ". The image quality is {} out of five."  # from `score condition`, preset adiee
 LEVELS = ["one", "two", "three", "four", "five"]
 GOOD = 8  # ADIEE, section 4.5: only good samples
-FEEDBACK = 0.001  # weight of 10 - score beside the pretraining loss: ADIEE, equation 8
-STEPS = range(10, 101, 5)  # denoising steps of an edit that is scored, drawn anew each time: ADIEE, section 3.4
+FEEDBACK = 0.001  # weight of 10 - score relative to the pretraining loss: ADIEE, equation 8
+STEPS = range(10, 101, 5)  # denoising steps of a scored edit, drawn each time: ADIEE, section 3.4
 MODES = {
     "words": "all rows, with their scores in words; ask for five when the editor is used",
-    "good": f"rows of {GOOD} and more, without the words",
+    "good": f"rows with scores of {GOOD} or more, without the words",
     "feedback": "all rows without the words; the loss gets 0.001 (10 - score) of the editor's own edits",
-    "plain": "all rows as they are: those that `score aim` selected",
+    "plain": "all rows unchanged: those that `score aim` selected",
 }
 
 
@@ -56,7 +56,7 @@ def read_rows(folder, mode):
 
 
 def picture(path, size):
-    """[3, size, size] in 0..1: the middle of the picture."""
+    """[3, size, size] in 0..1: a centre crop of the picture."""
     image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
     image = ImageOps.fit(image, (size, size), Image.BICUBIC)
     levels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(size, size, 3)
@@ -64,7 +64,7 @@ def picture(path, size):
 
 
 class Batches:
-    """Batch i is a function of seed and i, so that a resumed run sees what an uninterrupted one does."""
+    """Batch i is determined by seed and i, so that a resumed run has the same batches as an uninterrupted one."""
 
     def __init__(self, rows, a):
         self.rows, self.a = rows, a
@@ -80,7 +80,7 @@ class Batches:
 
 
 def trainable(model, a, targets):
-    """Freezes a model but for a LoRA on the target layers, in float32; with --rank 0 the whole model trains."""
+    """Freezes a model except for a LoRA on the target layers, in float32; with --rank 0 trains the full model."""
     if a.gradient_checkpointing:
         model.enable_gradient_checkpointing()
     if a.rank == 0:
@@ -98,7 +98,7 @@ def trainable(model, a, targets):
 
 
 class Reference:
-    """The model before tuning: it without its LoRA, so that no second copy of the weights is needed; a copy with --rank 0."""
+    """The untuned model: the model with its LoRA disabled, which needs no second copy of the weights; a copy with --rank 0."""
 
     def __init__(self, model, a):
         self.model = model
@@ -116,7 +116,7 @@ class Reference:
 
 
 def kl(prediction, reference):
-    """KL of two denoisers' Gaussians of one variance, up to that variance: the mean squared distance of noises or velocities."""
+    """KL of two denoisers' Gaussians of equal variance, up to that variance: the mean squared distance of noises or velocities."""
     return F.mse_loss(prediction.float(), reference.float())
 
 
@@ -128,11 +128,11 @@ def clip_grads(grads, max_norm):
 
 
 def feedback(client, edits, sources, texts, a, line):
-    """ADIEE's loss of edits by their scores, of which those from --reward-clip on have no gradient. Notes in the line the mean
-    score, and in the backward pass the largest norm of an edit's gradient before --reward-max-grad-norm."""
+    """ADIEE's loss of edits by their scores; scores at or above --reward-clip have no gradient. Records in line the mean score,
+    and in the backward pass the largest norm of an edit's gradient before --reward-max-grad-norm."""
     weight = a.feedback_weight / len(edits)
 
-    def clip(grads):  # of the weighted loss; norms and limit are those of the score
+    def clip(grads):  # grads of the weighted loss; norms and limit refer to the score
         clipped, norms = clip_grads(grads / weight, a.reward_max_grad_norm)
         line["reward_grad_norm"] = norms.max().item()
         return clipped * weight
@@ -151,7 +151,7 @@ def save_state(path, state):
 
 
 def train(editor, parameters, a):
-    """Trains, and resumes from the state in --out. Prints a line of JSON for each step; returns them."""
+    """Trains, and resumes from the state in --out. Prints a line of JSON per step; returns them."""
     batches = Batches(read_rows(a.data, a.mode), a)
     steps = a.steps or -(-a.epochs * len(batches.rows) // a.batch)
     optimizer = torch.optim.AdamW(parameters, lr=a.lr, weight_decay=a.weight_decay)
@@ -192,7 +192,7 @@ def train(editor, parameters, a):
 
 
 def arguments(doc, **defaults):
-    """The flags of a script; defaults are its recipe's."""
+    """The flags of a script, with the defaults of its recipe."""
     p = argparse.ArgumentParser(description=doc.splitlines()[0])
     p.add_argument("--base", required=True, help="the editor: a pipeline's folder, or its name on the Hugging Face Hub")
     p.add_argument("--data", type=Path, required=True, help="folder of `score condition --layouts diffsynth`, or of `score aim`")
@@ -200,16 +200,16 @@ def arguments(doc, **defaults):
     p.add_argument("--mode", choices=MODES, default="words", help="; ".join(f"{k}: {v}" for k, v in MODES.items()))
     p.add_argument("--server", default="http://127.0.0.1:8100", help="`score serve`, for mode feedback; its scores are on 0 to 10")
     p.add_argument("--feedback-weight", type=float, default=FEEDBACK)
-    p.add_argument("--pretraining-weight", type=float, default=1.0, help="of the pretraining loss beside the feedback's")
-    p.add_argument("--reward-clip", type=float, default=10.0, help="scores from here on have no gradient; 10: the best, as in ADIEE")
+    p.add_argument("--pretraining-weight", type=float, default=1.0, help="weight of the pretraining loss relative to the feedback")
+    p.add_argument("--reward-clip", type=float, default=10.0, help="scores at or above it have no gradient; 10: the best, as in ADIEE")
     p.add_argument("--reward-max-grad-norm", type=float, default=float("inf"),
                    help="limit of the norm of a score's gradient at the pixels of its edit; default: none")
-    p.add_argument("--beta", type=float, default=0.0, help="weight of the KL to the editor before tuning, for mode feedback; 0: none")
+    p.add_argument("--beta", type=float, default=0.0, help="weight of the KL to the untuned editor, for mode feedback; 0: none")
     p.add_argument("--inference-steps", type=int, nargs="+", default=list(STEPS), help="numbers of denoising steps to draw from")
-    p.add_argument("--rank", type=int, help="of the LoRA; 0: the whole model trains")
+    p.add_argument("--rank", type=int, help="rank of the LoRA; 0: train the full model")
     p.add_argument("--size", type=int, help="side of the pictures")
     p.add_argument("--batch", type=int)
-    p.add_argument("--steps", type=int, help="0: --epochs says it")
+    p.add_argument("--steps", type=int, help="0: determined by --epochs")
     p.add_argument("--epochs", type=int, default=1)
     p.add_argument("--lr", type=float)
     p.add_argument("--weight-decay", type=float, default=0.01)
@@ -217,12 +217,12 @@ def arguments(doc, **defaults):
     p.add_argument("--save-every", type=int, default=500, help="steps between checkpoints")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    p.add_argument("--dtype", type=lambda name: getattr(torch, name), help="of the frozen weights: float32, bfloat16")
+    p.add_argument("--dtype", type=lambda name: getattr(torch, name), help="type of the frozen weights: float32, bfloat16")
     p.add_argument("--gradient-checkpointing", action="store_true")
     p.set_defaults(**{"dtype": torch.float32} | defaults)
     a = p.parse_args()
     if a.beta and a.mode != "feedback":
-        p.error("--beta is for --mode feedback: the KL is that of the edits that are scored")
+        p.error("--beta requires --mode feedback: the KL is that of the scored edits")
     if a.beta < 0 or not a.reward_max_grad_norm > 0:
-        p.error("--beta: at least 0, and --reward-max-grad-norm: more than 0 is wanted")
+        p.error("--beta must be at least 0, and --reward-max-grad-norm above 0")
     return a

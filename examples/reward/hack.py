@@ -1,10 +1,10 @@
-"""How reward hacking looks: pictures that climb the score's gradient instead of being edited, and what `score drift` says.
+"""Demonstrates reward hacking: pictures that climb the score's gradient instead of being edited, and what `score drift` reports.
 
     PYTHONPATH=clients/python python examples/reward/hack.py --server http://127.0.0.1:8100 --out build/hack [--steps 12]
     score drift --before build/hack/before.jsonl --after build/hack/after.jsonl --scorer DIR
 
 before.jsonl: each photograph, a little warmer. after.jsonl: the same after some steps of two levels along the sign of the
-gradient at every pixel: noise to people, success to the scorer.
+gradient at every pixel: noise to people, a success to the scorer.
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""A client of `score serve` that needs nothing but Python: copy these lines.
+"""A client of `score serve` that needs only Python: copy these lines.
 
 python examples/reward/plain.py http://127.0.0.1:8100 a.png "make it brighter" b.png c.png
 """
@@ -10,7 +10,7 @@ import urllib.request
 
 
 def scores(url, source, instruction, edits):
-    """Scores of the edits of one source, all paths of files. An edit that cannot be judged raises."""
+    """Scores of the edits of one source, all given as paths. An edit that cannot be judged raises."""
     pictures = [base64.b64encode(open(path, "rb").read()).decode() for path in (source, *edits)]
     body = {"source": pictures[0], "instruction": instruction, "edits": pictures[1:]}
     request = urllib.request.Request(url + "/v1/score", json.dumps(body).encode(), {"Content-Type": "application/json"})

@@ -1,11 +1,11 @@
-"""A toy editor in PyTorch, tuned in both ways of ADIEE: by reward feedback (the score's gradient goes through the server into
-the editor) and by reward conditioning (edits of every quality, their rewards in words, and the best asked for in the end).
+"""A toy editor in PyTorch, tuned with both methods of ADIEE: reward feedback (the score's gradient goes through the server into
+the editor) and reward conditioning (edits of every quality, with their rewards in words; the best is asked for at the end).
 
     score serve --scorer DIR &
     PYTHONPATH=clients/python python examples/reward/toy.py --server http://127.0.0.1:8100 --score bin/score --scorer DIR
 
-The editor moves colours: three channels in, three out, through a small network at each pixel. Prints one JSON line with the
-mean scores on held-out pictures before and after, and exits with 1 unless both ways raised it.
+The editor changes colours: three channels in, three out, through a small network at each pixel. Prints one JSON line with the
+mean scores on held-out pictures before and after, and exits with 1 unless both methods raised it.
 """
 import argparse
 import json
@@ -40,7 +40,7 @@ def crops(names, n):
 
 
 class Editor(nn.Module):
-    """x plus a bounded change; told a level 0..1, if it is a conditional one."""
+    """x plus a bounded change; a conditional editor also gets a level."""
 
     def __init__(self, conditions=0):
         super().__init__()
@@ -119,7 +119,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--server", default="http://127.0.0.1:8100")
     p.add_argument("--score", default="bin/score", help="the command score")
-    p.add_argument("--scorer", required=True, help="the scorer directory that is served, for score condition")
+    p.add_argument("--scorer", required=True, help="directory of the served scorer, for score condition")
     a = p.parse_args()
     client = Client(a.server)
     train, held = crops(["astronaut.png", "coffee.png", "retina.png", "tissue.png"], 12), crops(["chelsea.png", "rocket.png", "hubble.png"], 9)

@@ -1,4 +1,4 @@
-// Package arrows holds the table of who may import whom.
+// Package arrows tests the import graph: a table lists the packages that each package of this module may import.
 package arrows
 
 import (
@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
-// no arrow points up. onnx and onnx/grad know nothing of scorers.
+// house lists the packages from the lowest layer up, and what each may import: only packages above it in this list,
+// so that there are no cycles and no imports of higher layers. onnx and onnx/grad do not depend on scorers.
 const house = `
 client:
 internal/blocks:
@@ -189,7 +189,7 @@ internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer intern
 .: internal/trainer/models internal/workers internal/hub t2i
 `
 
-// Commands and tools stand on top, may import anything, and are imported by no other package.
+// Commands and tools are at the top: they may import anything, and no other package imports them.
 func onTop(pkg string) bool {
 	return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "internal/cli/") || strings.HasPrefix(pkg, "tools/")
 }
@@ -205,7 +205,7 @@ func modulePath(t *testing.T, root string) string {
 	return strings.TrimPrefix(line, "module ")
 }
 
-// ownModule tells folders that only use this module: examples.
+// ownModule reports whether a folder is a module of its own that only uses this one, such as an example.
 func ownModule(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
 	return err == nil
@@ -217,7 +217,7 @@ func TestArrowsPointDown(t *testing.T) {
 		pkg, list, _ := strings.Cut(strings.TrimSpace(line), ":")
 		for _, to := range strings.Fields(list) {
 			if _, known := may[to]; !known {
-				t.Errorf("%s: got %s, want packages that stand above it in the table", pkg, to)
+				t.Errorf("%s: got %s, want packages above it in the table", pkg, to)
 			}
 		}
 		may[pkg] = append(may[pkg], strings.Fields(list)...) // long lists take several lines
@@ -255,10 +255,10 @@ func TestArrowsPointDown(t *testing.T) {
 				to, ours = ".", true
 			}
 			if ours && strings.HasPrefix(to, "lab/") {
-				t.Errorf("%s: got an import of %s, want none of lab's: lab imports this module", path.Join(pkg, d.Name()), to)
+				t.Errorf("%s: got an import of %s, want none of lab: lab imports this module", path.Join(pkg, d.Name()), to)
 			}
 			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
-				t.Errorf("%s: got an import of %s by %s, want those of the table; if it should be there, say so in it",
+				t.Errorf("%s: got an import of %s by %s, want only imports in the table; if it is intended, add it there",
 					path.Join(pkg, d.Name()), to, pkg)
 			}
 		}
@@ -274,7 +274,7 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 	for pkg := range may {
 		if !seen[pkg] {
-			t.Errorf("table: got %s, want packages that are there", pkg)
+			t.Errorf("table: got %s, want only existing packages", pkg)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"assay/internal/filelock"
 )
 
-// WriteDir makes the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it
-// gets its name last. A folder that is there already is an error; an empty one is replaced.
+// WriteDir creates the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it
+// is renamed last. An existing folder is an error unless it is empty; an empty one is replaced.
 func WriteDir(dir string, write func(tmp string) error) error {
 	if err := Vacant(dir); err != nil {
 		return err
@@ -22,14 +22,15 @@ func WriteDir(dir string, write func(tmp string) error) error {
 		if err := write(tmp); err != nil {
 			return err
 		}
-		return Vacant(dir) // another process may have been faster
+		return Vacant(dir) // another process may have created it first
 	})
 }
 
-// Vacant is the error of a folder that WriteDir would refuse: it is there, and not empty, or a file has its name.
+// Vacant returns the error of WriteDir if it would refuse dir: the folder exists and is not empty, or a file has its
+// name.
 func Vacant(dir string) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s: a file has that name, want a folder to make", dir)
+		return fmt.Errorf("%s: a file has that name, want a new folder", dir)
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s exists already and is not empty: choose another name, or remove it", dir)
@@ -54,8 +55,8 @@ func ReplaceDir(dir string, write func(tmp string) error) error {
 	})
 }
 
-// PlaceDir gives a folder that fill has filled and synced the name dir, instead of what bears it. What fill leaves
-// behind when it fails is removed.
+// PlaceDir renames a temporary folder, which fill has filled and synced, to dir, and replaces what dir was before. If
+// fill fails, the temporary folder is removed.
 func PlaceDir(dir string, fill func(tmp string) error) (err error) {
 	tmp, lock, err := staging(dir)
 	if err != nil {
@@ -83,7 +84,7 @@ func PlaceDir(dir string, fill func(tmp string) error) (err error) {
 	return SyncDir(filepath.Dir(dir))
 }
 
-// staging makes an empty hidden folder beside dir. It is locked as long as its process lives, so that others do not
+// staging creates an empty hidden folder next to dir. It stays locked while this process runs, so that others do not
 // take it for a leftover.
 func staging(dir string) (tmp string, lock *os.File, err error) {
 	for range 8 {
@@ -92,7 +93,7 @@ func staging(dir string) (tmp string, lock *os.File, err error) {
 			return "", nil, err
 		}
 		lock, err = os.Open(tmp)
-		if errors.Is(err, fs.ErrNotExist) { // another process was just looking for leftovers
+		if errors.Is(err, fs.ErrNotExist) { // another process has just removed it as a leftover
 			continue
 		} else if err != nil {
 			return "", nil, errors.Join(err, os.Remove(tmp))
@@ -105,12 +106,13 @@ func staging(dir string) (tmp string, lock *os.File, err error) {
 	return "", nil, fmt.Errorf("writing %s: other processes remove its temporary folders: run one at a time", dir)
 }
 
-// lockDir reports whether no other process has a folder locked. Where the file system has no locks none has.
+// lockDir locks a folder and reports whether no other process holds its lock. On a file system without locks it is
+// true.
 func lockDir(f *os.File) bool {
 	return !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// RemoveDir removes a folder so that a half-removed one never bears its name.
+// RemoveDir removes a folder. It is renamed first, so that no half-removed folder has its name.
 func RemoveDir(dir string) error {
 	tmp := temporary(dir)
 	if err := os.Rename(dir, tmp); err != nil {
@@ -119,7 +121,8 @@ func RemoveDir(dir string) error {
 	return os.RemoveAll(tmp)
 }
 
-// RemoveLeftovers removes what killed processes left in root of the folders whose names match the pattern.
+// RemoveLeftovers removes the temporary folders that killed processes left in root, of folders whose names match the
+// pattern.
 func RemoveLeftovers(root, pattern string) error {
 	old, err := filepath.Glob(filepath.Join(QuoteGlob(root), "."+pattern+".??????????.tmp"))
 	for _, dir := range old {
@@ -128,7 +131,7 @@ func RemoveLeftovers(root, pattern string) error {
 	return err
 }
 
-// removeLeftover removes a temporary folder, unless a process is just filling it.
+// removeLeftover removes a temporary folder unless a process is still filling it.
 func removeLeftover(dir string) error {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,12 +146,12 @@ func removeLeftover(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// QuoteGlob returns the pattern of filepath.Glob that matches path alone.
+// QuoteGlob returns the pattern of filepath.Glob that matches only path.
 func QuoteGlob(path string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
 }
 
-// SyncDir makes the entries of a folder (new names, renamed files) survive a loss of power.
+// SyncDir makes the entries of a folder (new names, renamed files) survive a power failure.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -161,13 +164,13 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// syncTree makes the files and folders below a folder, and the folder, survive a loss of power.
+// syncTree makes a folder, and all files and folders below it, survive a power failure.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if e.Type()&fs.ModeSymlink != 0 { // what it leads to is somebody else's, and it is synced with its folder
+		if e.Type()&fs.ModeSymlink != 0 { // synced with its folder; its target is not ours
 			return nil
 		}
 		f, err := os.Open(path)

@@ -16,7 +16,7 @@ func TestWriteDir(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "a[b]", ".out.KILLED7890.tmp"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil { // an empty folder is no obstacle
+	if err := os.MkdirAll(dir, 0o777); err != nil { // an empty folder is replaced
 		t.Fatal(err)
 	}
 	if err := WriteDir(dir, writeFiles("one")); err != nil {
@@ -59,8 +59,8 @@ func TestWriteDir(t *testing.T) {
 	}
 }
 
-// TestTwoWriters: of several processes that make one folder the first one does, and the others are refused; none
-// removes what another is just writing.
+// TestTwoWriters: if several processes create one folder, the first to finish succeeds and the others are refused.
+// None removes the temporary folder of another.
 func TestTwoWriters(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	inside, done := make(chan bool), make(chan error)
@@ -71,7 +71,7 @@ func TestTwoWriters(t *testing.T) {
 			return writeFiles("one")(tmp)
 		})
 	}()
-	<-inside // it has begun
+	<-inside // it has started
 	if err := WriteDir(dir, writeFiles("two")); err != nil {
 		t.Error(err)
 	}
@@ -85,7 +85,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// writeFiles fills a folder with two files of this text, one of them in a folder of its own.
+// writeFiles fills a folder with two files that contain text, one of them in a subfolder.
 func writeFiles(text string) func(dir string) error {
 	return func(dir string) error {
 		return errors.Join(

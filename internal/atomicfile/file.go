@@ -1,6 +1,5 @@
 // Package atomicfile writes files and folders that are complete or absent, whenever the process or the machine stops.
-// Each is written into a temporary beside it, synced, and renamed to its final name; then the folder around it is
-// synced.
+// Each is written to a temporary next to it, synced, and renamed to its final name; then the parent folder is synced.
 package atomicfile
 
 import (
@@ -29,7 +28,7 @@ func Write(path string, write func(io.Writer) error) error {
 	return f.Finish(err)
 }
 
-// WriteBytes is Write of what is there already.
+// WriteBytes is Write of raw.
 func WriteBytes(path string, raw []byte) error {
 	return Write(path, func(w io.Writer) error {
 		_, err := w.Write(raw)
@@ -56,8 +55,9 @@ type File struct {
 	path string // final
 }
 
-// Create opens a temporary file in the folder of path. It has one name for each path, and is locked as long as its
-// process lives: what a killed process left is used again. Where the file is in use, a new one gets a name of its own.
+// Create opens a temporary file in the folder of path. Its name depends on path only, and it is locked while its
+// process runs, so the leftover of a killed process is reused. If another process holds the file, a new one gets a
+// unique name.
 func Create(path string) (*File, error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	for range 8 {
@@ -66,7 +66,7 @@ func Create(path string) (*File, error) {
 			return nil, fmt.Errorf("writing %s: %w", path, err)
 		}
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil && filelock.IsNamed(f, name) { // not the one that was renamed to path before the lock was had
+		if err == nil && filelock.IsNamed(f, name) { // not one that was renamed to path before we got the lock
 			if err := f.Truncate(0); err != nil {
 				f.Close()
 				return nil, fmt.Errorf("writing %s: %w", path, err)
@@ -85,7 +85,7 @@ func Create(path string) (*File, error) {
 	return &File{f, path}, nil
 }
 
-// temporary returns a hidden name beside path that nothing else has.
+// temporary returns a unique hidden name next to path.
 func temporary(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:10]+".tmp")
 }
@@ -96,7 +96,7 @@ func (f *File) Finish(err error) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err == nil { // before the lock is given back
+	if err == nil { // while the lock is held
 		err = os.Rename(f.Name(), f.path)
 	}
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestKilledWritersLeaveNothing: what a killed process left is used by the next writer of the same path; writers at the
-// same time do not disturb each other.
+// TestKilledWritersLeaveNothing: the next writer of a path reuses the leftover of a killed process, and concurrent
+// writers do not disturb each other.
 func TestKilledWritersLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "config.yaml")

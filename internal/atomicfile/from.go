@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// From names a path as seen from a folder, with forward slashes: what a file says of another one, so that both can be
-// moved together. The path is absolute where no way leads there.
+// From returns path relative to a folder, with forward slashes. A file stores it to refer to another file, so that
+// both can be moved together. The result is absolute if there is no relative path.
 func From(folder, path string) (string, error) {
 	base, err1 := filepath.Abs(folder)
 	to, err2 := filepath.Abs(path)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFrom: what a file says of another one leads there from its folder, wherever the process runs.
+// TestFrom: the relative path leads from the folder to the file, whatever the working directory.
 func TestFrom(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

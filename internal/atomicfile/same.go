@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Same reports whether two paths lead to one file, by links too. Of files that are not there yet the paths decide.
+// Same reports whether two paths lead to one file, also through links. If a file does not exist yet, the absolute
+// paths are compared.
 func Same(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)

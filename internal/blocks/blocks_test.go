@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// pieces notes how much it is given at a time.
+// pieces records the largest write.
 type pieces struct {
 	bytes.Buffer
 	most int

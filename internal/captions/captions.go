@@ -10,21 +10,21 @@ import (
 	"assay/edit"
 )
 
-// Writer asks a model about edits: their source, the picture with the role target, where the wanted result is known,
-// and the text source_caption, where that is. It is safe for concurrent use.
+// Writer asks a model about edits: about their source, the picture with the role target if the target is known, and
+// the text source_caption if there is one. It is safe for concurrent use.
 type Writer struct {
 	Model   chat.Model
 	Prompts *Prompts
 	Options chat.Options
 }
 
-// The roles of an edit's picture and text that questions show.
+// The picture role and the text of an edit that questions show.
 const (
 	target        = "target"
 	sourceCaption = "source_caption"
 )
 
-// AnswerError says that an answer is no caption.
+// AnswerError reports that an answer is not a caption.
 type AnswerError struct{ Dialogue, Text, Why string }
 
 func (e *AnswerError) Error() string {
@@ -36,12 +36,12 @@ func (w *Writer) Source(ctx context.Context, e *edit.Edit) (string, error) {
 	return w.talk(ctx, "source", w.Prompts.Source, e)
 }
 
-// Target writes the caption of the target; its questions may quote the source's.
+// Target writes the caption of the target; its questions may quote the source's caption.
 func (w *Writer) Target(ctx context.Context, e *edit.Edit) (string, error) {
 	return w.talk(ctx, "target", w.Prompts.Target, e)
 }
 
-// talk has a dialogue, and returns the last answer, on one line.
+// talk runs a dialogue and returns the last answer on one line.
 func (w *Writer) talk(ctx context.Context, name string, d Dialogue, e *edit.Edit) (caption string, err error) {
 	var messages []chat.Message
 	for _, t := range d {
@@ -68,13 +68,13 @@ func (w *Writer) talk(ctx context.Context, name string, d Dialogue, e *edit.Edit
 	return caption, nil
 }
 
-// question makes the message that asks.
+// question builds the message of a turn.
 func (t *Turn) question(e *edit.Edit) (m chat.Message, err error) {
 	m.Role = "user"
 	for _, role := range t.Pictures {
 		p := e.Picture(role)
 		if p == nil {
-			return m, errors.New("there is no " + role + " to show")
+			return m, errors.New("no " + role + " to show")
 		}
 		picture, err := p.Decode()
 		if err != nil {

@@ -26,7 +26,7 @@ import (
 	"assay/internal/store"
 )
 
-// scribe answers with what it was asked, and notes it.
+// scribe answers with what it was asked and records it.
 type scribe struct {
 	mu    sync.Mutex
 	asked []string
@@ -161,7 +161,8 @@ func TestCaptions(t *testing.T) {
 	}
 }
 
-// TestWithoutTarget: dialogues that show the target leave a row without one the source's caption, and it is counted so.
+// TestWithoutTarget: if the dialogues show the target, a row without a target gets only the source's caption and is
+// counted as such.
 func TestWithoutTarget(t *testing.T) {
 	rows := []string{
 		`{"source": "1.png", "target": "2.png", "instruction": "add a hat"}`,
@@ -180,7 +181,7 @@ func TestWithoutTarget(t *testing.T) {
 	if got := read(t, r.Out); got[1][0] == "" || got[1][1] != "" || got[2] != [4]string{"a cat", "", "", ""} {
 		t.Errorf("%q", got)
 	}
-	r = edits(t, &scribe{}, rows...) // the prompts that ship need no target
+	r = edits(t, &scribe{}, rows...) // the shipped prompts need no target
 	result, err = r.Write(t.Context())
 	want = &Result{Out: r.Out, Rows: 4, Written: 3, Given: 1, Targets: 1}
 	if d := cmp.Diff(want, result); d != "" || err != nil {
@@ -191,7 +192,7 @@ func TestWithoutTarget(t *testing.T) {
 	}
 }
 
-// TestRefused: a model that answers no more ends the run, without a table.
+// TestRefused: a model that stops answering ends the run, without a table.
 func TestRefused(t *testing.T) {
 	n := 0
 	m := &scribe{fail: func(string) (*chat.Answer, error) {
@@ -203,7 +204,7 @@ func TestRefused(t *testing.T) {
 	r := edits(t, m, slices.Repeat([]string{`{"source": "1.png", "instruction": "a"}`}, 50)...)
 	r.Workers = 1
 	_, err := r.Write(t.Context())
-	const said = "answers are kept: no more answers: the folder is full: 1 of 50 rows are done"
+	const said = "the answers so far are saved: no more answers: the folder is full: 1 of 50 rows are done"
 	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), said) ||
 		len(m.asked) != 5 {
 		t.Errorf("Write = %v after %d questions, want 1 of 50 rows after 5", err, len(m.asked))
@@ -213,7 +214,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// weather is a server with every kind of it: it answers every question in the end, and counts the answers that it gave.
+// weather is a fault-injecting server: it answers every question in the end and counts its answers.
 type weather struct {
 	mu    sync.Mutex
 	tries map[string]int // by question
@@ -266,8 +267,8 @@ func (w *weather) ServeHTTP(out http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// TestBadWeather: through 429, 500, half a body, nonsense, a slow server, and Ctrl-C in the midst, all captions are
-// those of a calm day. What was answered when the run was stopped is not asked again.
+// TestBadWeather: despite 429, 500, truncated bodies, invalid JSON, a slow server and Ctrl-C midway, all captions are
+// the same as without faults. Questions answered before the run was stopped are not asked again.
 func TestBadWeather(t *testing.T) {
 	long.Test(t)
 	var rows []string
@@ -328,7 +329,7 @@ func TestBadWeather(t *testing.T) {
 	again := 0
 	for question, n := range w.paid {
 		if n > 1 && before[question] > 0 {
-			again++ // it was on its way when the run was stopped
+			again++ // it was in flight when the run was stopped
 		}
 	}
 	if again > 8 || len(w.paid) != len(calm.paid) {
@@ -336,15 +337,15 @@ func TestBadWeather(t *testing.T) {
 	}
 }
 
-// named is a server that keeps its name on another port.
+// named is a server whose fingerprint does not depend on its port.
 type named struct{ chat.Model }
 
 func (named) Fingerprint() string { return "m" }
 
 func TestPromptsAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"source: [{ask: a}]": "target: a dialogue is wanted",
-		"source: [{ask: '[SOURCE_CAPTION]'}]\ntarget: [{ask: a}]":            "about to find",
+		"source: [{ask: a}]": "target: want a dialogue",
+		"source: [{ask: '[SOURCE_CAPTION]'}]\ntarget: [{ask: a}]":            "not available",
 		"source: [{ask: a, pictures: [edit]}]\ntarget: [{ask: a}]":           "want source or target",
 		"source: [{ask: ' '}]\ntarget: [{ask: a}]\nanother: 1":               "unknown key",
 		"source: [{ask: a, pictures: [source]}]\ntarget: [{asked: a}]":       "target[0].ask",
@@ -356,7 +357,7 @@ func TestPromptsAreChecked(t *testing.T) {
 	}
 }
 
-// TestExamples: conversations ask what a run would ask, of the captions that a table has.
+// TestExamples: conversations ask what a run would ask, and answer with the captions of the table.
 func TestExamples(t *testing.T) {
 	row := `{"source": "1.png", "target": "2.png", "instruction": "add a hat", "source_caption": "a cat", ` +
 		`"target_caption": "a cat, a hat"}`
@@ -420,7 +421,7 @@ func TestColumnsInOrder(t *testing.T) {
 	}
 }
 
-// TestColumnsThatAreNotThere: captions in a column that no row has would be written anew.
+// TestColumnsThatAreNotThere: a caption column that no row has is refused, instead of writing all captions again.
 func TestColumnsThatAreNotThere(t *testing.T) {
 	r := edits(t, &scribe{}, `{"source": "1.png", "target": "2.png", "instruction": "add a hat", "before": "a man"}`)
 	r.Columns = map[string]string{"source_caption": "befor"}
@@ -434,7 +435,7 @@ func TestColumnsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestSeveralSources: captions are of one source; a row with a list of them says so.
+// TestSeveralSources: captions need exactly one source; a row with several has an error.
 func TestSeveralSources(t *testing.T) {
 	r := edits(t, &scribe{fail: func(string) (*chat.Answer, error) { return nil, nil }},
 		`{"sources": ["1.png", "2.png"], "instruction": "add a hat"}`)
@@ -442,7 +443,7 @@ func TestSeveralSources(t *testing.T) {
 	if err != nil || result.Failed != 1 {
 		t.Fatalf("got %+v (%v), want one row that failed", result, err)
 	}
-	const want = "the edit has 2 sources: captions are of one"
+	const want = "the edit has 2 sources, captions need exactly one"
 	if got := read(t, r.Out)[0][3]; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,5 +1,9 @@
-// Package captions has a model that answers in words describe the sources and targets of edits. ADIEE's CLIP-D compares
-// such captions, which some data sets do not have (arXiv 2507.07317, appendix A).
+// Package captions lets a vision-language model caption the sources and targets of edits. ADIEE's CLIP-D compares
+// such captions, which some data sets lack (arXiv 2507.07317, appendix A).
+//
+// A Run reads a table of edits, asks the model the questions of two dialogues (Prompts) about each row, and writes the
+// rows with the last answers as captions. Run.Examples turns captions that a table already has into conversations for
+// training a caption model.
 package captions
 
 import (
@@ -21,31 +25,32 @@ import (
 type Config struct {
 	In      string            `yaml:"in"`      // table of edits, of any format
 	Out     string            `yaml:"out"`     // .jsonl or .parquet
-	Columns map[string]string `yaml:"columns"` // our column: the table's
-	Given   string            `yaml:"given"`   // captions that the table has: keep, replace
-	Prompts string            `yaml:"prompts"` // file of dialogues; "": those that ship
-	Store   string            `yaml:"store"`   // folder in which answers are kept; "": beside the user's own store
+	Columns map[string]string `yaml:"columns"` // our column name: the table's
+	Given   string            `yaml:"given"`   // captions already in the table: keep, replace
+	Prompts string            `yaml:"prompts"` // file of dialogues; "": the shipped ones
+	Store   string            `yaml:"store"`   // folder for stored answers; "": next to the user's default store
 
 	Model  LocalModel  `yaml:"model"`  // on this machine
 	Server chat.Server `yaml:"server"` // or on a server
 
-	MaxNewTokens int     `yaml:"max_new_tokens"` // of an answer; one that is cut off is an error of its row
+	MaxNewTokens int     `yaml:"max_new_tokens"` // per answer; a truncated answer is an error of its row
 	Temperature  float64 `yaml:"temperature"`    // 0: greedy
 	Seed         uint64  `yaml:"seed"`           // of sampling
 
-	Remote bool `yaml:"-"` // Server is meant
+	Remote bool `yaml:"-"` // the model is on Server
 }
 
 // LocalModel is a checkpoint on this machine.
 type LocalModel struct {
 	Backbone string `yaml:"backbone"` // Hugging Face checkpoint directory
-	Adapter  string `yaml:"adapter"`  // over it, in PEFT's files
+	Adapter  string `yaml:"adapter"`  // for the backbone, in PEFT's format
 	Device   string `yaml:"device"`   // auto, cpu, cuda:N
 	DType    string `yaml:"dtype"`    // on CUDA: auto, float32, bfloat16
 	Threads  int    `yaml:"threads"`  // of the CPU; 0: all cores
-	Answers  int    `yaml:"answers"`  // that are made at a time
+	Answers  int    `yaml:"answers"`  // generated at a time
 
-	// Cache is that of keys and values, as 4GiB or in bytes; 0: 2 GiB, on CUDA what the device has room for.
+	// Cache is the size of the KV cache, such as 4GiB, or in bytes; 0: 2 GiB, on CUDA as much as the device has room
+	// for.
 	Cache strictyaml.Bytes `yaml:"cache"`
 }
 
@@ -55,16 +60,17 @@ type Prompts struct {
 	Target Dialogue `yaml:"target"`
 }
 
-// Dialogue is a list of questions, each with the answers before it. The last answer is the caption.
+// Dialogue is a list of questions; each is asked with the earlier questions and answers. The last answer is the
+// caption.
 type Dialogue []Turn
 
-// Turn is a question, with pictures in front of it.
+// Turn is a question with pictures before it.
 type Turn struct {
 	Pictures []string `yaml:"pictures"` // source, target
 	Ask      string   `yaml:"ask"`
 }
 
-// What questions hold in place of an edit's texts.
+// The placeholders for an edit's texts in questions.
 const (
 	Instruction   = "[INSTRUCTION]"
 	SourceCaption = "[SOURCE_CAPTION]"
@@ -73,8 +79,8 @@ const (
 //go:embed prompts.yaml
 var ownPrompts []byte
 
-// Load reads a configuration and its prompts. The error lists everything that is wrong with them, with file and line.
-// Paths in it are relative to the file's folder, and absolute in the result.
+// Load reads a configuration and its prompts. The error lists all problems with file and line. Paths in the file are
+// relative to its folder, and absolute in the result.
 func Load(path string) (*Config, *Prompts, error) {
 	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
@@ -110,13 +116,13 @@ func Load(path string) (*Config, *Prompts, error) {
 
 func (c *Config) check(d *strictyaml.Document) {
 	want := d.Want
-	want(c.In != "", "in", "a table of edits is wanted")
+	want(c.In != "", "in", "want a table of edits")
 	ext := filepath.Ext(c.Out)
-	want(ext == ".jsonl" || ext == ".parquet", "out", "a table to write is wanted, .jsonl or .parquet, not %q", c.Out)
+	want(ext == ".jsonl" || ext == ".parquet", "out", "want the table to write, .jsonl or .parquet, not %q", c.Out)
 	want(c.Given == "keep" || c.Given == "replace", "given", "want keep or replace, not %q", c.Given)
 	want(c.Remote != (c.Model.Backbone != ""), "model",
-		"either model: {backbone: DIR} or server: {url, model} says who writes")
-	want(c.Model.Adapter == "" || c.Model.Backbone != "", "model.adapter", "is over a backbone: name it")
+		"want either model: {backbone: DIR} or server: {url, model}")
+	want(c.Model.Adapter == "" || c.Model.Backbone != "", "model.adapter", "needs model.backbone")
 	want(ort.IsDevice(c.Model.Device), "model.device", "want auto, cpu or cuda:N, not %q", c.Model.Device)
 	want(slices.Contains([]string{"auto", "float32", "bfloat16"}, c.Model.DType), "model.dtype",
 		"want auto, float32 or bfloat16, not %q", c.Model.DType)
@@ -143,15 +149,15 @@ func readPrompts(file string, text []byte) (*Prompts, error) {
 	}
 	for name, talk := range map[string]Dialogue{"source": p.Source, "target": p.Target} {
 		if len(talk) == 0 {
-			d.Problem(name, "a dialogue is wanted: a list of questions, {pictures: [...], ask: TEXT}")
+			d.Problem(name, "want a dialogue: a list of questions, {pictures: [...], ask: TEXT}")
 		}
 		for i, t := range talk {
 			key := fmt.Sprintf("%s[%d]", name, i)
 			if strings.TrimSpace(t.Ask) == "" {
-				d.Problem(key+".ask", "a question is wanted")
+				d.Problem(key+".ask", "want a question")
 			}
 			if name == "source" && strings.Contains(t.Ask, SourceCaption) {
-				d.Problem(key+".ask", "%s is what this dialogue is about to find", SourceCaption)
+				d.Problem(key+".ask", "%s is not available in this dialogue, which produces it", SourceCaption)
 			}
 			for _, shown := range t.Pictures {
 				if shown != "source" && shown != "target" {

@@ -16,15 +16,15 @@ import (
 	"assay/internal/exit"
 )
 
-// Examples writes the dialogues of the rows that have captions as conversations. A caption model is trained on them by
-// train with mode: text, and is later asked in the very same words. Each distinct edit is one source's and one target's
-// conversation. Dialogues must have one question each: the answers to others are not in the table.
+// Examples writes the rows that have captions as conversations, to train a caption model (train with mode: text) on
+// exactly the questions that it is later asked. Each distinct edit becomes one conversation for the source and one
+// for the target. Dialogues must have one question each: the table does not hold the answers to earlier questions.
 func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 	if filepath.Ext(path) != ".jsonl" {
-		return nil, exit.Usagef("%s: a .jsonl file is wanted", path)
+		return nil, exit.Usagef("%s: want a .jsonl file", path)
 	}
 	if len(r.Writer.Prompts.Source) != 1 || len(r.Writer.Prompts.Target) != 1 {
-		return nil, exit.Usagef("prompts: conversations are made of dialogues with one question each, these have %d and %d",
+		return nil, exit.Usagef("prompts: want dialogues with one question each, these have %d and %d",
 			len(r.Writer.Prompts.Source), len(r.Writer.Prompts.Target))
 	}
 	t, err := r.open()
@@ -56,18 +56,18 @@ func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 				if !seen[string(line)] {
 					seen[string(line)] = true
 					result.Written++
-					b.Write(append(line, '\n')) // its error comes with Flush
+					b.Write(append(line, '\n')) // Flush returns its error
 				}
 			}
 		}
 		if result.Written == 0 {
-			return exit.Usagef("%s: no row has captions to learn from", r.In)
+			return exit.Usagef("%s: no row has captions to train on", r.In)
 		}
 		return b.Flush()
 	})
 }
 
-// examples are the conversations of a row.
+// examples returns the conversations of a row.
 func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte, err error) {
 	rec, err := t.Record(i)
 	if err != nil {
@@ -78,14 +78,14 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 		return nil, err
 	}
 	if n := len(row.Sources()); n > 1 {
-		return nil, fmt.Errorf("the edit has %d sources: captions are of one", n)
+		return nil, fmt.Errorf("the edit has %d sources, captions need exactly one", n)
 	}
 	before, errB := r.caption(&rec, "source_caption")
 	after, errA := r.caption(&rec, "target_caption")
 	if err := errors.Join(errB, errA); err != nil {
 		return nil, err
 	}
-	// The pictures stand for their paths: questions are made where a run makes them.
+	// Empty pictures stand in for the paths, so that the code of a run builds the questions.
 	paths := map[*data.Picture]string{}
 	e := &edit.Edit{Instruction: row.Instruction, Texts: map[string]string{sourceCaption: before}}
 	for role, m := range map[string]data.Image{"source": row.Source, target: row.Target} {
@@ -111,7 +111,7 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 		}
 		for i, role := range d.turn.Pictures {
 			if paths[question.Content[i].Image] == "" {
-				return nil, fmt.Errorf("the %s lies inside the table; conversations name files: use a table that does", role)
+				return nil, fmt.Errorf("the %s is inside the table; conversations need files: use a table with paths", role)
 			}
 		}
 		answer := chat.Message{Role: "assistant", Content: []chat.Part{{Text: d.caption}}}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestModelKeys: where a model on this machine runs, and in what.
+// TestModelKeys: device, dtype and cache of a local model.
 func TestModelKeys(t *testing.T) {
 	load := func(model string) (*Config, error) {
 		path := filepath.Join(t.TempDir(), "captions.yaml")

@@ -12,7 +12,7 @@ import (
 	"assay/internal/table"
 )
 
-// readColumns are the columns that are read.
+// readColumns are the columns that a run reads.
 var readColumns = []string{"source", "target", "instruction", "source_caption", "target_caption"}
 
 // The columns that a run writes, in order; they replace columns of the same names.
@@ -27,9 +27,9 @@ var written = []data.Column{
 type Result struct {
 	Out     string `json:"out"`
 	Rows    int    `json:"rows"`
-	Written int    `json:"written"` // rows with both captions, of which the model wrote one at least
-	Given   int    `json:"given"`   // rows whose captions were there
-	// SourceOnly: rows with the source's caption alone. They have no target, and the prompts show it.
+	Written int    `json:"written"` // rows with both captions, at least one of them from the model
+	Given   int    `json:"given"`   // rows whose captions were already in the table
+	// SourceOnly counts rows with only the source's caption: the prompts show the target, and the rows have none.
 	SourceOnly int    `json:"source_only"`
 	Targets    int    `json:"targets"` // rows with a target
 	Failed     int    `json:"failed"`
@@ -48,12 +48,12 @@ type Run struct {
 // row is the result of one row.
 type row struct {
 	source, target string // captions; "": none
-	by             string // who wrote them
-	given, goal    bool   // they were there; there is a target
+	by             string // the model that wrote them
+	given, goal    bool   // captions were already in the table; the row has a target
 }
 
-// Write writes the captions of all rows. One that has none says why in caption_error. Answers are kept by the model of
-// the writer, not in a journal: the same call asks only what is missing.
+// Write writes the captions of all rows. A row without captions has the reason in caption_error. Answers are stored
+// by the writer's model, not in a journal: the same call only asks what is missing.
 func (r *Run) Write(ctx context.Context) (*Result, error) {
 	if _, err := data.FormatOf(r.Out); err != nil {
 		return nil, exit.Usage(err)
@@ -77,7 +77,7 @@ func (r *Run) Write(ctx context.Context) (*Result, error) {
 	}
 	rows, err := j.InMemory(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("answers are kept: %w", err)
+		return nil, fmt.Errorf("the answers so far are saved: %w", err)
 	}
 	result := &Result{Out: r.Out, Rows: t.Len()}
 	return result, j.Rewrite(ctx, t, written, func(line *table.Line[row], rec *data.Record) error {
@@ -99,7 +99,7 @@ func (r *Run) open() (*data.Table, error) {
 	return t, exit.Usage(err)
 }
 
-// caption is what the table says.
+// caption returns a caption from the table.
 func (r *Run) caption(rec *data.Record, name string) (string, error) {
 	if other := r.Columns[name]; other != "" {
 		name = other
@@ -112,7 +112,7 @@ func (r *Run) caption(rec *data.Record, name string) (string, error) {
 	return text, err
 }
 
-// row captions one.
+// row captions one row.
 func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error) {
 	rec, err := t.Record(i)
 	if err != nil {
@@ -123,8 +123,8 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 		return out, err
 	}
 	if n := len(line.Sources()); n > 1 {
-		return out, fmt.Errorf("the edit has %d sources: captions are of one, so leave such rows out or give them a source "+
-			"each", n)
+		return out, fmt.Errorf("the edit has %d sources, captions need exactly one: leave such rows out or give them a "+
+			"single source", n)
 	}
 	out.goal = !line.Target.IsZero()
 	if r.Given == "keep" {
@@ -156,7 +156,7 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 	return r.ask(ctx, e, out)
 }
 
-// ask has the dialogues whose captions are missing.
+// ask runs the dialogues whose captions are missing.
 func (r *Run) ask(ctx context.Context, e *edit.Edit, out row) (_ row, err error) {
 	out.by = r.Name
 	if out.source == "" {
@@ -166,7 +166,7 @@ func (r *Run) ask(ctx context.Context, e *edit.Edit, out row) (_ row, err error)
 		e.Texts[sourceCaption] = out.source
 	}
 	if out.target == "" && (out.goal || !r.Writer.Prompts.Target.shows(target)) {
-		if out.target, err = r.Writer.Target(ctx, e); err != nil { // half a pair of captions is of no use
+		if out.target, err = r.Writer.Target(ctx, e); err != nil { // one caption of a pair is of no use
 			return row{goal: out.goal}, err
 		}
 	}

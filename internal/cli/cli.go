@@ -2,8 +2,8 @@
 // and progress.
 //
 // An [App] runs a command line: it checks the flags that a command annotated ([Needs], [Writes], [Makes],
-// [TakesStorage], [TakesText]), runs the command, and turns its error into an exit code. Results go to stdout by
-// [Print], in words or as JSON; progress and warnings go to stderr.
+// [TakesStorage], [TakesText]), runs the command, and turns its error into an exit code. Results go to stdout with
+// [Print], as text or as JSON; progress and warnings go to stderr.
 package cli
 
 import (
@@ -88,24 +88,24 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	return exit.Code(err)
 }
 
-// mistaken names the cause of cobra's error about a command, where there is one: a subcommand that does not exist,
-// whose flags cobra does not know, or a configuration without its flag.
+// mistaken names the cause of cobra's error about a command, if it finds one: a subcommand that does not exist, whose
+// flags cobra does not know, or a configuration without its flag.
 func mistaken(c *cobra.Command, args []string, err error) error {
-	at := slices.Index(args, c.Name()) + 1 // 0 of the root
+	at := slices.Index(args, c.Name()) + 1 // 0 for the root
 	if at >= len(args) || strings.HasPrefix(args[at], "-") {
 		return err
 	}
 	name := args[at]
 	switch ext := filepath.Ext(name); {
 	case (ext == ".yaml" || ext == ".yml") && c.Flags().Lookup("config") != nil:
-		return fmt.Errorf("%w: a configuration is given as --config %s", err, name)
+		return fmt.Errorf("%w: pass a configuration as --config %s", err, name)
 	case isGroup(c):
 		return unknownCommand(c, name)
 	}
 	return err
 }
 
-// root puts the command tree together. running is set when a command begins its work: errors before that are cobra's.
+// root builds the command tree. running is set when a command starts its work: errors before that are cobra's.
 func (a *App) root(running *bool) *cobra.Command {
 	root := a.Tree()
 	watch(root, running)
@@ -161,13 +161,13 @@ func watch(c *cobra.Command, running *bool) {
 		c.Args = cobra.NoArgs
 	}
 	for _, sub := range c.Commands() {
-		if sub.Name() != "help" { // begins no work
+		if sub.Name() != "help" { // does no work
 			watch(sub, running)
 		}
 	}
 }
 
-// checkFlags checks the flags that were given by their annotations.
+// checkFlags checks the given flags against their annotations.
 func checkFlags(c *cobra.Command, args []string) (err error) {
 	each := func(check func(*cobra.Command, *pflag.Flag) error) {
 		c.Flags().Visit(func(f *pflag.Flag) {
@@ -190,7 +190,7 @@ func JSON(c *cobra.Command) bool {
 	return err == nil && v
 }
 
-// Print writes a result to stdout: v as one JSON document with --json, what words writes otherwise.
+// Print writes a result to stdout: v as one JSON document with --json, otherwise the text that words writes.
 func Print(c *cobra.Command, v any, words func(w io.Writer)) error {
 	if !JSON(c) {
 		words(c.OutOrStdout())
@@ -205,7 +205,7 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// report prints an error, unless that was done already.
+// report prints an error, unless it was printed already.
 func report(err error, asJSON bool, stdout, stderr io.Writer) {
 	switch {
 	case err == nil || exit.IsElsewhere(err):

@@ -91,14 +91,14 @@ func TestExitCodesAndOutput(t *testing.T) {
 		{"help okk", exit.Wrong, "", `error: unknown command "okk" for "tool": did you mean ok? (see tool --help)`},
 		{"help ok no", exit.Wrong, "", `error: unknown command "no" for "tool ok" (see tool --help)`},
 		{"", exit.Done, "Usage:\n  tool [command]\n", ""},
-		{"--json", exit.Wrong, `{"error":"a subcommand is wanted (see tool --help)"}`, ""},
+		{"--json", exit.Wrong, `{"error":"a subcommand is needed (see tool --help)"}`, ""},
 		{"many", exit.Done, "Usage:\n  tool many [command]\n", ""},
 		{"many two", exit.Wrong, "", `error: unknown command "two" for "tool many" (see tool many --help)`},
 		{"many two --nosuch", exit.Wrong, "", `error: unknown command "two" for "tool many" (see tool many --help)`},
 		{"many on --nosuch", exit.Wrong, "", `error: unknown command "on" for "tool many": did you mean one? (see`},
 		{"configured run.yaml", exit.Wrong, "",
-			`unknown command "run.yaml" for "tool configured": a configuration is given as --config run.yaml (see`},
-		{"many --json", exit.Wrong, `{"error":"a subcommand is wanted (see tool many --help)"}`, ""},
+			`unknown command "run.yaml" for "tool configured": pass a configuration as --config run.yaml (see`},
+		{"many --json", exit.Wrong, `{"error":"a subcommand is needed (see tool many --help)"}`, ""},
 		{"--version", exit.Done, Version, ""},
 	}
 	for _, tt := range tests {
@@ -118,20 +118,20 @@ func TestExitCodesAndOutput(t *testing.T) {
 	}
 }
 
-// full is a disk without room.
+// full is a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
 }
 
-// TestFullDisk: a result that could not be printed, in words or as JSON, is a failure, told once.
+// TestFullDisk: a result that could not be printed, as text or as JSON, is a failure, reported once.
 func TestFullDisk(t *testing.T) {
 	for _, args := range []string{"ok", "ok --json", "told", "told --json", "--help", "--version"} {
 		t.Run(args, func(t *testing.T) {
 			var stderr strings.Builder
 			code := testApp().Run(context.Background(), strings.Fields(args), full{}, &stderr)
-			if args == "told" { // prints nothing in words
+			if args == "told" { // prints nothing as text
 				if code != exit.Failed || strings.Contains(stderr.String(), "no space") {
 					t.Errorf("%s: got exit code %d, stderr %q, want %d and nothing of a full disk", args, code, stderr.String(),
 						exit.Failed)
@@ -145,7 +145,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestHelpParts: flags of a part stand under its heading, wrapped, with plain names of types and no empty defaults.
+// TestHelpParts: flags of a part are under its heading, wrapped, with plain type names and no empty defaults.
 func TestHelpParts(t *testing.T) {
 	a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
 	a.Register(func() *cobra.Command {
@@ -196,8 +196,8 @@ func TestCancelledIsFailure(t *testing.T) {
 	}
 }
 
-// TestFlagsThatCannotWork: flags without those that they go with, and files and folders that cannot be written, are
-// refused before a command begins.
+// TestFlagsThatCannotWork: flags without the flags that they require, and files and folders that cannot be written,
+// are refused before a command starts.
 func TestFlagsThatCannotWork(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"full/x", "file"} {
@@ -222,20 +222,20 @@ func TestFlagsThatCannotWork(t *testing.T) {
 		return c
 	})
 	for args, want := range map[string]string{
-		"--url x":             "--url goes with --judge",
-		"--judge a --model x": "--model goes with --url or --server",
+		"--url x":             "--url requires --judge",
+		"--judge a --model x": "--model requires --url or --server",
 		"--url x --judge a --model x --out file2 --heatmap y.PNG --folder new --folder new": "",
-		"--out full":        "--out full: a folder has that name, want a file",
-		"--out no/file":     "--out no/file: there is no folder no: make it first",
+		"--out full":        "--out full: is a folder, want a file",
+		"--out no/file":     "--out no/file: no folder no: create it first",
 		"--out file/a":      "--out file/a: ",
 		"--heatmap y.jpg":   "--heatmap y.jpg: want a name that ends in .png",
 		"--folder full":     "--folder full exists already and is not empty",
 		"--folder file":     "--folder file: a file has that name",
-		"--out /proc/1/x/y": "there is no folder /proc/1/x",
-		"--url x --judge a --model file --out ./file": "--out ./file is the file of --model, too, which would be replaced",
-		"--tables no,file --out file":                 "--out file is the file of --tables, too",
-		"--out new.png --heatmap ./new.png":           "is the file of --",
-		"--tables new --out new":                      "", // nothing that would be lost
+		"--out /proc/1/x/y": "no folder /proc/1/x",
+		"--url x --judge a --model file --out ./file": "--out ./file is also the file of --model and would replace it",
+		"--tables no,file --out file":                 "--out file is also the file of --tables",
+		"--out new.png --heatmap ./new.png":           "is also the file of --",
+		"--tables new --out new":                      "", // nothing would be lost
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Chdir(dir)
@@ -252,8 +252,8 @@ func TestFlagsThatCannotWork(t *testing.T) {
 	}
 }
 
-// TestControlCharacters: what tables and errors say reaches a terminal without sequences that it would obey, and
-// programs as it is.
+// TestControlCharacters: texts of tables and errors reach a terminal without escape sequences, and programs
+// unchanged.
 func TestControlCharacters(t *testing.T) {
 	id := "a\x1b[2J\x1b]0;x\a\r\b\x7f\u009b1m\u202eb\u2066\x9b\xc3 é\u200d😀\t"
 	shown := `a\x1b[2J\x1b]0;x\x07\x0d\x08\x7f\u009b1m\u202eb\u2066\x9b\xc3 é` + "\u200d😀\t"

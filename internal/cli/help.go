@@ -23,22 +23,22 @@ const part = "part"
 // Part lists flags of c in a section of the help.
 func Part(c *cobra.Command, heading string, flags ...string) { annotate(c, flags, part, heading) }
 
-// needs annotates a flag with the flags of which one is required with it.
+// needs annotates a flag with the flags of which it requires one.
 const needs = "needs"
 
-// Needs declares that flags of c require another flag, or one of several ("scorer|judge"): without it they are refused
-// rather than ignored.
+// Needs declares that flags of c require another flag, or one of several ("scorer|judge"). Without it they are
+// refused rather than ignored.
 func Needs(c *cobra.Command, other string, flags ...string) {
 	annotate(c, flags, needs, strings.Split(other, "|")...)
 }
 
-// checkNeeds refuses a flag without the ones that it needs.
+// checkNeeds refuses a flag if none of the flags that it requires is given.
 func checkNeeds(c *cobra.Command, f *pflag.Flag) error {
 	others := f.Annotations[needs]
 	if len(others) == 0 || slices.ContainsFunc(others, c.Flags().Changed) {
 		return nil
 	}
-	return exit.Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
+	return exit.Usagef("--%s requires --%s", f.Name, strings.Join(others, " or --"))
 }
 
 // annotate annotates flags of c.
@@ -52,7 +52,7 @@ func annotate(c *cobra.Command, flags []string, name string, values ...string) {
 	}
 }
 
-// usage prints the help below the text of a command.
+// usage prints the part of the help below a command's description.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -89,7 +89,8 @@ type section struct {
 	flags   []*pflag.Flag
 }
 
-// sections are the sections of a command's flags: its own, then parts in order of their first flag, then global ones.
+// sections returns the sections of a command's flags: its own, then parts in order of their first flag, then global
+// flags.
 func sections(c *cobra.Command) []section {
 	list := []section{{heading: "Flags"}}
 	at := map[string]int{}
@@ -121,7 +122,7 @@ func (s *section) add(f *pflag.Flag) {
 	}
 }
 
-// plainTypes are placeholders for types of values that pflag names as Go does.
+// plainTypes has placeholders for value types, for which pflag uses Go's names.
 var plainTypes = map[string]string{"stringToString": "NAME=VALUE,...", "strings": "A,B,...", "ints": "N,N,...",
 	"int64Slice": "N,N,...", "float64Slice": "X,X,...", "int": "N", "uint": "N", "float": "X", "duration": "TIME",
 	"bytes": "BYTES", "grid": "RxC,..."}
@@ -151,13 +152,13 @@ func shown(flags []*pflag.Flag) *pflag.FlagSet {
 	return set
 }
 
-// typed is a value whose type has another name.
+// typed is a value with another type name.
 type typed struct {
 	pflag.Value
 	name string
 }
 
-// Type is the name.
+// Type returns the name.
 func (t typed) Type() string { return t.name }
 
 // helpCommand is cobra's help command, except that an unknown topic is an error.
@@ -194,7 +195,7 @@ const group = "group"
 // isGroup reports whether a command only has subcommands.
 func isGroup(c *cobra.Command) bool { return c.Annotations[group] != "" }
 
-// makeGroup makes a command with subcommands only print its help, and refuse unknown subcommands.
+// makeGroup makes a command that only has subcommands print its help and refuse unknown subcommands.
 func makeGroup(c *cobra.Command) {
 	c.Annotations = map[string]string{group: "true"}
 	c.Args = cobra.ArbitraryArgs
@@ -203,7 +204,7 @@ func makeGroup(c *cobra.Command) {
 		case len(args) > 0:
 			return unknownCommand(c, args[0])
 		case JSON(c):
-			return errors.New("a subcommand is wanted")
+			return errors.New("a subcommand is needed")
 		}
 		return c.Help()
 	}
@@ -224,7 +225,7 @@ func asksJSON(args []string) (asked bool) {
 	return asked
 }
 
-// placeholders are the placeholders of text flags in the help, by the flag's name. A command overrides one by
+// placeholders are the placeholders of text flags in the help, by the flag's name. A command overrides one with
 // backquotes in the flag's usage. The default is TEXT.
 var placeholders = func() map[string]string {
 	of := map[string]string{"device": "DEVICE", "dimension": "NAME", "judge": "JUDGE", "model": "NAME", "url": "URL",
@@ -244,7 +245,7 @@ var placeholders = func() map[string]string {
 	return of
 }()
 
-// placeholder is the placeholder of a text flag.
+// placeholder returns the placeholder of a text flag.
 func placeholder(f *pflag.Flag) string {
 	if _, ok := f.Annotations[writes]; ok {
 		return "FILE"

@@ -12,8 +12,8 @@ import (
 	"assay/internal/hub"
 )
 
-// modelFlags name models: beside paths they take names of the Hugging Face Hub, with or without hf://. A repository
-// without the files that stand here is refused before anything is fetched.
+// modelFlags are the flags that name models: besides paths they accept names on the Hugging Face Hub, with or without
+// hf://. A repository without the files listed here is refused before anything is fetched.
 var modelFlags = map[string][]string{
 	"scorer":        {"scorer.yaml", "reward.yaml"},
 	"backbone":      {"config.json"},
@@ -31,10 +31,10 @@ var modelFlags = map[string][]string{
 // own annotates a flag that names a folder in which the command writes.
 const own = "own"
 
-// Own declares that flags of c name folders in which the command writes: no names of the Hub.
+// Own declares that flags of c name folders in which the command writes, so names on the Hub are refused.
 func Own(c *cobra.Command, flags ...string) { annotate(c, flags, own) }
 
-// fetchBefore has a command fetch what it is given by name, before it runs.
+// fetchBefore makes a command fetch what its flags and arguments name on the Hub, before it runs.
 func fetchBefore(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
@@ -46,12 +46,12 @@ func fetchBefore(c *cobra.Command) {
 	}
 }
 
-// fetchNamed fetches what flags and arguments name on the Hub, and puts paths in the place of the names. Fetches that
-// follow, of what files name, are shown by the same command.
+// fetchNamed fetches what flags and arguments name on the Hub, and replaces the names with paths. Later fetches, of
+// names found in files, show their progress through the same command.
 func fetchNamed(c *cobra.Command, args []string) error {
 	plan, _ := c.Flags().GetBool("dry-run") // without such a flag it is false
 	hub.Begin(&hub.Session{Context: c.Context(), Monitor: FetchMonitor(c), NoWeights: plan})
-	if c.Name() == "fetch" || c.Name() == "push" { // they do it themselves
+	if c.Name() == "fetch" || c.Name() == "push" { // they fetch and push themselves
 		return nil
 	}
 	var failed error
@@ -84,7 +84,7 @@ func fetchFlag(c *cobra.Command, f *pflag.Flag) error {
 			return value, nil
 		}
 		if _, named, _ := hub.Of("", name); named && written {
-			return "", exit.Usagef("--%s %s: %s writes into that folder: copy it into one of your own first (score fetch "+
+			return "", exit.Usagef("--%s %s: %s writes into this folder: make a local copy first (score fetch "+
 				"%s --out DIR)", f.Name, value, c.CommandPath(), name)
 		}
 		path, err := hub.Resolve(c.Context(), name, needs...)
@@ -110,13 +110,13 @@ func fetchFlag(c *cobra.Command, f *pflag.Flag) error {
 	if err != nil || value == f.Value.String() {
 		return err
 	}
-	if o, ok := f.Value.(*once); ok { // the path stands for what was given
+	if o, ok := f.Value.(*once); ok { // the path replaces the given name
 		return o.Value.Set(value)
 	}
 	return f.Value.Set(value)
 }
 
-// FetchMonitor shows what a command fetches: the size before it begins, then a bar.
+// FetchMonitor shows what a command fetches: first the size, then a progress bar.
 func FetchMonitor(c *cobra.Command) hub.Monitor {
 	var bar *Bar
 	return hub.Monitor{
@@ -124,7 +124,7 @@ func FetchMonitor(c *cobra.Command) hub.Monitor {
 			if !JSON(c) {
 				resumed := ""
 				if p.Present > 0 {
-					resumed = fmt.Sprintf(" (%s of it are there)", hub.Size(p.Present))
+					resumed = fmt.Sprintf(" (%s already fetched)", hub.Size(p.Present))
 				}
 				fmt.Fprintf(c.ErrOrStderr(), "fetching %s at %.8s: %d files, %s%s, from %s into %s\n", p.Name, p.Commit, p.Files,
 					hub.Size(p.Bytes), resumed, p.Endpoint, p.Folder)

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ManName is the name of a command's manual page, as assay-score-pair.
+// ManName returns the name of a command's manual page, such as assay-score-pair.
 func ManName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
-// WriteMan writes the manual page of a command of section 1, in man(7). It says what the help says.
+// WriteMan writes a command's manual page for section 1, in the format man(7). Its content is that of the help.
 func WriteMan(w io.Writer, c *cobra.Command, date time.Time) error {
 	c.InitDefaultHelpFlag()
 	name := ManName(c)
@@ -66,10 +66,10 @@ func WriteMan(w io.Writer, c *cobra.Command, date time.Time) error {
 	return err
 }
 
-// HasMan reports whether a command has a manual page: those that the help lists, without help itself.
+// HasMan reports whether a command has a manual page: every command that the help lists has one, except help itself.
 func HasMan(c *cobra.Command) bool { return c.IsAvailableCommand() && c.Name() != "help" }
 
-// options lists flags, each with what the help says of it.
+// options lists flags with their help texts.
 func options(flags []*pflag.Flag) string {
 	var b strings.Builder
 	for _, f := range flags {
@@ -80,7 +80,7 @@ func options(flags []*pflag.Flag) string {
 	return b.String()
 }
 
-// paragraphs sets the text of a help, whose paragraphs are separated by empty lines.
+// paragraphs formats the first text that is not empty. Empty lines separate its paragraphs.
 func paragraphs(texts ...string) string {
 	i := slices.IndexFunc(texts, func(text string) bool { return text != "" })
 	if i < 0 {

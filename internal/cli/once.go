@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// asked are the flags of what is scored, and by what: given twice, both might seem to count. Settings may be given
-// again, as after an alias, and the last one holds.
+// asked are the flags that say what is scored, and by what. If one were given twice, both values might seem to count.
+// Other settings may be repeated, for example after an alias, and the last one counts.
 var asked = []string{"source", "edit", "reference", "instruction", "in", "before", "after", "scorer"}
 
 // once is a flag value that refuses a second, different one.
@@ -23,7 +23,7 @@ type once struct {
 // Set implements pflag.Value.
 func (o *once) Set(text string) error {
 	if o.given != nil && *o.given != text {
-		return fmt.Errorf("it was given before, as %q: give it once", *o.given)
+		return fmt.Errorf("already given as %q: give it once", *o.given)
 	}
 	o.given = &text
 	return o.Value.Set(text)
@@ -39,7 +39,7 @@ type pairs struct {
 func (p *pairs) Set(text string) error {
 	fields, err := csv.NewReader(strings.NewReader(text)).Read()
 	if err != nil {
-		return p.Value.Set(text) // which says what is wrong
+		return p.Value.Set(text) // which returns the error
 	}
 	for _, field := range fields {
 		key, value, _ := strings.Cut(field, "=")

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestGivenTwice: a flag that says what is scored takes no second value that differs, lists take many, and of a setting
-// the last one holds.
+// TestGivenTwice: a flag that says what is scored refuses a second, different value, lists take many, and the last
+// value of a setting counts.
 func TestGivenTwice(t *testing.T) {
 	a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
 	a.Register(func() *cobra.Command {
@@ -39,8 +39,8 @@ func TestGivenTwice(t *testing.T) {
 		{"--columns a=x,a=y", "", `a is given as "x" and as "y": give it once`},
 		{"--columns a=x --columns b=y,a=z", "", `a is given as "x" and as "z"`},
 		{"--columns a", "", "must be formatted as key=value"},
-		{"--edit a --edit b", "", `"--edit" flag: it was given before, as "a": give it once`},
-		{"--edit=a --n 1 --edit b", "", `it was given before, as "a"`},
+		{"--edit a --edit b", "", `"--edit" flag: already given as "a": give it once`},
+		{"--edit=a --n 1 --edit b", "", `already given as "a"`},
 		{"--n 1 --n 2", "none2 [] [x] map[] false", ""}, // a setting
 		{"--copy --copy=false", "none1 [] [x] map[] false", ""},
 		{"--n x", "", "invalid syntax"},

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/term"
 )
 
-// output is stdout or stderr. Output for people has no control characters: names and texts of tables may contain
-// terminal escape sequences. It remembers the first error, since not every print is checked, and a result that a full
-// disk swallowed is none.
+// output is stdout or stderr. In output for people control characters are escaped, since names and texts of tables
+// may contain terminal escape sequences. It remembers the first error: not every print is checked, and a result lost
+// to a full disk must not pass as success.
 type output struct {
-	exact bool // for programs: all is written as it is
+	exact bool // for programs: everything is written unchanged
 
 	mu   sync.Mutex
 	to   io.Writer
-	rest []byte // the beginning of a character
+	rest []byte // an incomplete character at the end
 	err  error
 }
 
@@ -40,14 +40,14 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failed is the first error.
+// failed returns the first error.
 func (o *output) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// terminal is the terminal that is written to; nil: none.
+// terminal returns the terminal that is written to, or nil.
 func (o *output) terminal() *os.File {
 	if f, ok := o.to.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f

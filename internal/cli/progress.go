@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// plainInterval is the time between two lines of progress where stderr is a file and not a terminal.
+// plainInterval is the time between two lines of progress if stderr is not a terminal.
 const plainInterval = 15 * time.Second
 
-// Progress shows on stderr how far a command is: a bar with speed and time left on a terminal, a plain line now and
-// then elsewhere, nothing with --json. A nil Progress shows nothing. It is safe for concurrent use.
+// Progress shows the progress of a command on stderr: a bar with speed and time left on a terminal, otherwise a plain
+// line every few seconds, and nothing with --json. A nil Progress shows nothing. It is safe for concurrent use.
 type Progress struct {
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar // nil: plain lines
@@ -44,11 +44,11 @@ func NewProgress(c *cobra.Command, what string, total int64, unit string) *Progr
 	return p
 }
 
-// Bar is a [Progress] for callbacks of the form func(done, total int). The display begins with the first call.
+// Bar is a [Progress] for callbacks of the form func(done, total int). The display starts with the first call.
 type Bar struct {
 	Command    *cobra.Command
 	What, Unit string
-	Note       func(passed time.Duration) string // is shown beside it; nil: nothing
+	Note       func(passed time.Duration) string // shown next to the bar; nil: nothing
 
 	progress *Progress
 	start    time.Time
@@ -67,19 +67,19 @@ func (b *Bar) Set(done, total int) {
 	b.done = done
 }
 
-// SetBytes shows bytes in steps of a megabyte.
+// SetBytes shows bytes, in megabytes.
 func (b *Bar) SetBytes(done, total int64) {
 	const mega = 1_000_000
 	b.Set(int((done+mega-1)/mega), int((total+mega-1)/mega))
 }
 
-// Done is the number of steps that the last call of Set gave.
+// Done returns the number of steps in the last call of Set.
 func (b *Bar) Done() int { return b.done }
 
 // Close ends the display.
 func (b *Bar) Close() { b.progress.Close() }
 
-// Add counts n more steps as done. note (a loss, a file; may be empty) is shown beside them.
+// Add counts n more steps as done. note (a loss, a file; may be empty) is shown next to them.
 func (p *Progress) Add(n int64, note string) {
 	if p == nil {
 		return
@@ -102,7 +102,7 @@ func (p *Progress) Add(n int64, note string) {
 	}
 }
 
-// line prints the state in words. p.mu is held.
+// line prints the state as text. p.mu is held.
 func (p *Progress) line() {
 	of := ""
 	if p.total >= 0 {
@@ -137,7 +137,7 @@ func (p *Progress) Close() {
 	p.line()
 }
 
-// Noter returns a function that shows on stderr what is about to happen; nil with --json, where the result says it.
+// Noter returns a function that shows on stderr what is about to happen; nil with --json, where the result has it.
 func Noter(c *cobra.Command) func(text string) {
 	if JSON(c) {
 		return nil

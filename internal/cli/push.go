@@ -7,7 +7,7 @@ import (
 	"assay/internal/hub"
 )
 
-// Target reads the name of a repository that something will be pushed to, and reports what would keep it from that.
+// Target parses the name of a repository to push to, and returns an error if the push would fail.
 func Target(name string) (*hub.Hub, hub.Name, error) {
 	n, err := hub.ParseTarget(name)
 	if err != nil {
@@ -20,8 +20,8 @@ func Target(name string) (*hub.Hub, hub.Name, error) {
 	return h, n, exit.Usage(err)
 }
 
-// PushScorer pushes a scorer directory to a repository of the Hub. backbone is the name of its backbone there; "":
-// scorer.yaml has it.
+// PushScorer pushes a scorer directory to a repository on the Hub. backbone is the name of its backbone there; "": as
+// in scorer.yaml.
 func PushScorer(c *cobra.Command, dir, name, backbone string, p hub.Push) (*hub.Pushed, error) {
 	h, n, err := Target(name)
 	if err != nil {

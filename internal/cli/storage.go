@@ -14,13 +14,13 @@ import (
 
 const storage, text = "storage", "text"
 
-// TakesStorage declares that flags of c take names on object storage.
+// TakesStorage declares that flags of c accept object storage URLs.
 func TakesStorage(c *cobra.Command, flags ...string) { annotate(c, flags, storage) }
 
-// TakesText declares that flags of c take any text, which may look like a name on object storage.
+// TakesText declares that flags of c accept any text, even if it looks like an object storage URL.
 func TakesText(c *cobra.Command, flags ...string) { annotate(c, flags, text) }
 
-// checkArguments refuses names on object storage among arguments.
+// checkArguments refuses object storage URLs as arguments.
 func checkArguments(c *cobra.Command, args []string) (err error) {
 	for _, arg := range args {
 		err = cmp.Or(err, checkLocal(c, "the argument", arg))
@@ -28,18 +28,18 @@ func checkArguments(c *cobra.Command, args []string) (err error) {
 	return err
 }
 
-// checkLocal refuses a name on object storage where a local file or folder is required, since that would create a
-// folder of that name.
+// checkLocal refuses an object storage URL if a local file or folder is required, since a folder with that name would
+// be created.
 func checkLocal(c *cobra.Command, what, value string) error {
 	if !remote.Is(value) {
 		return nil
 	}
-	return exit.Usagef("%s %s: %s wants a file or folder of this machine there; object storage is for tables of score "+
-		"batch and label similarities", what, value, c.CommandPath())
+	return exit.Usagef("%s %s: %s needs a local file or folder there; object storage is for tables of score batch and "+
+		"label similarities", what, value, c.CommandPath())
 }
 
-// checkStorage refuses names on object storage in flags that take none. A program without the drivers refuses all of
-// them.
+// checkStorage refuses object storage URLs in flags that do not accept them. A build without the drivers refuses all
+// of them.
 func checkStorage(c *cobra.Command, f *pflag.Flag) (err error) {
 	value := f.Value.String()
 	_, takes := f.Annotations[storage]

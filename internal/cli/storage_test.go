@@ -10,14 +10,14 @@ import (
 	"assay/internal/remote"
 )
 
-// TestStorage: names on object storage are refused where files are wanted, and everywhere without the drivers.
+// TestStorage: object storage URLs are refused where files are needed, and everywhere without the drivers.
 func TestStorage(t *testing.T) {
 	for line, want := range map[string]string{
-		"copy --out s3://b/x":                  "--out s3://b/x: tool copy wants a file or folder of this machine there",
+		"copy --out s3://b/x":                  "--out s3://b/x: tool copy needs a local file or folder there",
 		"copy --list a,gs://b/x":               "--list gs://b/x: ",
 		"copy azblob://b/x":                    "the argument azblob://b/x: ",
 		"copy --out x --url http://h/s3 s3:/x": "",
-		"copy --out S3://b/x":                  "--out S3://b/x: tool copy wants a file or folder",
+		"copy --out S3://b/x":                  "--out S3://b/x: tool copy needs a local file or folder",
 		"copy --say s3://b/x":                  "",
 		"copy --in s3://b/x":                   "--in s3://b/x: this program was built without object storage",
 	} {

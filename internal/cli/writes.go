@@ -19,12 +19,12 @@ import (
 	"assay/internal/remote"
 )
 
-// writes is the annotation of a flag that names a file to write: its values are the endings that it may have.
+// writes is the annotation of a flag that names a file to write: its values are the allowed file extensions.
 const writes = "writes"
 
-// Writes says that flags of c name files to write, whose names end in one of endings (any, if there are none). What
-// would only fail once all is computed is refused before: a folder of that name, a folder that is not there, or one
-// that must not be written to. So is a file that another flag names.
+// Writes declares that flags of c name files to write, whose names end in one of endings (any, if there are none).
+// What would fail only after everything is computed is refused first: a path that is a folder, or whose folder does
+// not exist or is not writable. So is a file that another flag names.
 func Writes(c *cobra.Command, endings []string, flags ...string) {
 	annotate(c, flags, writes, endings...)
 }
@@ -32,7 +32,7 @@ func Writes(c *cobra.Command, endings []string, flags ...string) {
 // makes is the annotation of a flag that names a folder to make.
 const makes = "makes"
 
-// Makes says that flags of c name folders to make, which must not exist or be empty: else they are refused before
+// Makes declares that flags of c name folders to create. A folder that exists and is not empty is refused before
 // anything is computed.
 func Makes(c *cobra.Command, flags ...string) { annotate(c, flags, makes) }
 
@@ -62,7 +62,7 @@ func checkWrites(c *cobra.Command, f *pflag.Flag) error {
 	return checkReplaced(c, f)
 }
 
-// checkReplaced refuses to write to a file that another flag names as well, to be read or written.
+// checkReplaced refuses to write to a file that another flag also names, for reading or writing.
 func checkReplaced(c *cobra.Command, f *pflag.Flag) (err error) {
 	path := f.Value.String()
 	c.Flags().Visit(func(other *pflag.Flag) {
@@ -73,7 +73,7 @@ func checkReplaced(c *cobra.Command, f *pflag.Flag) (err error) {
 		}
 		for _, name := range named {
 			if _, e := os.Stat(name); err == nil && other != f && (written || e == nil) && atomicfile.Same(path, name) {
-				err = exit.Usagef("--%s %s is the file of --%s, too, which would be replaced: write to another file", f.Name,
+				err = exit.Usagef("--%s %s is also the file of --%s and would replace it: write to another file", f.Name,
 					path, other.Name)
 			}
 		}
@@ -81,7 +81,7 @@ func checkReplaced(c *cobra.Command, f *pflag.Flag) (err error) {
 	return err
 }
 
-// checkObject asks the storage whether there is a bucket to write to. Storage that cannot be reached is no wrong flag.
+// checkObject asks the storage whether the bucket to write to exists. Unreachable storage is not a usage error.
 func checkObject(ctx context.Context, f *pflag.Flag) error {
 	if _, takes := f.Annotations[storage]; !takes || !remote.Built {
 		return nil // refused by checkStorage
@@ -102,13 +102,13 @@ func checkFile(path string, endings []string) error {
 		return fmt.Errorf("%s: want a name that ends in %s", path, strings.Join(endings, " or "))
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("%s: a folder has that name, want a file", path)
+		return fmt.Errorf("%s: is a folder, want a file", path)
 	}
 	folder := filepath.Dir(path)
 	info, err := os.Stat(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: there is no folder %s: make it first", path, folder)
+		return fmt.Errorf("%s: no folder %s: create it first", path, folder)
 	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	case !info.IsDir():
@@ -116,7 +116,7 @@ func checkFile(path string, endings []string) error {
 	}
 	const writable = 2
 	if err := syscall.Access(folder, writable); err != nil {
-		return fmt.Errorf("%s: the folder %s cannot be written to: %w", path, folder, err)
+		return fmt.Errorf("%s: cannot write to the folder %s: %w", path, folder, err)
 	}
 	return nil
 }

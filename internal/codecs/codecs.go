@@ -1,10 +1,10 @@
-// Package codecs decodes JPEG by libjpeg-turbo, WebP by libwebp and zlib streams by libdeflate, which are loaded at run
-// time: from a wheel in the program's Python environment (Pillow's, or Assay's own), beside the program, or from the
-// system. Package data reads the headers first, and decodes by Go's packages where a library is absent.
+// Package codecs decodes JPEG with libjpeg-turbo, WebP with libwebp and zlib streams with libdeflate, which are
+// loaded at run time: from a wheel in the program's Python environment (Pillow's, or Assay's own), next to the
+// program, or from the system. Package data reads the headers first, and uses Go's packages if a library is absent.
 //
-// A library is used only if it decodes the small pictures in selftest/ to Pillow's bytes. So all versions in use give
-// the same pixels, and which one it is has to be kept nowhere. libjpeg-turbo does so from version 2.1 on; the IJG's own
-// libjpeg does not.
+// A library is used only if it decodes the small pictures in selftest/ to Pillow's bytes. So all accepted versions
+// produce the same pixels, and the version need not be recorded anywhere. libjpeg-turbo passes since version 2.1; the
+// IJG's own libjpeg does not.
 package codecs
 
 /*
@@ -34,28 +34,28 @@ import (
 	"assay/internal/library"
 )
 
-// Go, as the value of [JPEGEnv], [WebPEnv] or [DeflateEnv], leaves the format to Go's packages.
+// Go, as the value of [JPEGEnv], [WebPEnv] or [DeflateEnv], selects Go's packages for the format.
 const Go = "go"
 
-// A format is a library and how it is found.
+// A format describes a library and how to find it.
 type format struct {
 	name     string // of the library
-	env      string // names the library, or is [Go]
-	packages string // where pip puts it, below site-packages
+	env      string // environment variable with the path of the library, or [Go]
+	packages string // folder of the wheel below site-packages
 	files    []string
 	symbols  []string
 	ending   string                                   // of the files in selftest/
-	pixel    func(Header) int                         // bytes of a pixel
-	decoders []func(functions unsafe.Pointer) decoder // one for each binary interface of the library
+	pixel    func(Header) int                         // bytes per pixel
+	decoders []func(functions unsafe.Pointer) decoder // one for each ABI of the library
 }
 
-// A decoder fills pixels, three or four bytes each by rows, from a file whose header was read.
+// A decoder fills pixels, three or four bytes each, row by row, from a file whose header has been read.
 type decoder func(ctx context.Context, raw []byte, h Header, pixels []byte) error
 
-// Header is what the header of a file says.
+// Header holds the size and channels from the header of a file.
 type Header struct {
 	Width, Height int
-	Channels      int // of a JPEG file: 1, 3 or 4; of the pixels of a WebP file: 3, or 4 with alpha
+	Channels      int // in a JPEG file: 1, 3 or 4; of the decoded pixels of a WebP file: 3, or 4 with alpha
 }
 
 // A loaded library, or why there is none.
@@ -69,7 +69,7 @@ type loaded struct {
 //go:embed selftest
 var selftest embed.FS
 
-// load returns the first library that is found and gives Pillow's pixels.
+// load returns the first library found that decodes to Pillow's pixels.
 func (f format) load() loaded {
 	named := os.Getenv(f.env)
 	if named == Go {
@@ -117,7 +117,7 @@ func (f format) candidates() (paths []string) {
 func (f format) open(path string) (functions unsafe.Pointer, err error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
-	runtime.LockOSThread() // dlerror's text belongs to a thread
+	runtime.LockOSThread() // dlerror's text is per thread
 	defer runtime.UnlockOSThread()
 	handle := C.dlopen(name, C.RTLD_NOW|C.RTLD_LOCAL)
 	if handle == nil {
@@ -131,14 +131,14 @@ func (f format) open(path string) (functions unsafe.Pointer, err error) {
 		if at == nil {
 			C.free(functions)
 			C.dlclose(handle)
-			return nil, fmt.Errorf("%s: it has no %s", path, s)
+			return nil, fmt.Errorf("%s: symbol %s not found", path, s)
 		}
 		unsafe.Slice((*unsafe.Pointer)(functions), len(f.symbols))[i] = at
 	}
 	return functions, nil
 }
 
-// test decodes the pictures of selftest/, whose names are NAME-WIDTHxHEIGHTxCHANNELS-DIGEST.ENDING
+// test decodes the pictures in selftest/, which are named NAME-WIDTHxHEIGHTxCHANNELS-DIGEST.ENDING
 // (tools/oracle/codecs.py).
 func (f format) test(decode decoder) error {
 	files, err := selftest.ReadDir("selftest")
@@ -163,13 +163,13 @@ func (f format) test(decode decoder) error {
 			return fmt.Errorf("%s: %w", file.Name(), err)
 		}
 		if sum := sha256.Sum256(pixels); hex.EncodeToString(sum[:8]) != parts[2] {
-			return fmt.Errorf("%s: it gives other pixels than Pillow", parts[0])
+			return fmt.Errorf("%s: it decodes to other pixels than Pillow", parts[0])
 		}
 	}
 	return nil
 }
 
-// decoderOf calls a decoder of C, which stops when the context is done.
+// decoderOf wraps a C decoder, which stops when the context is done.
 func decoderOf(decode func(*C.codec_picture) C.int) decoder {
 	return func(ctx context.Context, raw []byte, h Header, pixels []byte) error {
 		return call(ctx, raw, h, pixels, decode)

@@ -1,10 +1,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a decoder of this package returns.
+// Return values of the decoders of this package.
 enum { CODEC_OK, CODEC_FAILED, CODEC_TRUNCATED, CODEC_STOPPED };
 
-// A codec_picture is a file and the memory for its pixels, whose size its header has told.
+// A codec_picture is a file and the memory for its pixels, with the size from its header.
 typedef struct {
 	const uint8_t *raw;
 	size_t length;
@@ -15,8 +15,8 @@ typedef struct {
 	char message[256];  // why it failed
 } codec_picture;
 
-// jpeg_functions are libjpeg's, in the order of jpegNames in jpeg.go. Their types depend on the version of the binary
-// interface.
+// jpeg_functions are libjpeg's functions, in the order of the symbols in jpeg.go. Their types depend on the ABI
+// version.
 typedef struct {
 	void *std_error, *create, *read_header, *start, *read_scanlines, *finish, *destroy, *resync;
 } jpeg_functions;
@@ -24,7 +24,7 @@ typedef struct {
 int jpeg62_decode(const jpeg_functions *f, codec_picture *p);
 int jpeg80_decode(const jpeg_functions *f, codec_picture *p);
 
-// webp_functions are libwebp's, in the order of webpNames in webp.go.
+// webp_functions are libwebp's functions, in the order of the symbols in webp.go.
 typedef struct {
 	int (*features)(const uint8_t *, size_t, void *, int);
 	void *(*new)(int, uint8_t *, size_t, int);
@@ -35,7 +35,7 @@ typedef struct {
 int webp_alpha(const webp_functions *f, const uint8_t *raw, size_t length, int *width, int *height);
 int webp_decode(const webp_functions *f, codec_picture *p);
 
-// deflate_functions are libdeflate's, in the order of the symbols in deflate.go.
+// deflate_functions are libdeflate's functions, in the order of the symbols in deflate.go.
 typedef struct {
 	void *(*new)(void);
 	int (*zlib)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// needs skips a test where a library is absent: make setup fetches them.
+// needs skips a test if a library is absent: make setup fetches them.
 func needs(t *testing.T, find func() (string, error)) {
 	t.Helper()
 	if _, err := find(); err != nil {
@@ -22,7 +22,7 @@ func needs(t *testing.T, find func() (string, error)) {
 	}
 }
 
-// pictures returns the files of selftest/ with that ending, and their headers.
+// pictures returns the files in selftest/ with an extension, and their headers.
 func pictures(t *testing.T, ending string) map[string]Header {
 	t.Helper()
 	files, err := selftest.ReadDir("selftest")
@@ -55,7 +55,7 @@ func read(t *testing.T, name string) []byte {
 	return raw
 }
 
-// TestTruncated: no beginning of a file is a picture.
+// TestTruncated: no prefix of a file is a picture.
 func TestTruncated(t *testing.T) {
 	for _, c := range []struct {
 		ending string
@@ -80,7 +80,7 @@ func inflate(ctx context.Context, raw []byte, h Header, pixels []byte) error {
 	return Inflate(ctx, raw, pixels[:h.Width*h.Height*h.Channels])
 }
 
-// TestInflate: a stream of another length than is asked for, with bytes behind it or a wrong checksum is an error.
+// TestInflate: a stream of the wrong length, with trailing bytes or with a wrong checksum is an error.
 func TestInflate(t *testing.T) {
 	needs(t, Deflate)
 	for name, h := range pictures(t, "zlib") {
@@ -103,7 +103,7 @@ func TestInflate(t *testing.T) {
 	}
 }
 
-// TestDamagedJPEG: libjpeg warns of damaged data and goes on; here it is an error.
+// TestDamagedJPEG: libjpeg warns about damaged data and continues; here it is an error.
 func TestDamagedJPEG(t *testing.T) {
 	needs(t, JPEG)
 	for name, h := range pictures(t, "jpg") {
@@ -155,7 +155,7 @@ func TestDecodersRunTogether(t *testing.T) {
 	group.Wait()
 }
 
-// TestJPEGStops: a small file whose scans go through many pixels again and again ends with its context.
+// TestJPEGStops: decoding a small file whose scans cover many pixels repeatedly ends with its context.
 func TestJPEGStops(t *testing.T) {
 	needs(t, JPEG)
 	const side, blocks = 8192, 1024 * 1024
@@ -188,7 +188,7 @@ func TestJPEGStops(t *testing.T) {
 	}
 }
 
-// A bitString is written from the highest bit on.
+// A bitString is written starting with the highest bit.
 type bitString struct {
 	b []byte
 	n int
@@ -204,7 +204,7 @@ func (s *bitString) put(v, n int) {
 	}
 }
 
-// stuffed is the string as a scan has it.
+// stuffed is the string with byte stuffing, as in a scan.
 func (s *bitString) stuffed() []byte { return bytes.ReplaceAll(s.b, []byte{0xff}, []byte{0xff, 0}) }
 
 func TestErrors(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// DeflateEnv is the environment variable that names libdeflate's library, or is [Go].
+// DeflateEnv is the environment variable with the path of libdeflate's library, or [Go].
 const DeflateEnv = "ASSAY_LIBDEFLATE"
 
 var deflate = sync.OnceValue(format{
@@ -26,11 +26,11 @@ var deflate = sync.OnceValue(format{
 	}},
 }.load)
 
-// Deflate returns the path of libdeflate's library, or why zlib streams are read by Go's package.
+// Deflate returns the path of libdeflate's library, or the reason why Go's package reads zlib streams.
 func Deflate() (path string, err error) { return deflate().path, deflate().err }
 
-// Inflate fills into, of less than 2 GiB, from a zlib stream that holds just as much. A context stops it at its
-// beginning alone. Deflate must have found a library.
+// Inflate fills into, which is smaller than 2 GiB, from a zlib stream of exactly that length. ctx is only checked at
+// the start. Deflate must have found a library.
 func Inflate(ctx context.Context, packed, into []byte) error {
 	return deflate().decode(ctx, packed, Header{len(into), 1, 1}, into)
 }

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// JPEGEnv is the environment variable that names libjpeg-turbo's library, or is [Go].
+// JPEGEnv is the environment variable with the path of libjpeg-turbo's library, or [Go].
 const JPEGEnv = "ASSAY_LIBJPEG"
 
 var jpeg = sync.OnceValue(format{
@@ -22,7 +22,7 @@ var jpeg = sync.OnceValue(format{
 		"jpeg_finish_decompress", "jpeg_destroy_decompress", "jpeg_resync_to_restart",
 	},
 	pixel: func(Header) int { return 3 },
-	decoders: []func(unsafe.Pointer) decoder{ // a library refuses a call by the other interface
+	decoders: []func(unsafe.Pointer) decoder{ // a library rejects calls with the other ABI
 		func(f unsafe.Pointer) decoder {
 			return decoderOf(func(p *C.codec_picture) C.int { return C.jpeg80_decode((*C.jpeg_functions)(f), p) })
 		},
@@ -32,11 +32,11 @@ var jpeg = sync.OnceValue(format{
 	},
 }.load)
 
-// JPEG returns the path of libjpeg-turbo's library, or why JPEG is decoded by Go's package.
+// JPEG returns the path of libjpeg-turbo's library, or the reason why Go's package decodes JPEG.
 func JPEG() (path string, err error) { return jpeg().path, jpeg().err }
 
-// DecodeJPEG decodes a file to RGB as Pillow does, which takes CMYK for inverted. JPEG must have found a library. The
-// error of a truncated file is io.ErrUnexpectedEOF.
+// DecodeJPEG decodes a file to RGB as Pillow does, which assumes that CMYK is inverted. JPEG must have found a
+// library. The error for a truncated file is io.ErrUnexpectedEOF.
 func DecodeJPEG(ctx context.Context, raw []byte, h Header, pixels []byte) error {
 	return jpeg().decode(ctx, raw, h, pixels)
 }

@@ -1,14 +1,15 @@
-// One decoder for both layouts of libjpeg-turbo's structures. Nothing of the library is linked.
+// One decoder for both layouts of libjpeg-turbo's structures. The library is not linked.
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 #include "codecs.h"
 #include "jpeglib.h"
 
-// jpeg_task is the decoding of one file. Each structure that the library hands back is the first field of ours.
+// jpeg_task is the state of decoding one file. errors is the first field, so a pointer to it, which the library
+// passes to callbacks, is also a pointer to the task.
 typedef struct {
 	struct jpeg_error_mgr errors;
-	jmp_buf out; // of the library, after an error: it has no other way
+	jmp_buf out; // out of the library after an error, the only way to leave it
 	int result;
 	codec_picture *picture;
 	struct jpeg_source_mgr source;
@@ -29,7 +30,7 @@ static void jpeg_failed(j_common_ptr info) {
 	jpeg_leave(t, CODEC_FAILED, message);
 }
 
-// jpeg_warned refuses damaged data, which the library would go on from with pixels of its own. Bytes between segments
+// jpeg_warned refuses damaged data, which the library would continue from with made-up pixels. Bytes between segments
 // are skipped, as in Pillow.
 static void jpeg_warned(j_common_ptr info, int level) {
 	if (level >= 0) return;
@@ -43,7 +44,7 @@ static void jpeg_silent(j_common_ptr info) { (void)info; }
 
 static void jpeg_source(j_decompress_ptr info) { (void)info; }
 
-static boolean jpeg_more(j_decompress_ptr info) { // all of the file was there
+static boolean jpeg_more(j_decompress_ptr info) { // the whole file was in the buffer
 	jpeg_leave((jpeg_task *)info->err, CODEC_TRUNCATED, NULL);
 	return FALSE;
 }
@@ -61,7 +62,8 @@ static void jpeg_progress(j_common_ptr info) {
 	if (codec_stopped(t->picture)) jpeg_leave(t, CODEC_STOPPED, NULL);
 }
 
-// jpeg_ink makes RGB of a row of inverted CMYK as Pillow does: (255 - k) - c (255 - k) / 255, the division rounded.
+// jpeg_ink converts a row of inverted CMYK to RGB as Pillow does: (255 - k) - c (255 - k) / 255, the division
+// rounded.
 static void jpeg_ink(uint8_t *restrict rgb, const uint8_t *restrict ink, int width) {
 	for (int x = 0; x < width; x++)
 		for (int c = 0; c < 3; c++) {
@@ -89,12 +91,12 @@ static void jpeg_pixels(const jpeg_functions *f, jpeg_task *t) {
 	JPEG_CALL(jpeg_read_header)(d, TRUE);
 	if (d->image_width != (JDIMENSION)p->width || d->image_height != (JDIMENSION)p->height ||
 			d->num_components != p->channels)
-		jpeg_leave(t, CODEC_FAILED, "two headers that differ");
+		jpeg_leave(t, CODEC_FAILED, "the headers differ");
 	int ink = p->channels == 4;
 	d->out_color_space = ink ? JCS_CMYK : JCS_RGB;
 	JPEG_CALL(jpeg_start_decompress)(d);
 	if (d->output_width != (JDIMENSION)p->width || d->output_components != (ink ? 4 : 3))
-		jpeg_leave(t, CODEC_FAILED, "other channels than asked for");
+		jpeg_leave(t, CODEC_FAILED, "unexpected number of channels");
 	JSAMPARRAY inks = ink ? d->mem->alloc_sarray((j_common_ptr)d, JPOOL_IMAGE, 4 * p->width, 1) : NULL;
 	while (d->output_scanline < d->output_height) {
 		uint8_t *at = p->pixels + (size_t)3 * p->width * d->output_scanline;

@@ -11,8 +11,8 @@ int webp_alpha(const webp_functions *f, const uint8_t *raw, size_t length, int *
 	return info.alpha != 0;
 }
 
-// webp_decode decodes a file in sixteen steps or more, between which it can be stopped. The library gives pixels of
-// damaged data no memory that grows with anything but the size, which is checked here.
+// webp_decode decodes a file in steps of a sixteenth, or of 64 KiB if that is more, between which it can be stopped.
+// Even for damaged data, memory grows only with the size of the picture, which the caller has checked.
 int webp_decode(const webp_functions *f, codec_picture *p) {
 	int stride = p->channels * p->width;
 	void *decoder = f->new(p->channels == 4 ? WEBP_RGBA : WEBP_RGB, p->pixels, (size_t)stride * p->height, stride);

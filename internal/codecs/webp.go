@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// WebPEnv is the environment variable that names libwebp's library, or is [Go].
+// WebPEnv is the environment variable with the path of libwebp's library, or [Go].
 const WebPEnv = "ASSAY_LIBWEBP"
 
 var webp = sync.OnceValue(format{
@@ -25,7 +25,7 @@ var webp = sync.OnceValue(format{
 	}},
 }.load)
 
-// WebP returns the path of libwebp's library, or why WebP is decoded by Go's package.
+// WebP returns the path of libwebp's library, or the reason why Go's package decodes WebP.
 func WebP() (path string, err error) { return webp().path, webp().err }
 
 // WebPHeader reads the header of a still picture. WebP must have found a library.
@@ -42,7 +42,7 @@ func WebPHeader(raw []byte) (Header, error) {
 	return Header{int(width), int(height), 3 + int(alpha)}, nil
 }
 
-// DecodeWebP decodes a still picture to RGB, or to RGBA that is not premultiplied, as the header says. WebP must have
+// DecodeWebP decodes a still picture to RGB, or to non-premultiplied RGBA, according to h.Channels. WebP must have
 // found a library.
 func DecodeWebP(ctx context.Context, raw []byte, h Header, pixels []byte) error {
 	return webp().decode(ctx, raw, h, pixels)

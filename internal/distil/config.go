@@ -13,10 +13,10 @@ import (
 	"assay/model"
 )
 
-// load reads a configuration of a training.
+// load reads a training configuration.
 func load(path string) (*config.Config, error) { return config.Load(path) }
 
-// readable reports what train will say against a configuration, before anything is asked of a teacher.
+// readable returns the error that train would return for a configuration, before the teacher is asked anything.
 func readable(text []byte) error {
 	dir, err := os.MkdirTemp("", "distil-")
 	if err != nil {
@@ -33,8 +33,8 @@ func readable(text []byte) error {
 	return nil
 }
 
-// configuration is the student's configuration with the labels as its data, and with losses that fit them if it has
-// none. Its paths are absolute.
+// configuration returns the student's configuration with the labels as its data, with losses that fit them if it has
+// none, and with absolute paths.
 func (r *run) configuration() ([]byte, error) {
 	raw, err := os.ReadFile(r.Config)
 	if err != nil {
@@ -54,13 +54,13 @@ func (r *run) configuration() ([]byte, error) {
 	}
 	for _, key := range []string{"backbone", "init", "scorer"} {
 		if text, ok := get(c, key).(string); ok && !filepath.IsAbs(text) {
-			if path := filepath.Join(folder, text); exists(path) { // else it is a name on the Hub
+			if path := filepath.Join(folder, text); exists(path) { // otherwise it is a name on the Hub
 				c = set(c, key, path)
 			}
 		}
 	}
 	if get(c, "cache") != nil {
-		return nil, fmt.Errorf("%s: cache: the run has its own cache here: leave it out", r.Config)
+		return nil, fmt.Errorf("%s: cache: leave it out; the run uses its own cache", r.Config)
 	}
 	c = set(c, "out", filepath.Join(out, "run"))
 	data, _ := get(c, "data").(map[string]any)
@@ -68,7 +68,7 @@ func (r *run) configuration() ([]byte, error) {
 		data = map[string]any{}
 	}
 	data["train"] = filepath.Join(out, labelsFile)
-	if _, tables := data["validation"].(string); tables { // of other labels: a fraction of these is held out, or nothing
+	if _, tables := data["validation"].(string); tables { // other labels: only a fraction can be held out
 		delete(data, "validation")
 	}
 	for _, key := range []string{"train_split", "validation_split", "columns"} {
@@ -82,11 +82,11 @@ func (r *run) configuration() ([]byte, error) {
 	return append([]byte("# Written by score distil; train --config runs it as it is.\n\n"), text...), err
 }
 
-// classes are the values of a student whose configuration says nothing of its head: eleven, as points of 0 to 10.
+// classes are the values of a student whose configuration does not set its head: eleven, like points from 0 to 10.
 var classes = []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1}
 
-// objective adds what the student learns unless the configuration says it: the distribution of the ratings over its
-// classes, or the order alone; and the teacher's words behind the score.
+// objective adds the losses that the configuration does not set: on the distribution of the ratings over the classes,
+// or on the order only; with reasons also on the teacher's text after the score.
 func (r *run) objective(c yaml.MapSlice) (yaml.MapSlice, error) {
 	if r.Reasons {
 		if get(c, "scorer") != nil {
@@ -104,7 +104,7 @@ func (r *run) objective(c yaml.MapSlice) (yaml.MapSlice, error) {
 		return c, nil
 	}
 	if get(c, "scorer") != nil {
-		return nil, errors.New("losses: a scorer of several heads wants to know what each learns, as {kind: gaussian, " +
+		return nil, errors.New("losses: a scorer with several heads needs the losses set, for example {kind: gaussian, " +
 			"votes: soft}")
 	}
 	var term map[string]any
@@ -133,7 +133,7 @@ func (r *run) objective(c yaml.MapSlice) (yaml.MapSlice, error) {
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
-// get and set are a key's value in a mapping that keeps its order.
+// get returns the value of a key; set replaces or appends it. The mapping keeps its order.
 func get(c yaml.MapSlice, key string) any {
 	for _, item := range c {
 		if item.Key == key {

@@ -1,9 +1,9 @@
-// Package distil trains a scorer on the answers of a slow judge.
+// Package distil trains a scorer on the answers of a slow judge (knowledge distillation).
 //
-// A [Teacher] rates the edits of two tables, once or several times each. From the ratings of the first become a label
-// table and a configuration of a training, which `train --config` can run as well; the second is held out. The student
-// that comes out scores the held-out edits, and a [Report] compares it with its teacher and both with the truth, if
-// that is known. Each stage is done once: state.json in the folder says which are, and of what.
+// A [Teacher] rates the edits of two tables, once or several times each. The ratings of the first become a label
+// table and a training configuration, which `train --config` can also run; the second is held out. The trained
+// student scores the held-out edits, and a [Report] compares it with its teacher, and both with the ground truth if
+// that is known. Each stage is done once: state.json in the folder records the finished stages and their inputs.
 package distil
 
 import (
@@ -31,33 +31,33 @@ import (
 	"assay/internal/trainer"
 )
 
-// Options say what is distilled into what.
+// Options describe what is distilled into what.
 type Options struct {
 	Config  string // training configuration of the student, without data and out
 	In      string // table of edits to learn from
 	HeldOut string // table of edits of other photographs
 	Out     string // folder
-	Order   bool   // only the order of a group's edits is trusted
-	Reasons bool   // the teacher's words train with the scores
+	Order   bool   // trust only the order of a group's edits
+	Reasons bool   // train on the teacher's text in addition to the scores
 
-	Truth  string   // table with an id and the true degree of the held-out edits, or people's labels; "": none
-	Column string   // of the truth: numbers on 0 to 1
-	By     []string // columns of the truth that the report goes by
+	Truth  string   // table with the ids and true degrees of the held-out edits, or human labels; "": none
+	Column string   // of the truth: numbers from 0 to 1
+	By     []string // columns of the truth that the report is broken down by
 
 	Open   func(scorer string) (edit.Judge, error) // opens the student
-	Train  trainer.Options                         // what shows the progress of the training
-	Note   func(text string)                       // told which stage begins
+	Train  trainer.Options                         // for the progress of the training
+	Note   func(text string)                       // called at the start of a stage
 	Warn   func(text string)
-	DryRun bool // neither judge nor train
+	DryRun bool // neither judges nor trains
 }
 
-// Rated is what a teacher said of an edit.
+// Rated is a teacher's verdict on an edit.
 type Rated struct {
-	Ratings []float64 // of each pass; on 0 to 1, not clipped
-	Why     string    // in words; "": none
+	Ratings []float64 // one per pass, on 0..1, not clipped
+	Why     string    // the teacher's text; "": none
 	Err     error     // why there are no ratings
 
-	Unbounded bool // the ratings have no range: they only order edits
+	Unbounded bool // the ratings have no range and only order edits
 }
 
 // Mean is the mean of the ratings, the teacher's score.
@@ -75,19 +75,19 @@ func (r *Rated) Spread() float64 {
 // Teacher rates the edits of tables.
 type Teacher interface {
 	Name() string
-	Passes() int // ratings of an edit; 0: as many as there are
+	Passes() int // ratings per edit; 0: varies
 	Fingerprint() (string, error)
-	// Rate rates every row of a table and keeps what was said in files that begin with prefix. Interrupted, the same
-	// call resumes. seconds is the time that the teacher takes for a score, all passes; 0: it was not measured.
+	// Rate rates every row of a table and saves the answers in files whose names start with prefix. After an
+	// interrupt the same call resumes. seconds is the teacher's time per score, all passes together; 0: not measured.
 	Rate(ctx context.Context, in, prefix string) (rated []Rated, seconds float64, err error)
-	Asked() any // what was asked in this run, for people; nil: nothing
+	Asked() any // counts of this run, for display; nil: none
 }
 
-// state says which stages are done.
+// state records which stages are done.
 type state struct {
-	Stages map[string]string `json:"stages"` // name: what it was made of
+	Stages map[string]string `json:"stages"` // by name: digest of its inputs
 	Speed  Speed             `json:"speed"`
-	Timed  string            `json:"timed"` // fingerprint of the teacher whose speed it is
+	Timed  string            `json:"timed"` // fingerprint of the teacher that Speed was measured for
 }
 
 // Speed is the time of a score in seconds; 0: not measured.
@@ -111,34 +111,34 @@ type run struct {
 	teacher Teacher
 	print   string // fingerprint of the teacher
 	state   state
-	shown   map[*data.Table]string // the digest of the pictures of a table
-	truths  map[string]truth       // by id; nil: not known
+	shown   map[*data.Table]string // digest of the pictures of a table
+	truths  map[string]truth       // by id; nil: no truth given
 }
 
 func (r *run) path(name string) string { return filepath.Join(r.Out, name) }
 
-// done reports whether a stage was done of the same things.
+// done reports whether a stage was done with the same inputs.
 func (r *run) done(stage string, of ...string) bool {
 	return r.state.Stages[stage] == store.KeyOf(of...).String()
 }
 
-// finish notes that a stage is done.
+// finish records that a stage is done.
 func (r *run) finish(stage string, of ...string) error {
 	r.state.Stages[stage] = store.KeyOf(of...).String()
 	return jsonfile.Write(r.path(stateFile), r.state)
 }
 
-// Plan is what a dry run finds.
+// Plan is the result of a dry run.
 type Plan struct {
 	Teacher string `json:"teacher"`
 	Passes  int    `json:"passes"`
 	Rows    int    `json:"rows"`
 	HeldOut int    `json:"held_out"`
-	Answers int    `json:"answers"` // that the teacher gives at least
+	Answers int    `json:"answers"` // minimum number of answers of the teacher
 	Config  string `json:"config"`  // the configuration of the training, as text
 }
 
-// Run distils a teacher into a scorer, or resumes. A dry run gives a plan instead of a report.
+// Run distils a teacher into a scorer, or resumes. A dry run returns a plan instead of a report.
 func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error) {
 	r := &run{Options: o, teacher: teacher, state: state{Stages: map[string]string{}}, shown: map[*data.Table]string{}}
 	var err error
@@ -192,7 +192,7 @@ func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error
 	return report, nil, err
 }
 
-// tables opens the two tables, and refuses photographs that both show. It notes which pictures they show.
+// tables opens the two tables, refuses photographs that are in both, and records a digest of their pictures.
 func (r *run) tables() (train, held *data.Table, err error) {
 	if train, err = data.OpenTable(r.In); err != nil {
 		return nil, nil, exit.Usage(err)
@@ -208,7 +208,7 @@ func (r *run) tables() (train, held *data.Table, err error) {
 		shown := sha256.New()
 		for i := range t.Len() {
 			row, err := t.Read(i)
-			if err != nil { // an error of the row, of which the teacher says so
+			if err != nil { // an error of the row, which the teacher reports
 				continue
 			}
 			sources := row.Sources()
@@ -230,7 +230,7 @@ func (r *run) tables() (train, held *data.Table, err error) {
 	if err == nil {
 		err = each(held, func(key store.Key, i int) error {
 			if seen[key] {
-				return exit.Usagef("row %d of %s shows a source that %s has, too: held-out edits want other photographs", i+1,
+				return exit.Usagef("row %d of %s shows a source that is also in %s: held-out edits need other photographs", i+1,
 					r.HeldOut, r.In)
 			}
 			return nil
@@ -242,7 +242,7 @@ func (r *run) tables() (train, held *data.Table, err error) {
 	return train, held, nil
 }
 
-// label lets the teacher rate a table, and writes its rows with the labels that come of it.
+// label lets the teacher rate a table and writes its rows with the resulting labels.
 func (r *run) label(ctx context.Context, t *data.Table, name string) ([]Rated, error) {
 	content, err := store.FileDigest(t.Path())
 	if err != nil {
@@ -263,7 +263,7 @@ func (r *run) label(ctx context.Context, t *data.Table, name string) ([]Rated, e
 	failed := func(x Rated) bool { return x.Err != nil }
 	switch first := slices.IndexFunc(rated, failed); {
 	case first == 0 && !slices.ContainsFunc(rated, func(x Rated) bool { return x.Err == nil }):
-		return nil, fmt.Errorf("the teacher rated none of the %d edits of %s; the first: %w", t.Len(), t.Path(), rated[0].Err)
+		return nil, fmt.Errorf("the teacher rated none of the %d edits of %s; row 1: %w", t.Len(), t.Path(), rated[0].Err)
 	case first >= 0:
 		r.Warn(fmt.Sprintf("the teacher did not rate all edits of %s; row %d: %v", t.Path(), first+1, rated[first].Err))
 	}
@@ -279,15 +279,15 @@ func (r *run) label(ctx context.Context, t *data.Table, name string) ([]Rated, e
 	return readLabels(r.path(name), t.Len())
 }
 
-// labelColumns are what the labels add to the rows of a table.
+// labelColumns are the columns that labels add to the rows of a table.
 var labelColumns = []data.Column{
 	{Name: "label", Kind: data.KindNumber}, {Name: "ratings", Kind: data.KindJSON}, {Name: "rank", Kind: data.KindNumber},
 	{Name: "why", Kind: data.KindText}, {Name: "teacher", Kind: data.KindJSON},
 	{Name: "teacher_error", Kind: data.KindText},
 }
 
-// writeLabels writes the label table. label is the mean of the ratings. Where only their order is trusted it has rank
-// instead, lower is better: those of a group are compared. teacher has the ratings in either case.
+// writeLabels writes the label table. label is the mean of the ratings. If only their order is trusted, the column
+// rank replaces it (lower is better, compared within a group). The column teacher always holds the ratings.
 func (r *run) writeLabels(ctx context.Context, t *data.Table, name string, rated []Rated) error {
 	return t.Rewrite(ctx, r.path(name), data.FormatJSONL, labelColumns, func(i int, rec *data.Record) error {
 		for _, c := range labelColumns {
@@ -303,14 +303,14 @@ func (r *run) writeLabels(ctx context.Context, t *data.Table, name string, rated
 			rec.Set("why", said.Why)
 		}
 		if r.Order {
-			rec.Set("rank", math.Round(-said.Mean()*1e9)/1e9) // equal means are a tie, however they were rounded
+			rec.Set("rank", math.Round(-said.Mean()*1e9)/1e9) // equal means are ties, whatever the rounding
 			return nil
 		}
 		if said.Unbounded {
-			return exit.Usagef("the teacher's scores have no bounds: calibrate it (score calibrate), or trust the order alone " +
+			return exit.Usagef("the teacher's scores are unbounded: calibrate it (score calibrate), or trust only their order " +
 				"(--order)")
 		}
-		clipped := Rated{Ratings: slices.Clone(said.Ratings)} // a scorer's score may lie slightly outside
+		clipped := Rated{Ratings: slices.Clone(said.Ratings)} // a scorer's score may be slightly out of range
 		for k, x := range clipped.Ratings {
 			clipped.Ratings[k] = min(1, max(0, x))
 		}
@@ -320,7 +320,7 @@ func (r *run) writeLabels(ctx context.Context, t *data.Table, name string, rated
 	})
 }
 
-// readLabels reads what the teacher said of the rows of a table.
+// readLabels reads the teacher's ratings of the rows of a table.
 func readLabels(path string, rows int) ([]Rated, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {
@@ -349,13 +349,13 @@ func ratedRow(rec *data.Record) (r Rated) {
 	v, _ := rec.Get("teacher")
 	var err error
 	if r.Ratings, err = data.Numbers(v); err == nil && len(r.Ratings) == 0 {
-		err = errors.New("there are no ratings")
+		err = errors.New("no ratings")
 	}
 	r.Err = err
 	return r
 }
 
-// train trains the student, or finds the one that was trained of the same.
+// train trains the student, or returns the scorer already trained on the same inputs.
 func (r *run) train(ctx context.Context, text []byte) (scorer string, err error) {
 	path := r.path(configFile)
 	err = atomicfile.Write(path, func(w io.Writer) error {
@@ -374,7 +374,7 @@ func (r *run) train(ctx context.Context, text []byte) (scorer string, err error)
 	if _, err := os.Stat(scorer); err == nil && r.done("train", of...) {
 		return scorer, nil
 	}
-	r.Note("the student trains: train --config " + path)
+	r.Note("training the student: train --config " + path)
 	o := r.Train
 	if o.Config, err = load(path); err != nil {
 		return "", exit.Usage(err)
@@ -389,8 +389,8 @@ func (r *run) train(ctx context.Context, text []byte) (scorer string, err error)
 	return result.Scorer, r.finish("train", of...)
 }
 
-// begin notes what is trained of. What a training of other labels left is gone before, wherever a crash comes between:
-// it must be neither resumed nor taken for the student.
+// begin records the inputs of the training. It first deletes the run of a training on other inputs, so that even
+// after a crash that run is neither resumed nor taken for the student.
 func (r *run) begin(of ...string) error {
 	if r.done("training", of...) {
 		return nil
@@ -404,7 +404,7 @@ func (r *run) begin(of ...string) error {
 	return r.finish("training", of...)
 }
 
-// timed scores the held-out edits and says how long an edit took.
+// timed runs score and returns the seconds per edit.
 func timed(n int, score func() error) (seconds float64, err error) {
 	start := time.Now()
 	err = score()

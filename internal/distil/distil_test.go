@@ -20,7 +20,7 @@ import (
 	"assay/textjudge"
 )
 
-// answerer answers with a score of its own for every pass: the seed's. It fails, or is broken off, where it is told to.
+// answerer answers every pass with its own score, by the seed. It fails or is interrupted where told to.
 type answerer struct {
 	asked  int
 	answer func(n int, o chat.Options) (string, error)
@@ -56,7 +56,7 @@ seed: 1
 options: {max_new_tokens: 20, temperature: 1}
 `
 
-// wordsTeacher opens a judge of three passes over a model.
+// wordsTeacher opens a judge with three passes on a model.
 func wordsTeacher(t *testing.T, m *answerer) *Words {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,8 +133,8 @@ func (r *run) labelled(t *testing.T, path string) ([]Rated, error) {
 	return r.label(t.Context(), table, labelsFile)
 }
 
-// TestLabels: each pass is a rating, the words are those of the pass nearest to the mean, and an edit of which a pass
-// failed has no label, not one of 0.
+// TestLabels: each pass is a rating, the text comes from the pass nearest to the mean, and an edit with a failed pass
+// has no label instead of a label of 0.
 func TestLabels(t *testing.T) {
 	dir := t.TempDir()
 	m := &answerer{}
@@ -171,7 +171,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestResume: what was answered before a cap, or a crash, is not asked again.
+// TestResume: questions answered before a cap or a crash are not asked again.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	capped := true
@@ -213,7 +213,7 @@ func must(raw []byte, err error) []byte {
 	return raw
 }
 
-// TestHeldOut refuses held-out edits of a photograph that is learnt from.
+// TestHeldOut refuses held-out edits of a photograph that is in the training table.
 func TestHeldOut(t *testing.T) {
 	dir := t.TempDir()
 	a, b := edits(t, dir, "a", 10, 2), edits(t, dir, "b", 90, 2)
@@ -230,7 +230,7 @@ func TestHeldOut(t *testing.T) {
 	}
 }
 
-// TestConfiguration: what distil adds to a configuration, which train reads.
+// TestConfiguration: distil completes a configuration, which train can read.
 func TestConfiguration(t *testing.T) {
 	backbone, err := filepath.Abs("../../backbones/tiny")
 	if err != nil {
@@ -290,7 +290,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportOfManyPasses: six passes that agree are agreed, though six times 1/6 is less than 1 in floating point.
+// TestReportOfManyPasses: six passes that agree count as agreed, although six times 1/6 is less than 1 in floating
+// point.
 func TestReportOfManyPasses(t *testing.T) {
 	const n = 6
 	low, high := make([]float64, n), make([]float64, n)
@@ -303,7 +304,8 @@ func TestReportOfManyPasses(t *testing.T) {
 	}
 }
 
-// TestTruths: ids tell edits apart, numbers are on 0 to 1, and columns are there; refused before anything is asked.
+// TestTruths: ids must be unique, numbers from 0 to 1 and columns present; otherwise the truth is refused before
+// anything is asked.
 func TestTruths(t *testing.T) {
 	dir := t.TempDir()
 	held := edits(t, dir, "a", 10, 2)
@@ -312,12 +314,12 @@ func TestTruths(t *testing.T) {
 	for name, c := range map[string]struct{ held, truth, want string }{
 		"good":            {held, `{"id": "a0", "label": 0.5, "kind": "x"}`, ""},
 		"a part":          {held, `{"id": "a1", "label": null}` + "\n" + `{"id": "a0", "label": 1, "kind": "x"}`, ""},
-		"an id twice":     {held, `{"id": "a0", "label": 0}` + "\n" + `{"id": "a0", "label": 1}`, "was there before"},
-		"an edit twice":   {twice, `{"id": "a0", "label": 0.5, "kind": "x"}`, "was there before"},
+		"an id twice":     {held, `{"id": "a0", "label": 0}` + "\n" + `{"id": "a0", "label": 1}`, "duplicate id"},
+		"an edit twice":   {twice, `{"id": "a0", "label": 0.5, "kind": "x"}`, "duplicate id"},
 		"percent":         {held, `{"id": "a0", "label": 50, "kind": "x"}`, "0 to 1, not 50"},
 		"no label":        {held, `{"id": "a0", "kind": "x"}`, `no column "label"`},
 		"no kind":         {held, `{"id": "a0", "label": 0.5}`, `no column "kind" (--by)`},
-		"of other edits":  {held, `{"id": "b0", "label": 0.5, "kind": "x"}`, "no held-out edit"},
+		"of other edits":  {held, `{"id": "b0", "label": 0.5, "kind": "x"}`, "any held-out edit"},
 		"a word as label": {held, `{"id": "a0", "label": "good", "kind": "x"}`, "want a number"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -340,7 +342,7 @@ func TestTruths(t *testing.T) {
 	}
 }
 
-// TestPeople: ratings on another scale are refused, not clipped, unless their order alone counts.
+// TestPeople: ratings on another scale are refused, not clipped, unless only their order counts.
 func TestPeople(t *testing.T) {
 	dir := t.TempDir()
 	path := edits(t, dir, "a", 10, 2)
@@ -358,7 +360,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// TestChangedPicture: an edit with another picture under its old name is rated anew.
+// TestChangedPicture: an edit whose picture changed under the same name is rated again.
 func TestChangedPicture(t *testing.T) {
 	dir := t.TempDir()
 	a, b := edits(t, dir, "a", 10, 2), edits(t, dir, "b", 90, 2)
@@ -386,7 +388,7 @@ func TestChangedPicture(t *testing.T) {
 	}
 }
 
-// TestEmptyTable: nothing can be learnt from no edits.
+// TestEmptyTable: an empty table is refused.
 func TestEmptyTable(t *testing.T) {
 	dir := t.TempDir()
 	none := filepath.Join(dir, "none.jsonl")
@@ -397,7 +399,7 @@ func TestEmptyTable(t *testing.T) {
 	}
 }
 
-// TestBegin: what a training of other labels left is gone before the next one begins.
+// TestBegin: the run of a training on other labels is deleted before the next one starts.
 func TestBegin(t *testing.T) {
 	r := newRun(t, People{}, Options{Out: t.TempDir()})
 	left := r.path("run/scorer")
@@ -429,7 +431,7 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// TestUnreadableConfiguration: what train would refuse is refused before the teacher is asked.
+// TestUnreadableConfiguration: a configuration that train would refuse is refused before the teacher is asked.
 func TestUnreadableConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	m := &answerer{answer: func(int, chat.Options) (string, error) { return `{"score": 5}`, nil }}

@@ -15,35 +15,35 @@ import (
 	"assay/internal/stats"
 )
 
-// Apart is by how much two edits of one instruction differ in truth to be a pair whose order counts, as in
+// Apart is the difference in truth above which two edits of one instruction are a pair whose order counts, as in
 // `miniature evaluate`.
 const Apart = 0.15
 
-// rounding is by how much two means differ at most that are equal but for the order of their sums.
+// rounding is the largest difference of two means that are equal except for the order of summation.
 const rounding = 1e-6
 
-// Report compares a student with its teacher, and both with the truth, on edits of photographs that were held out.
+// Report compares a student with its teacher, and both with the truth, on edits of held-out photographs.
 type Report struct {
 	Teacher string  `json:"teacher"`
 	Passes  int     `json:"passes"`
-	Asked   any     `json:"asked,omitempty"` // in this run
+	Asked   any     `json:"asked,omitempty"` // counts of this run
 	Scorer  string  `json:"scorer"`
-	Labels  int     `json:"labels"`   // edits that the student learnt from
+	Labels  int     `json:"labels"`   // edits that the student was trained on
 	Failed  int     `json:"failed"`   // edits of both tables that the teacher did not rate
 	Rows    int     `json:"held_out"` // held-out edits with both scores
 	Spread  float64 `json:"spread"`   // mean standard deviation of the held-out edits' ratings
 	Speed   Speed   `json:"seconds_per_score"`
 	Faster  float64 `json:"faster,omitempty"` // the teacher's time over the student's
 
-	Fidelity Agreement `json:"fidelity"` // of the student to the teacher's means
+	Fidelity Agreement `json:"fidelity"` // student against the teacher's means
 	Truth    *Truth    `json:"truth,omitempty"`
 }
 
-// Agreement is how two scores order edits.
+// Agreement measures how alike two scores order edits.
 type Agreement struct {
 	Rows         int      `json:"rows"`
 	Spearman     *float64 `json:"spearman"`
-	Pairs        int      `json:"pairs"` // edits of one instruction that differ
+	Pairs        int      `json:"pairs"` // pairs of edits of one instruction that differ
 	PairAccuracy *float64 `json:"pair_accuracy"`
 }
 
@@ -52,14 +52,15 @@ type Truth struct {
 	Teacher Agreement `json:"teacher"`
 	Student Agreement `json:"student"`
 
-	// Pairs whose order the teacher's passes agree on, and the others. One is a single pass of the teacher, on average.
+	// Pairs on whose order the teacher's passes agree, and the others. In an Order, One is a single pass of the
+	// teacher, on average.
 	Agreed   Order `json:"agreed"`
 	Disputed Order `json:"disputed"`
 
 	By []Part `json:"by,omitempty"`
 }
 
-// Order are shares of pairs in the right order.
+// Order holds shares of pairs in the right order.
 type Order struct {
 	Pairs   int      `json:"pairs"`
 	Teacher *float64 `json:"teacher"`
@@ -67,22 +68,22 @@ type Order struct {
 	Student *float64 `json:"student"`
 }
 
-// Part is a part of the held-out edits.
+// Part is the result on the held-out edits with one value of a column.
 type Part struct {
 	Column   string    `json:"column"`
 	Value    string    `json:"value"`
-	Teacher  Agreement `json:"teacher"` // to the truth
-	Student  Agreement `json:"student"` // to the truth
+	Teacher  Agreement `json:"teacher"` // against the truth
+	Student  Agreement `json:"student"` // against the truth
 	Fidelity Agreement `json:"fidelity"`
 }
 
-// row is a held-out edit with all that is known of it.
+// row is a held-out edit with its ratings, scores and truth.
 type row struct {
 	group   string
 	ratings []float64
 	teacher float64
 	student float64
-	truth   float64 // NaN: not known
+	truth   float64 // NaN: unknown
 	of      map[string]string
 }
 
@@ -93,7 +94,7 @@ func (r *run) report(ctx context.Context, held *data.Table, scorer string, taugh
 		return nil, err
 	}
 	defer s.Close()
-	r.Note("the student scores the held-out edits")
+	r.Note("scoring the held-out edits with the student")
 	var scores scoring.Scores
 	seconds, err := timed(held.Len(), func() (err error) {
 		scores, err = scoring.Rows(ctx, s, held, nil)
@@ -147,7 +148,7 @@ func (r *run) report(ctx context.Context, held *data.Table, scorer string, taugh
 	return out, jsonfile.Write(r.path(reportFile), out)
 }
 
-// speed is that of the student, and the teacher's as far as it was measured of this one.
+// speed returns the student's speed, and the teacher's if it was measured for this teacher.
 func (r *run) speed(student float64) Speed {
 	s := Speed{Student: student}
 	if r.state.Timed == r.print {
@@ -160,13 +161,13 @@ func teacherOf(x *row) float64 { return x.teacher }
 func studentOf(x *row) float64 { return x.student }
 func truthOf(x *row) float64   { return x.truth }
 
-// truth is what a row of the table of truth says.
+// truth is a row of the truth table.
 type truth struct {
 	degree float64
 	of     map[string]string
 }
 
-// readTruths reads the truth of held-out edits, whose ids must tell them apart.
+// readTruths reads the truth of the held-out edits, whose ids must be unique.
 func (r *run) readTruths(held *data.Table) error {
 	if r.Truth == "" {
 		return nil
@@ -186,17 +187,17 @@ func (r *run) readTruths(held *data.Table) error {
 			continue
 		}
 		if seen[row.ID] {
-			return exit.Usage(held.At(i, fmt.Errorf("id %q was there before: whose truth is it?", row.ID)))
+			return exit.Usage(held.At(i, fmt.Errorf("duplicate id %q: which row does its truth belong to?", row.ID)))
 		}
 		seen[row.ID], any = true, true
 	}
 	if !any {
-		return exit.Usagef("%s has the truth of no held-out edit: ids are compared", r.Truth)
+		return exit.Usagef("%s has no truth for any held-out edit (matched by id)", r.Truth)
 	}
 	return nil
 }
 
-// truthsOf reads a table of truth.
+// truthsOf reads a truth table.
 func (r *run) truthsOf(t *data.Table) (map[string]truth, error) {
 	out, found := map[string]truth{}, map[string]bool{}
 	for i := range t.Len() {
@@ -207,22 +208,22 @@ func (r *run) truthsOf(t *data.Table) (map[string]truth, error) {
 		id, _ := rec.Get("id")
 		name, err := data.Text(id)
 		if err != nil || name == "" {
-			return nil, t.At(i, fmt.Errorf("the truth of an edit wants its id"))
+			return nil, t.At(i, fmt.Errorf("want the id of the edit"))
 		}
 		v, ok := rec.Get(r.Column)
 		x, err := data.Finite(v)
 		switch {
 		case !ok:
-			return nil, t.At(i, fmt.Errorf("there is no column %q (--truth-column)", r.Column))
+			return nil, t.At(i, fmt.Errorf("no column %q (--truth-column)", r.Column))
 		case err != nil:
 			return nil, t.At(i, err)
 		case x == nil:
 			continue
 		case *x < 0 || *x > 1:
-			return nil, t.At(i, fmt.Errorf("%s is a number of 0 to 1, not %v", r.Column, *x))
+			return nil, t.At(i, fmt.Errorf("%s must be a number from 0 to 1, not %v", r.Column, *x))
 		}
 		if _, twice := out[name]; twice {
-			return nil, t.At(i, fmt.Errorf("id %q was there before", name))
+			return nil, t.At(i, fmt.Errorf("duplicate id %q", name))
 		}
 		one := truth{*x, map[string]string{}}
 		for _, column := range r.By {
@@ -242,11 +243,11 @@ func (r *run) truthsOf(t *data.Table) (map[string]truth, error) {
 	return out, nil
 }
 
-// against compares both with the truth.
+// against compares teacher and student with the truth.
 func (r *run) against(all []row) (*Truth, error) {
 	rows := slices.DeleteFunc(slices.Clone(all), func(x row) bool { return math.IsNaN(x.truth) })
 	if len(rows) == 0 {
-		return nil, exit.Usagef("%s has the truth of no held-out edit: ids are compared", r.Truth)
+		return nil, exit.Usagef("%s has no truth for any held-out edit (matched by id)", r.Truth)
 	}
 	t := &Truth{Teacher: agreement(rows, teacherOf, truthOf, Apart), Student: agreement(rows, studentOf, truthOf, Apart)}
 	t.Agreed, t.Disputed = disputes(rows)
@@ -284,7 +285,7 @@ func pairs(rows []row, of func(*row) float64, apart float64, f func(a, b *row)) 
 	}
 }
 
-// right is 1 if a pair is in the right order, 1/2 if its scores are equal, to rounding.
+// right returns 1 if a pair is in the right order, 1/2 if its scores are equal up to rounding, and otherwise 0.
 func right(a, b float64) float64 {
 	switch d := b - a; {
 	case math.Abs(d) <= rounding:
@@ -313,7 +314,7 @@ func agreement(rows []row, score, want func(*row) float64, apart float64) (a Agr
 	return a
 }
 
-// disputes divides the pairs by whether all passes put them in one order.
+// disputes divides the pairs by whether all passes order them the same way.
 func disputes(rows []row) (agreed, disputed Order) {
 	sums := map[*Order]*[3]float64{&agreed: {}, &disputed: {}}
 	pairs(rows, truthOf, Apart, func(a, b *row) {

@@ -18,7 +18,7 @@ import (
 	"assay/textjudge"
 )
 
-// Words is a judge that answers in words, as often as it has passes.
+// Words is a text judge as a teacher: each of its passes is a rating.
 type Words struct {
 	*textjudge.Judge
 	Model    *chat.Kept
@@ -35,8 +35,8 @@ func (w *Words) Passes() int { return w.Config.Passes }
 // Asked implements Teacher.
 func (w *Words) Asked() any { return w.Model.Asked() }
 
-// Rate implements Teacher. A score takes as long as its answers take that the model gave in this run: answers that were
-// stored take no time and say nothing of it.
+// Rate implements Teacher. The time per score is estimated from the answers that the model generated in this run:
+// stored answers take no time and are not counted.
 func (w *Words) Rate(ctx context.Context, in, prefix string) ([]Rated, float64, error) {
 	out := prefix + "-answers.jsonl"
 	start, before := time.Now(), w.Model.Asked().Answers
@@ -56,7 +56,8 @@ func (w *Words) Rate(ctx context.Context, in, prefix string) ([]Rated, float64, 
 	return rated, seconds, err
 }
 
-// readRated reads the ratings of a table's rows. A row that cannot be read has its error; one of read ends the reading.
+// readRated reads the ratings of a table's rows. An unreadable row gets its error as result; an error of read ends
+// the reading.
 func readRated(path string, read func(t *data.Table, row int, rec *data.Record) (Rated, error)) ([]Rated, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {
@@ -77,7 +78,7 @@ func readRated(path string, read func(t *data.Table, row int, rec *data.Record) 
 	return rated, nil
 }
 
-// Scorers are several judges that give numbers: each is a pass.
+// Scorers are several numeric judges as a teacher: each is a pass.
 type Scorers struct {
 	Names    []string
 	Judges   []edit.Judge
@@ -106,14 +107,14 @@ func (s *Scorers) Fingerprint() (string, error) {
 	return store.KeyOf(parts...).String(), nil
 }
 
-// Rate implements Teacher. An edit that one of the scorers failed at has no ratings.
+// Rate implements Teacher. An edit at which one of the scorers failed has no ratings.
 func (s *Scorers) Rate(ctx context.Context, in, prefix string) ([]Rated, float64, error) {
 	var rated []Rated
 	seconds, whole := 0.0, true
 	for n, j := range s.Judges {
 		out := fmt.Sprintf("%s-scores-%d.jsonl", prefix, n+1)
 		if _, err := os.Stat(out + ".progress"); err == nil {
-			whole = false // a part was scored before
+			whole = false // a part was scored earlier
 		}
 		start := time.Now()
 		_, err := scoring.Table(ctx, j, scoring.Options{
@@ -148,9 +149,10 @@ func (s *Scorers) Rate(ctx context.Context, in, prefix string) ([]Rated, float64
 	return rated, seconds / float64(max(1, len(rated))), nil
 }
 
-// People are the ratings that the tables have already, in the column ratings: of people, or of a judge elsewhere.
+// People is a teacher whose ratings are already in the tables, in the column ratings: from people, or from an
+// external judge.
 type People struct {
-	Order bool // only the order of the ratings is trusted: they may have any scale
+	Order bool // trust only the order of the ratings, which may be on any scale
 }
 
 // Name implements Teacher.
@@ -170,11 +172,11 @@ func (p People) Rate(_ context.Context, in, _ string) ([]Rated, float64, error) 
 	rated, err := readRated(in, func(t *data.Table, row int, rec *data.Record) (r Rated, err error) {
 		v, _ := rec.Get("ratings")
 		if r.Ratings, r.Err = data.Numbers(v); r.Err == nil && len(r.Ratings) == 0 {
-			r.Err = errors.New("nobody rated it: the column ratings is empty")
+			r.Err = errors.New("no ratings: the column ratings is empty")
 		}
 		for _, x := range r.Ratings {
-			if !p.Order && (x < 0 || x > 1) { // on another scale, as all of the table may be
-				return r, exit.Usage(t.At(row, fmt.Errorf("ratings are numbers of 0 to 1, not %v", x)))
+			if !p.Order && (x < 0 || x > 1) { // on another scale, probably like the full table
+				return r, exit.Usage(t.At(row, fmt.Errorf("ratings must be numbers from 0 to 1, not %v", x)))
 			}
 		}
 		return r, nil

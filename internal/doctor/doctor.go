@@ -1,6 +1,6 @@
-// Package doctor is `train doctor`: it lists the installed libraries, trains an adapter for a few steps on a device and
-// on the CPU (doctor/trial), compares gradients and losses, and measures memory beside the planned. Its report can be
-// attached to a bug. lab/device tests more, for work on Assay.
+// Package doctor implements `train doctor`: it lists the installed libraries, trains an adapter for a few steps on a
+// device and on the CPU (doctor/trial), compares gradients and losses, and compares the measured memory with the
+// planned. Its report can be attached to a bug report. lab/device tests more, for developers of Assay.
 package doctor
 
 import (
@@ -20,7 +20,7 @@ import (
 // Options select device and model.
 type Options struct {
 	Device   string // cpu, cuda:N, auto
-	Backbone string // a checkpoint to train an adapter on; "": one is made, with random weights
+	Backbone string // a checkpoint to train an adapter on; "": a new one with random weights
 	Steps    int    // of the traces; 0: 10
 	Note     func(text string)
 }
@@ -28,24 +28,24 @@ type Options struct {
 // Report is the result of all checks.
 type Report struct {
 	Device    string    `json:"device"`
-	Kernels   string    `json:"kernels"` // operators of the layers, and why these
+	Kernels   string    `json:"kernels"` // kernels of the layers, and the reason for the choice
 	Machine   Machine   `json:"machine"`
 	Model     TestModel `json:"model"`
-	Traces    []Trace   `json:"traces"`    // against the reference
-	Reference string    `json:"reference"` // how that was computed
+	Traces    []Trace   `json:"traces"`    // compared with the reference
+	Reference string    `json:"reference"` // how the reference was computed
 	Memory    MemoryUse `json:"memory"`
 	Notes     []string  `json:"notes,omitempty"`
 	Problems  []string  `json:"problems"` // one text for each failed check
 }
 
-// TestModel is the model that was trained.
+// TestModel describes the model that was trained.
 type TestModel struct {
-	Backbone   string `json:"backbone"` // "made" for one with random weights
+	Backbone   string `json:"backbone"` // "made" for a new one with random weights
 	Family     string `json:"family"`
 	Parameters int64  `json:"parameters"`
 	Trainable  int64  `json:"trainable"`
 	Tokens     int    `json:"tokens"` // of a pair
-	Batch      int    `json:"batch"`  // pairs of a step
+	Batch      int    `json:"batch"`  // pairs per step
 }
 
 // Err joins the problems; nil if there are none.
@@ -60,14 +60,14 @@ func (r *Report) problem(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 }
 
-// doctor is one visit.
+// doctor is one run of the checks.
 type doctor struct {
 	o Options
 	*Report
-	folder string // for the checkpoint that is made
+	folder string // for the new checkpoint
 }
 
-// Run tries a device. A report with problems is no error of Run.
+// Run checks a device. Problems are in the report and are not an error of Run.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if o.Steps == 0 {
 		o.Steps = 10
@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 
 func (d *doctor) cuda() bool { return strings.HasPrefix(d.Device, "cuda") }
 
-// family is the architecture that config.json names.
+// family returns the architecture (model_type) in config.json.
 func family(backbone string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(backbone, "config.json"))
 	if err != nil {
@@ -112,11 +112,12 @@ func family(backbone string) (string, error) {
 	return c.ModelType, err
 }
 
-// openBackbone looks at the checkpoint, or makes one first, larger for a GPU, which small products do not keep busy.
+// openBackbone opens the checkpoint, or creates one first: a larger one for a GPU, which small matrix products do not
+// keep busy.
 func (d *doctor) openBackbone() error {
 	d.Model.Backbone = d.o.Backbone
 	if d.o.Backbone == "" {
-		d.o.Note("making a model")
+		d.o.Note("creating a model")
 		d.Model.Backbone, d.o.Backbone = "made", filepath.Join(d.folder, "backbone")
 		sizes, err := fresh.Defaults(fresh.Qwen25VL)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"assay/ort"
 )
 
-// TestCPU visits this machine: nothing is wrong with it, and every part of the report is there.
+// TestCPU checks this machine: no problems are found, and every part of the report is filled in.
 func TestCPU(t *testing.T) {
 	long.Test(t)
 	var fused []string // ways
@@ -39,7 +39,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-// TestFaultsAreSeen: a gradient that is off, and one that is not finite.
+// TestFaultsAreSeen: a wrong gradient and one that is not finite are detected.
 func TestFaultsAreSeen(t *testing.T) {
 	want := &steps{losses: []float64{1, 2}, gradients: map[string][]float32{"a": {1, 2}, "b": {0, 4}}}
 	off := &steps{losses: []float64{1, 2.2}, gradients: map[string][]float32{"a": {1, 2}, "b": {0, 3}}}

@@ -25,10 +25,10 @@ type Machine struct {
 	Assay     string   `json:"assay"`
 	Go        string   `json:"go"`
 	Runtime   string   `json:"onnxruntime"`
-	JPEG      string   `json:"jpeg"`             // decoder, and why it is Go's
-	Driver    string   `json:"driver,omitempty"` // NVIDIA's, as the kernel has it
+	JPEG      string   `json:"jpeg"`             // decoder, and the reason if it is Go's
+	Driver    string   `json:"driver,omitempty"` // NVIDIA driver, as the kernel reports it
 	GPUs      []string `json:"gpus,omitempty"`   // as nvidia-smi lists them
-	Libraries []string `json:"libraries"`        // that the process has loaded, of those that computing depends on
+	Libraries []string `json:"libraries"`        // loaded libraries that computation depends on
 }
 
 func machine() Machine {
@@ -57,7 +57,7 @@ func machine() Machine {
 
 var computing = regexp.MustCompile(`(onnxruntime|cuda|cublas|cudnn|cufft|curand|nvrtc|nvidia)[^/]*\.so[0-9.]*$`)
 
-// loaded lists the libraries in the process's memory, with the version that a link's target names.
+// loaded lists the libraries mapped into the process; links are resolved, so that names contain versions.
 func loaded() []string {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -94,7 +94,7 @@ func processor() string {
 	return "unknown"
 }
 
-// meminfo is the machine's memory in bytes; 0 if it is not known.
+// meminfo returns the machine's memory in bytes; 0 if unknown.
 func meminfo() int64 {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// MemoryUse is the measured peak of training beside the plan of --dry-run.
+// MemoryUse is the measured memory peak of training and the plan of --dry-run.
 type MemoryUse struct {
 	Way      string           `json:"way"`
 	Planned  int64            `json:"planned"` // bytes
@@ -18,20 +18,20 @@ type MemoryUse struct {
 	How      string           `json:"how"`
 }
 
-// memoryBefore is what a device has in use now; 0 if that is not known.
+// memoryBefore returns the memory in use on a device now, in bytes; 0 if unknown.
 func (d *doctor) memoryBefore(device string) int64 {
 	if strings.HasPrefix(device, "cuda") {
 		return usedOnGPU(device)
 	}
 	runtime.GC()
-	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // the peak begins anew
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // reset the peak (VmHWM)
 	return status("VmRSS:")
 }
 
-// memoryAfter compares the peak since then with the plan.
+// memoryAfter records the peak since memoryBefore and the plan.
 func (d *doctor) memoryAfter(before int64, t *steps) {
 	d.Memory = MemoryUse{Way: d.Device, Parts: t.plan.Bytes,
-		How: "the process's largest resident memory, less what it had before"}
+		How: "peak resident memory of the process, minus its memory before"}
 	for _, n := range t.plan.Bytes {
 		d.Memory.Planned += n
 	}
@@ -39,14 +39,14 @@ func (d *doctor) memoryAfter(before int64, t *steps) {
 		if peak := status("VmHWM:"); peak > before && before > 0 {
 			d.Memory.Measured = peak - before
 		}
-		d.Memory.Planned -= t.plan.Bytes["program"] // it was there before
+		d.Memory.Planned -= t.plan.Bytes["program"] // it was in use before
 		return
 	}
-	d.Memory.How = "nvidia-smi, less what was in use before"
+	d.Memory.How = "nvidia-smi, minus the memory in use before"
 	d.Memory.Measured = max(t.used-before, 0)
 }
 
-// status reads a line of /proc/self/status, in bytes; 0 where there is none.
+// status reads a value from /proc/self/status, in bytes; 0 if it is missing.
 func status(key string) int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -61,8 +61,8 @@ func status(key string) int64 {
 	return 0
 }
 
-// usedOnGPU asks nvidia-smi for the memory in use, in bytes; 0 without it. Arenas of sessions keep what they took, so
-// that this is their peak while the sessions are open.
+// usedOnGPU asks nvidia-smi for the memory in use, in bytes; 0 without nvidia-smi. Session arenas do not return
+// memory, so this is their peak while the sessions are open.
 func usedOnGPU(device string) int64 {
 	out, err := exec.Command("nvidia-smi", "-i", strings.TrimPrefix(device, "cuda:"), "--query-gpu=memory.used",
 		"--format=csv,noheader,nounits").Output()

@@ -14,40 +14,42 @@ import (
 	"assay/ort"
 )
 
-// halfDistance bounds the distance of all gradients in bfloat16 together: the single gradient says little, as one
+// halfDistance is the largest allowed distance of all bfloat16 gradients together. A single gradient says little: one
 // that is a small difference of large numbers may be off by its own size.
 const halfDistance = 0.1
 
-// rate is the learning rate of the traces: small steps, so that types part slowly.
+// rate is the learning rate of the traces: small, so that dtypes diverge slowly.
 const rate = 1e-4
 
-// steps are the losses and first gradients of some training steps.
+// steps holds the losses of some training steps and the gradients of the first.
 type steps struct {
 	losses    []float64
 	gradients map[string][]float32 // of the first step, by parameter
 	plan      exec.Usage
-	used      int64 // of a GPU's memory, while its sessions are open
+	used      int64 // GPU memory in bytes, while the sessions are open
 }
 
 // Trace compares one way of computing with the reference.
 type Trace struct {
 	Way       string  `json:"way"`
-	Gradients float64 `json:"gradients"` // largest difference of a tensor's first gradient, of its largest value
-	Worst     string  `json:"worst"`     // that parameter
-	Distance  float64 `json:"distance"`  // of all first gradients together from the reference's, of their norm
-	// Loss is the largest difference of any step's loss, of that loss or a tenth of the first one, if that is larger.
+	Gradients float64 `json:"gradients"` // largest difference in a tensor's first gradient, relative to its largest value
+	Worst     string  `json:"worst"`     // the parameter with that difference
+	Distance  float64 `json:"distance"`  // of all first gradients together from the reference's, relative to their norm
+	// Loss is the largest difference of any step's loss, relative to that loss or to a tenth of the first loss,
+	// whichever is larger.
 	Loss   float64   `json:"loss"`
 	Losses []float64 `json:"losses"`
-	Same   bool      `json:"same"` // within what the type allows
+	Same   bool      `json:"same"` // within the tolerance of the dtype
 }
 
-// ways are those that are held against the reference: the device's, and on the CPU independent orders of computing.
+// ways returns the ways of computing that are compared with the reference: those of a GPU, or on the CPU independent
+// orders of computation.
 func (d *doctor) ways() []trial.Way {
 	if d.cuda() {
 		ways := []trial.Way{
 			{Device: d.Device, DType: "float32"},
 			{Device: d.Device, DType: "float32", Recompute: true},
-			{Device: d.Device, DType: "bfloat16"}, // by the kernels that training takes
+			{Device: d.Device, DType: "bfloat16"}, // with the kernels that training uses
 		}
 		if n, err := ort.FusedKernels(d.Device); err != nil || n == 0 {
 			d.Notes = append(d.Notes, "no trace of fused kernels: `make cuda-ops` compiles them")
@@ -79,7 +81,7 @@ func (d *doctor) trace(ctx context.Context) error {
 	d.Model.Trainable, d.Model.Parameters, d.Model.Batch = want.plan.Trainable, want.plan.Parameters, trial.Pairs
 	if !d.cuda() {
 		d.memoryAfter(before, want)
-		d.Notes = append(d.Notes, "the CPU computes bfloat16 in float32: there is nothing to compare")
+		d.Notes = append(d.Notes, "the CPU computes bfloat16 in float32, so bfloat16 is not compared")
 	}
 	for i, w := range d.ways() {
 		d.o.Note("training on " + w.String())
@@ -107,8 +109,8 @@ func (d *doctor) trace(ctx context.Context) error {
 	return nil
 }
 
-// compare compares two runs. A value that is not finite counts as infinitely far, and so does one that is not zero
-// where the reference is: those products are zero in any order and type.
+// compare compares two runs. A value that is not finite counts as infinitely far, and so does a nonzero gradient
+// tensor whose reference is all zero: such products are zero in any order and dtype.
 func compare(want, got *steps) (c Trace) {
 	c.Losses = got.losses
 	for i, l := range want.losses {
@@ -141,7 +143,7 @@ func compare(want, got *steps) (c Trace) {
 	return c
 }
 
-// open makes the tuner of a way, the same at each call.
+// open creates the tuner and samples of a way, the same at each call.
 func (d *doctor) open(w trial.Way) (*model.Tuner, []*model.Sample, error) {
 	state, err := trial.Scorer(d.o.Backbone, w.DType)
 	if err != nil {
@@ -206,7 +208,7 @@ func (d *doctor) train(ctx context.Context, w trial.Way) (*steps, error) {
 	return out, nil
 }
 
-// resident reports whether parameters and the sums of gradients stay on the device, as in training.
+// resident reports whether parameters and accumulated gradients stay on the device, as in training.
 func resident(w trial.Way) bool { return strings.HasPrefix(w.Device, "cuda") }
 
 // traceStep computes the gradients of a step over all pairs, and their mean loss.

@@ -1,5 +1,6 @@
-// Package exit holds the commands' exit codes, and errors that carry one. Libraries return such errors without knowing
-// of commands.
+// Package exit defines the commands' exit codes and errors that carry one. Libraries mark an error as a usage error,
+// as already reported, or as reported by another process, without depending on the commands; internal/cli turns the
+// error into an exit code with [Code].
 package exit
 
 import (
@@ -16,11 +17,11 @@ import (
 const (
 	Done        = 0 // all went well
 	Failed      = 1 // something went wrong
-	Wrong       = 2 // wrong usage or configuration: nothing was begun, and the same command fails again
+	Wrong       = 2 // wrong usage or configuration: nothing was started, and the same command fails again
 	Interrupted = 3 // stopped by the user, state saved
 )
 
-// ErrInterrupted is returned (wrapped, with the place of the state) by a command that was interrupted and can be
+// ErrInterrupted is returned (wrapped, with the location of the state) by a command that was interrupted and can be
 // resumed.
 var ErrInterrupted = errors.New("interrupted, state saved")
 
@@ -28,8 +29,8 @@ type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// Usage marks err as the user's: wrong usage or configuration, exit code 2. Several problems come as one errors.Join,
-// or as an error with a method Problems() []string; --json lists them one by one.
+// Usage marks err as the user's: wrong usage or configuration, exit code 2. Several problems are one errors.Join, or
+// as an error with a method Problems() []string; --json lists them one by one.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -40,9 +41,9 @@ func Usage(err error) error {
 // Usagef is Usage of a formatted error.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// Named marks the error of opening what the user named, before anything is begun. Where nothing is there by that name,
-// the mistake is the user's (docs/commands.md says why, although a file may also be late). What is there and cannot be
-// opened may be the machine's fault, and stays as it is.
+// Named marks the error of opening a file that the user named, before any work starts. If the file does not exist,
+// the mistake is the user's (docs/commands.md says why, although a file may also be late). If it exists and cannot be
+// opened, that may be the machine's fault, and the error stays as it is.
 func Named(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return Usage(err)
@@ -54,7 +55,7 @@ type reported struct{ error }
 
 func (e *reported) Unwrap() error { return e.error }
 
-// Reported marks an error that the result printed by the command tells already (failed rows of a batch): with --json
+// Reported marks an error that the command's printed result already contains (failed rows of a batch): with --json
 // nothing more is printed, so that stdout holds one document. The exit code is that of err.
 func Reported(err error) error {
 	if err == nil {
@@ -67,8 +68,8 @@ type elsewhere struct{ error }
 
 func (e *elsewhere) Unwrap() error { return e.error }
 
-// Elsewhere marks an error that another process of the same job tells the user: this one prints nothing. The exit code
-// is that of err.
+// Elsewhere marks an error that another process of the same job reports to the user: this one prints nothing. The
+// exit code is that of err.
 func Elsewhere(err error) error {
 	if err == nil {
 		return nil
@@ -102,11 +103,11 @@ func Code(err error) int {
 	return Failed
 }
 
-// passing are errors of calls that may go well another time, or on another machine.
+// passing are errors of calls that may succeed later, or on another machine.
 var passing = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE,
 	syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.EHOSTDOWN}
 
-// failing reports whether the machine or object storage failed: the user's input was not read, and may be right.
+// failing reports whether the machine or object storage failed: the user's input was not read, and may be correct.
 func failing(err error) bool {
 	var number syscall.Errno
 	if errors.As(err, &number) && slices.Contains(passing, number) {
@@ -116,7 +117,7 @@ func failing(err error) bool {
 	return errors.As(err, &storage) && storage.Temporary()
 }
 
-// Problems returns the single problems of an error that holds several, nil for any other.
+// Problems returns the individual problems of an error that holds several, nil for any other error.
 func Problems(err error) []string {
 	for err != nil {
 		switch e := err.(type) {
@@ -134,8 +135,8 @@ func Problems(err error) []string {
 	return nil
 }
 
-// Join joins an error with one of tidying up, and leaves a single one as it is. (errors.Join would hide its list of
-// problems.)
+// Join joins an error with an error of the cleanup, and returns a single one as it is. (errors.Join would hide its
+// list of problems.)
 func Join(err, second error) error {
 	if err == nil || second == nil {
 		return cmp.Or(err, second)

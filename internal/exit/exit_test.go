@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// asked is a request to storage that failed, for good or not.
+// asked is a storage request that failed, permanently or temporarily.
 type asked struct{ passing bool }
 
 func (a asked) Error() string   { return "no answer" }
 func (a asked) Temporary() bool { return a.passing }
 func (a asked) Unwrap() error   { return syscall.ECONNREFUSED }
 
-// TestCode: what the user wrote is wrong (2), and the same again will not do; where the machine failed (1) it may.
+// TestCode: a mistake of the user (2) fails again in the same way; a failure of the machine (1) may not.
 func TestCode(t *testing.T) {
 	reading := func(number syscall.Errno) error {
 		return fmt.Errorf("reading it: %w", &fs.PathError{Op: "read", Path: "run.yaml", Err: number})

@@ -1,4 +1,4 @@
-// Package filelock keeps a second process out of what one process makes.
+// Package filelock gives one process at a time exclusive access to a file or folder that it writes.
 package filelock
 
 import (
@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// patience is how long a file may still be held. A killed process keeps its locks until its memory is given back, which
-// takes seconds where a model of billions of parameters was loaded. It may be started again at once.
+// patience is how long to wait for a held lock. A killed process keeps its locks until its memory is freed, which
+// takes seconds after a model of billions of parameters was loaded, and it may be restarted at once.
 const patience = 3 * time.Second
 
-// ErrHeld says that another process has the lock.
-var ErrHeld = errors.New("another process has it")
+// ErrHeld means that another process holds the lock.
+var ErrHeld = errors.New("another process holds the lock")
 
-// Take opens the file at path, or makes it, and locks it until it is closed or the process ends, in whatever way. If
-// another process keeps the lock for three seconds the error is ErrHeld. A file system without locks goes without.
+// Take opens or creates the file at path, and locks it until it is closed or the process ends, for whatever reason.
+// If another process keeps the lock for three seconds, the error is ErrHeld. On a file system without locks the file
+// is not locked.
 func Take(path string) (*os.File, error) { return take(path, patience) }
 
 func take(path string, patience time.Duration) (*os.File, error) {
@@ -27,7 +28,7 @@ func take(path string, patience time.Duration) (*os.File, error) {
 			return nil, err
 		}
 		held := errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
-		if !held && IsNamed(f, path) { // not the one that its holder removed before the lock was had
+		if !held && IsNamed(f, path) { // not one that its holder removed before we got the lock
 			return f, nil
 		}
 		f.Close()
@@ -37,7 +38,7 @@ func take(path string, patience time.Duration) (*os.File, error) {
 	}
 }
 
-// IsNamed reports whether the file of that path is still this open one.
+// IsNamed reports whether path still names this open file.
 func IsNamed(f *os.File, path string) bool {
 	mine, err := f.Stat()
 	if err != nil {

@@ -17,7 +17,7 @@ func TestTake(t *testing.T) {
 	if _, err := take(path, 20*time.Millisecond); !errors.Is(err, ErrHeld) {
 		t.Fatalf("taking a held file: got error %v, want %v", err, ErrHeld)
 	}
-	time.AfterFunc(50*time.Millisecond, func() { first.Close() }) // as a process that is ending gives it back
+	time.AfterFunc(50*time.Millisecond, func() { first.Close() }) // as an exiting process releases it
 	second, err := Take(path)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestTake(t *testing.T) {
 	second.Close()
 }
 
-// Somebody who waits for a file that its holder removes in the end has a file that nobody else opens.
+// A waiter whose file the holder removes must not end up with the lock of a removed file.
 func TestTakeRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := Take(path)

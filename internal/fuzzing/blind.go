@@ -15,15 +15,15 @@ import (
 )
 
 // A Target is a fuzz test of bytes. Go's engine is guided by coverage, and reads every counter of the binary for each
-// input. With FUZZ_BLIND=N in the environment, N mutations of the seeds, and of a corpus folder in FUZZ_CORPUS, run
-// without that: ten to a hundred times as many inputs a second. FUZZ_BLIND may be a time (30s), and FUZZ_SEED makes
-// the inputs the same every time.
+// input. With FUZZ_BLIND=N in the environment, N mutations of the seeds and of a corpus folder in FUZZ_CORPUS run
+// without coverage: ten to a hundred times as many inputs per second. FUZZ_BLIND may be a duration (30s), and
+// FUZZ_SEED makes the inputs reproducible.
 type Target struct {
 	f     *testing.F
 	seeds [][]byte
 }
 
-// New begins a target.
+// New returns a target without seeds.
 func New(f *testing.F) *Target { return &Target{f: f} }
 
 // Add adds seeds.
@@ -46,7 +46,7 @@ func (x *Target) blind(how string, body func(t testing.TB, raw []byte)) {
 	n, err := strconv.Atoi(how)
 	length, bad := time.ParseDuration(how)
 	if err != nil && bad != nil {
-		x.f.Fatalf("FUZZ_BLIND=%s is neither a number of inputs nor a time", how)
+		x.f.Fatalf("FUZZ_BLIND=%s is neither a number of inputs nor a duration such as 30s", how)
 	}
 	files, _ := filepath.Glob(filepath.Join(os.Getenv("FUZZ_CORPUS"), x.f.Name(), "*"))
 	for _, path := range files {
@@ -70,7 +70,7 @@ func (x *Target) blind(how string, body func(t testing.TB, raw []byte)) {
 	fmt.Printf("%s: %d inputs from %d seeds, random seed %d, none failed\n", x.f.Name(), done, len(x.seeds), seed)
 }
 
-// one runs body and keeps the input, as Go's engine does, if it fails.
+// one runs body and, if it fails, saves the input as Go's engine does.
 func (x *Target) one(raw []byte, body func(t testing.TB, raw []byte)) {
 	whole := false
 	defer func() {
@@ -88,7 +88,7 @@ func (x *Target) one(raw []byte, body func(t testing.TB, raw []byte)) {
 	whole = true
 }
 
-// A mutator makes inputs of seeds.
+// A mutator derives inputs from seeds.
 type mutator struct {
 	*rand.Rand
 	seeds [][]byte
@@ -136,7 +136,7 @@ func (m *mutator) next() []byte {
 			raw = slices.Insert(raw, at, raw[at:at+n]...)
 		case 4:
 			raw = slices.Insert(raw, at, byte(m.Uint32()))
-		case 5: // a piece of another seed
+		case 5: // splice in a piece of another seed
 			if other := m.seeds[m.IntN(len(m.seeds))]; len(other) > 0 {
 				from := m.IntN(len(other))
 				raw = slices.Replace(raw, at, at+n, other[from:min(from+1+m.IntN(64), len(other))]...)

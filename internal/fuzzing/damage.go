@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Damage changes one byte at n places of files, one place at a time. Then it calls check, which says what of the damage
-// was noticed: it must return an error if something is wrong and nothing noticed it. The files are restored.
+// Damage changes one byte at n positions of the files, one at a time, and calls check after each change. check
+// reports whether the damage was noticed, and must return an error if it did harm unnoticed. The files are restored.
 func Damage(t *testing.T, n int, paths []string, check func() (noticed bool, err error)) {
 	t.Helper()
 	const seed = 17
@@ -18,7 +18,7 @@ func Damage(t *testing.T, n int, paths []string, check func() (noticed bool, err
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
 		if err != nil || len(raw) == 0 {
-			t.Fatalf("%s has nothing to damage: %v", path, err)
+			t.Fatalf("%s: nothing to damage: %v", path, err)
 		}
 		whole[path] = raw
 	}
@@ -42,11 +42,11 @@ func Damage(t *testing.T, n int, paths []string, check func() (noticed bool, err
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d of %d damaged bytes were noticed, the others change nothing", noticed, n)
+	t.Logf("%d of %d damaged bytes were noticed, the others changed nothing", noticed, n)
 }
 
-// overwrite is os.WriteFile for a file that exists. It does not empty the file first: file systems write one that was
-// emptied to the disk as it is closed, which takes milliseconds.
+// overwrite is os.WriteFile for an existing file. It does not truncate the file first: file systems flush a truncated
+// file to disk on close, which takes milliseconds.
 func overwrite(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -1,4 +1,6 @@
-// Package fuzzing is what the fuzz tests share: seeds from files, and a bound on the memory that an input may cost.
+// Package fuzzing has what the fuzz tests share: seeds from files ([Files]), a limit on the memory that an input may
+// allocate ([Bounded]), fuzzing without coverage, which is faster ([Target]), and single damaged bytes in files
+// ([Damage]).
 package fuzzing
 
 import (
@@ -8,8 +10,8 @@ import (
 	"testing"
 )
 
-// Files returns the contents of the files that the patterns match and that have at most most bytes. A mutation of a
-// long file rarely hits what matters, and takes longer.
+// Files returns the contents of the files that match the patterns and have at most most bytes. A mutation of a long
+// file rarely hits what matters, and takes longer.
 func Files(f *testing.F, most int64, patterns ...string) [][]byte {
 	f.Helper()
 	var seeds [][]byte
@@ -35,14 +37,14 @@ func Files(f *testing.F, most int64, patterns ...string) [][]byte {
 	return seeds
 }
 
-// Bounded runs decode and fails if it allocates more than limit bytes. What the fuzzing engine allocates meanwhile
-// counts, too, so a limit leaves it a few MiB.
+// Bounded runs decode and fails if it allocates more than limit bytes. Allocations of the fuzzing engine meanwhile
+// count as well, so a limit must leave a few MiB for them.
 func Bounded(t testing.TB, limit uint64, decode func()) {
 	t.Helper()
 	before := allocated()
 	decode()
 	if used := allocated() - before; used > limit {
-		t.Errorf("%d bytes were allocated, at most %d are allowed", used, limit)
+		t.Errorf("got %d bytes allocated, want at most %d", used, limit)
 	}
 }
 
@@ -52,8 +54,7 @@ func allocated() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// File returns a path of that name whose file the same process may write anew for every input: cheaper than a folder
-// each.
+// File returns a path with this name that the process may overwrite for every input: cheaper than a folder per input.
 func File(f *testing.F, name string) string {
 	f.Helper()
 	return filepath.Join(f.TempDir(), name)

@@ -12,7 +12,7 @@ import (
 	"assay/checkpoints"
 )
 
-// TestChangedWeights: a model whose weights were changed under it answers no more, and says which file it was.
+// TestChangedWeights: a model whose weights changed while it was open stops answering and names the file.
 func TestChangedWeights(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "copy")
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "backbones", "tiny"))); err != nil {

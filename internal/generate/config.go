@@ -12,41 +12,41 @@ import (
 	"assay/internal/strictjson"
 )
 
-// Config says how answers are made where a request does not: generation_config.json, with transformers' defaults.
+// Config holds the defaults of requests: generation_config.json, with transformers' defaults.
 type Config struct {
-	Sample            bool // do_sample; otherwise temperature, top_k and top_p do not count
+	Sample            bool // do_sample; if false, temperature, top_k and top_p are ignored
 	Temperature       float64
 	TopK              int
 	TopP              float64
 	RepetitionPenalty float64
-	MaxNewTokens      int     // 0: there is none
-	MaxLength         int     // of prompt and answer; 0: there is none
+	MaxNewTokens      int     // 0: none
+	MaxLength         int     // of prompt and answer; 0: none
 	End               []int64 // ids that end an answer
 }
 
-// DefaultMaxNewTokens bounds an answer if neither the request nor the checkpoint does. (transformers' own default is
+// DefaultMaxNewTokens limits an answer if neither the request nor the checkpoint does. (transformers' own default is
 // 20 tokens, prompt included.)
 const DefaultMaxNewTokens = 512
 
-// configHarmless are keys of generation_config.json that change no greedy or sampled answer, or not at the values
-// listed.
+// configHarmless are keys of generation_config.json that do not change greedy or sampled answers, at any value or at
+// the values listed.
 var configHarmless = strictjson.Harmless{
-	// of the file, and of what is returned besides the answer
+	// of the file, and of outputs other than the answer
 	"_from_model_config": nil, "transformers_version": nil, "_commit_hash": nil, "chat_format": nil,
 	"output_attentions": nil, "output_hidden_states": nil, "output_scores": nil, "output_logits": nil,
 	"return_dict_in_generate": nil, "return_legacy_cache": nil, "generation_kwargs": {map[string]any{}},
-	// of the cache, of compilers and of other ways to the same tokens
+	// of the cache, of compilers and of other ways to compute the same tokens
 	"use_cache": nil, "cache_implementation": {nil, "dynamic", "static", "hybrid", "offloaded", "sliding_window"},
 	"cache_config": {nil}, "max_cache_len": nil, "compile_config": nil, "disable_compile": nil, "low_memory": nil,
 	"prefill_chunk_size": nil, "continuous_batching_config": nil, "is_assistant": nil, "num_assistant_tokens": nil,
 	"num_assistant_tokens_schedule": nil, "assistant_confidence_threshold": nil, "prompt_lookup_num_tokens": {nil},
 	"max_matching_ngram_size": nil, "assistant_early_exit": {nil}, "assistant_lookbehind": nil, "target_lookbehind": nil,
-	// tokens that are never looked at: a prompt is there, and nothing is padded
+	// tokens that are never used: there is always a prompt, and nothing is padded
 	"bos_token_id": nil, "pad_token_id": nil, "decoder_start_token_id": nil,
-	// of beam search, which num_beams 1 is not
+	// of beam search, which num_beams 1 turns off
 	"num_beams": {nil, 1}, "num_beam_groups": {nil, 1}, "early_stopping": nil, "length_penalty": nil,
 	"diversity_penalty": {nil, 0}, "constraints": {nil}, "force_words_ids": {nil}, "num_return_sequences": {nil, 1},
-	// processors of logits that do nothing at these values
+	// logits processors that do nothing at these values
 	"min_length": {nil, 0}, "min_new_tokens": {nil, 0}, "max_time": {nil}, "stop_strings": {nil},
 	"min_p": {nil, 0}, "top_h": {nil}, "typical_p": {nil, 1}, "epsilon_cutoff": {nil, 0}, "eta_cutoff": {nil, 0},
 	"encoder_repetition_penalty": {nil, 1}, "no_repeat_ngram_size": {nil, 0}, "encoder_no_repeat_ngram_size": {nil, 0},
@@ -57,8 +57,8 @@ var configHarmless = strictjson.Harmless{
 	"dola_layers": {nil}, "use_mtp": {nil, false}, "assistant_ensemble_weight": {nil}, "speculation_type": {nil},
 }
 
-// readConfig reads generation_config.json of a checkpoint directory. Without one there are transformers' defaults and
-// the end token of config.json. A key that may change answers and is not understood is an error that names it.
+// readConfig reads generation_config.json of a checkpoint directory. Without that file, transformers' defaults and
+// the end token of config.json apply. An unknown key that may change answers is an error that names it.
 func readConfig(dir string) (*Config, error) {
 	c := &Config{Temperature: 1, TopK: 50, TopP: 1, RepetitionPenalty: 1}
 	path := filepath.Join(dir, "generation_config.json")
@@ -93,7 +93,8 @@ func readConfig(dir string) (*Config, error) {
 	return c, nil
 }
 
-// readEnd takes the end tokens of config.json, as transformers does for checkpoints without a generation_config.json.
+// readEnd reads the end tokens from config.json, as transformers does for checkpoints without a
+// generation_config.json.
 func (c *Config) readEnd(dir string) error {
 	path := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(path)
@@ -151,36 +152,36 @@ func (c *Config) with(o chat.Options) (*Config, error) {
 	}
 	for _, s := range o.Stop {
 		if s == "" {
-			return nil, errors.New("stop: an empty text ends every answer before it begins")
+			return nil, errors.New("stop: an empty text would end every answer before it begins")
 		}
 	}
 	return &r, r.check()
 }
 
-// minDivisor bounds what logits are divided by: in float32 less would make them infinite.
+// minDivisor is the smallest number that logits are divided by: a smaller one would make them infinite in float32.
 const minDivisor = 1e-30
 
 func (c *Config) check() error {
 	divides := func(v float64) bool { return v >= minDivisor && v <= 1/minDivisor }
 	switch {
 	case !divides(c.Temperature):
-		return fmt.Errorf("temperature %g must be between %g and %g, or 0 in a request: greedy", c.Temperature, minDivisor,
+		return fmt.Errorf("temperature %g must be between %g and %g, or 0 (greedy) in a request", c.Temperature, minDivisor,
 			1/minDivisor)
 	case c.TopK < 0:
-		return fmt.Errorf("top_k %d must be positive, or 0: all", c.TopK)
+		return fmt.Errorf("top_k %d must be positive, or 0 for all tokens", c.TopK)
 	case !(c.TopP >= 0 && c.TopP <= 1):
 		return fmt.Errorf("top_p %g must be between 0 and 1", c.TopP)
 	case !divides(c.RepetitionPenalty):
-		return fmt.Errorf("repetition_penalty %g must be between %g and %g; 1 is none", c.RepetitionPenalty, minDivisor,
+		return fmt.Errorf("repetition_penalty %g must be between %g and %g; 1 turns it off", c.RepetitionPenalty, minDivisor,
 			1/minDivisor)
 	}
 	return nil
 }
 
-// most is the number of tokens that may follow a prompt of that length, in a context with so much room.
+// most returns the maximum number of tokens after a prompt of that length, in a context with that much room.
 func (c *Config) most(prompt, room int) int { return min(c.wanted(prompt), room) }
 
-// wanted is the same without a context's end.
+// wanted is most without the limit of the context.
 func (c *Config) wanted(prompt int) int {
 	switch {
 	case c.MaxNewTokens > 0:

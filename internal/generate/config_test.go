@@ -11,7 +11,7 @@ import (
 	"assay/chat"
 )
 
-// TestConfig: generation_config.json is obeyed, or refused by the name of what is not understood.
+// TestConfig: generation_config.json is obeyed, or refused with an error that names the unknown key.
 func TestConfig(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -64,7 +64,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestMost: how long an answer may be, by the request, the checkpoint, and the model's context.
+// TestMost: the request, the checkpoint and the model's context limit the length of an answer.
 func TestMost(t *testing.T) {
 	for _, c := range []struct {
 		config       Config

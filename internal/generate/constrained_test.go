@@ -34,7 +34,7 @@ type constrained struct {
 		IDs  []int64
 		Text string
 	}
-	Sampled []int // steps of the first walk whose distributions are there
+	Sampled []int // steps of the first walk whose distributions are stored
 }
 
 func eachConstrained(t *testing.T, f func(t *testing.T, m *Model, c *constrained, g *grammar.Grammar)) {
@@ -60,7 +60,7 @@ func eachConstrained(t *testing.T, f func(t *testing.T, m *Model, c *constrained
 	}
 }
 
-// TestAllowedTokens: on random walks exactly those tokens may come that the regular expression allows, and an answer
+// TestAllowedTokens: on random walks exactly the tokens that the regular expression allows are allowed, and an answer
 // may end where it matches.
 func TestAllowedTokens(t *testing.T) {
 	eachConstrained(t, func(t *testing.T, m *Model, c *constrained, g *grammar.Grammar) {
@@ -97,7 +97,7 @@ func TestAllowedTokens(t *testing.T) {
 	})
 }
 
-// TestConstrainedGreedy: tokens and text of transformers' generate when only allowed tokens may come.
+// TestConstrainedGreedy: tokens and text match transformers' generate with only allowed tokens.
 func TestConstrainedGreedy(t *testing.T) {
 	compared := 0
 	eachConstrained(t, func(t *testing.T, m *Model, c *constrained, g *grammar.Grammar) {
@@ -123,7 +123,8 @@ func question(text string) []chat.Message {
 	return []chat.Message{{Role: "user", Content: []chat.Part{{Text: text}}}}
 }
 
-// TestConstrainedDistribution: what is sampled from is what transformers' processors leave of the allowed tokens.
+// TestConstrainedDistribution: the distribution that is sampled from matches transformers' processors applied to the
+// allowed tokens.
 func TestConstrainedDistribution(t *testing.T) {
 	expect := oracle.Tensors(t, filepath.Join("testdata", "constrained.safetensors"))
 	compared := 0
@@ -171,8 +172,8 @@ func TestConstrainedDistribution(t *testing.T) {
 	}
 }
 
-// TestConstrainedBatch: hot answers of every family follow their grammar within their limit, and are the same alone
-// and in a batch.
+// TestConstrainedBatch: answers at high temperature follow their grammar within their limit, in every family, and are
+// the same alone and in a batch.
 func TestConstrainedBatch(t *testing.T) {
 	long.Test(t)
 	g, err := grammar.FromSchema(json.RawMessage(`{"type": "object", "properties": {"score": {"type": "integer",
@@ -218,7 +219,7 @@ func TestConstrainedBatch(t *testing.T) {
 	})
 }
 
-// TestTokenBytes: the bytes of tokens, put together, are the text that the decoder makes of them.
+// TestTokenBytes: the concatenated bytes of tokens equal the text that the decoder returns for them.
 func TestTokenBytes(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		m := r.open(t, "", Options{})

@@ -13,15 +13,15 @@ import (
 	"assay/internal/oracle"
 )
 
-// onGPU is a model whose graphs and cache are those of a GPU, run on the CPU.
+// onGPU opens a model with the graphs and cache of a GPU, run on the CPU.
 func onGPU(o Options) Options {
 	o.Device, o.on = "cuda:0", "cpu"
 	return o
 }
 
-// TestPlainCache: what is made for a GPU in float32, where attention over the cache is made of plain operators, gives
-// transformers' tokens, logits and log-probabilities. So it does with others in the batch, with shared beginnings, and
-// in a cache that is too small for all.
+// TestPlainCache: the GPU's float32 graphs, where attention over the cache is built from plain operators, return
+// transformers' tokens, logits and log-probabilities; also with others in the batch, with shared prefixes, and in a
+// cache that is too small for all.
 func TestPlainCache(t *testing.T) {
 	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
@@ -56,7 +56,7 @@ func TestPlainCache(t *testing.T) {
 	})
 }
 
-// TestPlainSeveral: several texts behind one prompt, as the graphs of a GPU see them.
+// TestPlainSeveral: several texts after one prompt, with the graphs of a GPU.
 func TestPlainSeveral(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		messages := r.messages(t, r.named(t, r.Answers.Case))
@@ -76,8 +76,8 @@ func TestPlainSeveral(t *testing.T) {
 	})
 }
 
-// TestLost: when rows could not be moved in the cache, answers that depend on them end with the error, and the next
-// request gets another cache.
+// TestLost: if rows could not be moved in the cache, answers that depend on them end with the error, and the next
+// request gets a new cache.
 func TestLost(t *testing.T) {
 	r := oracle.Read[reference](t, filepath.Join("..", "..", "testdata", "oracle", "generation", "qwen2_vl.json"))
 	r.folder = filepath.Join("..", "..", "testdata", "oracle", "generation")

@@ -11,8 +11,8 @@ import (
 	"assay/model/language"
 )
 
-// engine makes many answers at a time: the next token of every answer is one run of the graph. An answer that is
-// finished leaves, and the next request enters.
+// engine generates many answers at a time: one run of the graph computes the next token of every answer. A finished
+// answer leaves the batch, and the next request enters (continuous batching).
 type engine struct {
 	lm *language.Model
 	o  Options
@@ -20,12 +20,12 @@ type engine struct {
 	mu     sync.Mutex
 	queue  []*request
 	closed bool
-	wake   chan struct{} // has something in it when there is a request
+	wake   chan struct{} // non-empty if there is a request
 	ended  chan struct{} // closed when the loop has ended
 
 	ctx    context.Context // ends with the engine
 	cancel context.CancelFunc
-	slots  *slots // the loop's alone
+	slots  *slots // used only by the loop
 }
 
 var errClosed = errors.New("the model is closed")
@@ -37,7 +37,7 @@ func newEngine(lm *language.Model, o Options) *engine {
 	return e
 }
 
-// close ends the loop. Requests get an error.
+// close ends the loop. Pending requests get an error.
 func (e *engine) close() error {
 	e.mu.Lock()
 	first := !e.closed
@@ -51,17 +51,18 @@ func (e *engine) close() error {
 	return e.slots.close()
 }
 
-// fits refuses a request that is larger than the whole cache.
+// fits refuses a request that is larger than the full cache.
 func (e *engine) fits(r *request) error {
 	if need := int64(rounded(r.rows())) * e.lm.RowBytes(); need > e.o.Cache {
-		return fmt.Errorf("a prompt of %d tokens and an answer of up to %d take %.3g MB of keys and values, the cache has "+
+		return fmt.Errorf("a prompt of %d tokens and an answer of up to %d need %.3g MB of keys and values, the cache has "+
 			"%.3g: shorten them, or allow a larger cache", r.prompt.Begin(), r.most, float64(need)/(1<<20),
 			float64(e.o.Cache)/(1<<20))
 	}
 	return nil
 }
 
-// do waits for an answer. Its pieces are told here: one who is slow to take them keeps nobody else waiting.
+// do queues a request and waits for its answer. Pieces are delivered on the caller's goroutine, so that a slow
+// consumer does not delay other requests.
 func (e *engine) do(r *request) (*chat.Answer, error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
@@ -77,7 +78,7 @@ func (e *engine) do(r *request) (*chat.Answer, error) {
 	case e.wake <- struct{}{}:
 	default:
 	}
-	for text := range r.pieces { // closed when it is done
+	for text := range r.pieces { // closed at the end
 		if ctx.Err() == nil {
 			if err := r.piece(text); err != nil {
 				cancel(err)
@@ -104,7 +105,7 @@ func (e *engine) loop() {
 		e.admit()
 		e.step()
 		if e.slots.broken != nil {
-			e.slots.reset() // the error that matters was told
+			e.slots.reset() // the error that matters was already reported
 		}
 	}
 	e.slots.fail(0, errClosed)
@@ -116,7 +117,7 @@ func (e *engine) loop() {
 	e.queue = nil
 }
 
-// peek returns the first request that is still wanted; the others get their context's error.
+// peek returns the first request that is not cancelled; cancelled ones get their context's error.
 func (e *engine) peek() *request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,11 +137,11 @@ func (e *engine) pop() {
 	e.queue = e.queue[1:]
 }
 
-// admit lets requests in, in their order, while there is room. Prompts that begin with nothing known are run together;
-// one that shares its beginning with another waits for it and continues from its rows.
+// admit admits requests in their order while there is room. Prompts without a cached prefix are run together; a
+// prompt that shares a prefix with one of them waits for it and continues from its rows.
 func (e *engine) admit() {
 	s := e.slots
-	fresh := s.active // slots from here on are not run yet
+	fresh := s.active // slots starting here are not run yet
 	flush := func() {
 		if err := e.prefill(fresh); err != nil {
 			s.fail(fresh, err)
@@ -153,7 +154,7 @@ func (e *engine) admit() {
 		if err != nil {
 			e.pop()
 			r.finish(err)
-			fresh = min(fresh, s.active) // without a cache all have ended
+			fresh = min(fresh, s.active) // without a cache every answer has ended
 			continue
 		}
 		if !room {
@@ -174,10 +175,11 @@ func (e *engine) admit() {
 	flush()
 }
 
-// prefillRows bounds the rows of prompts that run together; a longer prompt runs in parts of as many.
+// prefillRows is the maximum number of rows of prompts that run together; a longer prompt runs in chunks of that
+// size.
 func (e *engine) prefillRows() int { return e.lm.PromptRows(e.slots.cache) }
 
-// rows is how many rows it takes to run the prompts of some slots together.
+// rows returns the number of rows, padding included, that the prompts of some slots take when run together.
 func (e *engine) rows(from, to int) int {
 	longest := 0
 	for i := from; i < to; i++ {
@@ -186,7 +188,7 @@ func (e *engine) rows(from, to int) int {
 	return longest * (to - from)
 }
 
-// prefill runs the prompts of the slots from one on, and chooses the first token of each.
+// prefill runs the prompts of the slots starting at from, and chooses the first token of each answer.
 func (e *engine) prefill(from int) error {
 	s := e.slots
 	for i := from; i < s.active; {
@@ -209,7 +211,7 @@ func (e *engine) prefill(from int) error {
 	return nil
 }
 
-// fill runs the rest of the prompts of some slots and returns the logits behind them. A long one is cut into parts.
+// fill runs the rest of the prompts of some slots and returns the logits after them. A long prompt is run in chunks.
 func (e *engine) fill(from, to int) ([][]float32, error) {
 	s, most := e.slots, e.prefillRows()
 	for to == from+1 && len(s.all[from].request.prompt.IDs)-s.all[from].rows > most {
@@ -224,7 +226,7 @@ func (e *engine) fill(from, to int) ([][]float32, error) {
 	return e.forward(from, to)
 }
 
-// forward runs the tokens of some slots that are not cached yet, and returns the logits after the last.
+// forward runs the tokens of some slots that are not cached yet, and returns the logits after the last token.
 func (e *engine) forward(from, to int) ([][]float32, error) {
 	s := e.slots
 	parts := make([]language.Stretch, to-from)
@@ -236,7 +238,7 @@ func (e *engine) forward(from, to int) ([][]float32, error) {
 	return e.run(from, parts...)
 }
 
-// run appends stretches to the slots from one on.
+// run appends stretches to the slots starting at first.
 func (e *engine) run(first int, parts ...language.Stretch) ([][]float32, error) {
 	if err := e.slots.broken; err != nil {
 		return nil, err
@@ -244,7 +246,8 @@ func (e *engine) run(first int, parts ...language.Stretch) ([][]float32, error) 
 	return e.lm.Forward(e.ctx, e.slots.cache, first, parts...)
 }
 
-// begin takes the logits behind a prompt: the first token of an answer, or all that is wanted of texts.
+// begin uses the logits after a prompt: it chooses the first token of an answer, or computes the likelihoods of given
+// texts.
 func (e *engine) begin(slot int, logits []float32) error {
 	at := &e.slots.all[slot]
 	r := at.request
@@ -271,7 +274,7 @@ func (e *engine) begin(slot int, logits []float32) error {
 	return nil
 }
 
-// step makes the next token of every answer.
+// step generates the next token of every answer.
 func (e *engine) step() {
 	s := e.slots
 	if s.active == 0 {

@@ -20,7 +20,7 @@ import (
 
 const knowsFrames = "../../backbones/tiny" // its pairs are two frames of one picture
 
-// framed is a case of tools/oracle/frames.py: what transformers answers about two frames.
+// framed is a case of tools/oracle/frames.py: transformers' answer about two frames.
 type framed struct {
 	Pictures []string
 	Question string
@@ -47,7 +47,7 @@ func eachFramed(t *testing.T, f func(t *testing.T, c *framed, pictures []*data.P
 	}
 }
 
-// TestFrames: two pictures of a message are the frames of one, and the answer is transformers'.
+// TestFrames: two pictures of a message are shown as the frames of one, and the answer matches transformers.
 func TestFrames(t *testing.T) {
 	m, err := Open(knowsFrames, Options{Pair: model.Frames})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestFrames(t *testing.T) {
 	})
 }
 
-// TestFramesFingerprint: how pictures are shown decides the answers.
+// TestFramesFingerprint: the fingerprint depends on how pictures are shown.
 func TestFramesFingerprint(t *testing.T) {
 	prints := map[string]string{}
 	for _, pair := range []string{"", model.Sequence, model.Frames} {
@@ -94,7 +94,7 @@ func TestFramesFingerprint(t *testing.T) {
 	}
 }
 
-// TestFramesRefused: a backbone that knows no frames, and a way that messages do not have.
+// TestFramesRefused: a backbone without frames and a pair mode that messages do not have are refused.
 func TestFramesRefused(t *testing.T) {
 	for _, c := range []struct{ backbone, pair, want string }{
 		{"../../testdata/oracle/llavanext/backbone", model.Frames, `cannot show two pictures as "frames"`},
@@ -112,7 +112,7 @@ func TestFramesRefused(t *testing.T) {
 	}
 }
 
-// TestFramesLearnt: the loss of an answer about two frames is transformers'.
+// TestFramesLearnt: the loss of an answer about two frames matches transformers.
 func TestFramesLearnt(t *testing.T) {
 	tuner, err := language.NewTuner(knowsFrames, language.TuneOptions{Options: model.Options{Pair: model.Frames}})
 	if err != nil {

@@ -1,5 +1,9 @@
-// Package generate answers messages with a checkpoint on this machine: greedily or by sampling, many requests at a
-// time, each as if it were alone.
+// Package generate answers messages with a checkpoint on this machine, by greedy decoding or sampling. Messages
+// become a prompt of tokens and pictures; the engine decodes many requests together by continuous batching, and each
+// answer is the same as if its request were the only one.
+//
+// A request occupies a slot of the KV cache. Idle slots keep their keys and values, so that a prompt that shares a
+// prefix with an earlier one computes only the rest. A grammar, if one is given, masks the logits of every step.
 package generate
 
 import (
@@ -20,24 +24,24 @@ import (
 	"assay/model/text"
 )
 
-// Options say how a model runs. Zero values stand for the defaults.
+// Options control how a model runs. Zero values mean the defaults.
 type Options struct {
-	Adapter string // directory of an adapter over the checkpoint, in PEFT's files; "": none
+	Adapter string // directory of an adapter for the checkpoint, in PEFT's format; "": none
 	Device  string // cpu (default), cuda:N, auto
-	Pair    string // how messages show pictures: sequence (default), frames (each two as the frames of one)
+	Pair    string // how messages show pictures: sequence (default), frames (each two as the frames of one picture)
 	DType   string // auto (on CUDA bfloat16 if the weights are half precision; default), float32, bfloat16
 	Threads int    // of the CPU; 0: all cores
-	// Cache is the bytes of keys and values; default 2 GiB, on CUDA what the device has room for. A request that does not
-	// fit is refused, and so is a model that leaves no room for so much.
+	// Cache is the size of the KV cache in bytes; default 2 GiB, on CUDA as much as the device has room for. A
+	// request that does not fit is refused, and so is a model that leaves too little room for the cache.
 	Cache int64
-	Batch int               // answers that are made at a time; default 8
-	Warn  func(text string) // called if the device does not compute in DType; may be nil
+	Batch int               // answers generated at a time; default 8
+	Warn  func(text string) // called if the device cannot compute in DType; may be nil
 
-	on string // device that runs what is made for Device: tests, of a GPU's graphs on the CPU
+	on string // runs graphs built for Device on another device: for tests of GPU graphs on the CPU
 }
 
-// Model is a checkpoint that answers. It implements [chat.Model]; all methods are safe for concurrent use, and requests
-// that come together are answered together.
+// Model is a checkpoint that answers messages. It implements [chat.Model]; all methods are safe for concurrent use,
+// and concurrent requests are batched.
 type Model struct {
 	lm          *language.Model
 	config      *Config
@@ -46,15 +50,15 @@ type Model struct {
 	grammars    *grammars
 }
 
-// Over is a model that answers by one that is open, and stays the caller's. Options.Batch, whose keys and values it
-// takes memory for, is all that counts of the options.
+// Over returns a Model on a language model that is already open and that the caller still owns. Of the options only
+// Batch counts: the KV cache grows up to that many answers.
 func Over(lm *language.Model, o Options) (*Model, error) {
 	config, err := readConfig(lm.Dir())
 	if err != nil {
 		return nil, err
 	}
 	o.Batch = cmp.Or(o.Batch, 8)
-	o.Cache = int64(o.Batch) * int64(lm.MaxPositions()+64) * lm.RowBytes() // at most: it is made as large as needed
+	o.Cache = int64(o.Batch) * int64(lm.MaxPositions()+64) * lm.RowBytes() // an upper limit: it grows as needed
 	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
 	m.fingerprint = sync.OnceValues(m.identify)
 	m.grammars = newGrammars(lm)
@@ -69,7 +73,7 @@ func Open(dir string, o Options) (*Model, error) {
 		o.Batch = 8
 	}
 	if o.Cache < 0 || o.Batch < 0 {
-		return nil, fmt.Errorf("a cache of %d bytes and a batch of %d: both must be positive", o.Cache, o.Batch)
+		return nil, fmt.Errorf("cache of %d bytes, batch of %d: both must be positive", o.Cache, o.Batch)
 	}
 	config, err := readConfig(dir)
 	if err != nil {
@@ -85,7 +89,7 @@ func Open(dir string, o Options) (*Model, error) {
 		return nil, errors.Join(err, lm.Close())
 	}
 	if computes := lm.DType(); o.Warn != nil && o.DType == "bfloat16" && computes != o.DType {
-		o.Warn(fmt.Sprintf("on %s all is computed in %s, not in %s", lm.Device(), computes, o.DType))
+		o.Warn(fmt.Sprintf("%s computes everything in %s instead of %s", lm.Device(), computes, o.DType))
 	}
 	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
 	m.fingerprint = sync.OnceValues(m.identify)
@@ -93,7 +97,7 @@ func Open(dir string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// room is the bytes of keys and values that a model may take: those that are wanted, if the device has them.
+// room returns the size of the KV cache in bytes: the requested size, if the device has it.
 func room(lm *language.Model, o Options) (int64, error) {
 	const usual = 2 << 30
 	if lm.Device() == "cpu" || o.on != "" {
@@ -104,7 +108,7 @@ func room(lm *language.Model, o Options) (int64, error) {
 	case err != nil:
 		return 0, err
 	case o.Cache > most:
-		return 0, fmt.Errorf("a cache of %d MB: beside the weights %s has room for %d MB of keys and values: allow less",
+		return 0, fmt.Errorf("a cache of %d MB: next to the weights, %s has room for %d MB; choose a smaller cache",
 			o.Cache>>20, lm.Device(), most>>20)
 	case o.Cache > 0:
 		return o.Cache, nil
@@ -112,7 +116,7 @@ func room(lm *language.Model, o Options) (int64, error) {
 	return min(most, int64(o.Batch)*int64(lm.MaxPositions()+64)*lm.RowBytes()), nil
 }
 
-// identify digests the checkpoint and its generation_config.json, the type that is computed with unless it is float32,
+// identify digests the checkpoint and its generation_config.json, the dtype of the computation unless it is float32,
 // and how pictures are shown unless it is one by one.
 func (m *Model) identify() (string, error) {
 	print, err := m.lm.Fingerprint()
@@ -132,7 +136,7 @@ func (m *Model) identify() (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(print+"\n"+string(config)))), nil
 }
 
-// Fingerprint is a digest of the checkpoint's files; "" if they cannot be read any more.
+// Fingerprint is a digest of the checkpoint's files; "" if they are no longer readable.
 func (m *Model) Fingerprint() string {
 	print, err := m.fingerprint()
 	if err != nil {
@@ -141,10 +145,10 @@ func (m *Model) Fingerprint() string {
 	return print
 }
 
-// Config is the checkpoint's generation_config.json.
+// Config returns the checkpoint's generation_config.json.
 func (m *Model) Config() Config { return *m.config }
 
-// Decode returns the text of tokens, without special ones.
+// Decode returns the text of tokens, without special tokens.
 func (m *Model) Decode(ids []int64) (string, error) { return m.lm.Decode(ids) }
 
 // Close ends all answers with an error and frees the model.
@@ -155,8 +159,8 @@ func (m *Model) Chat(ctx context.Context, messages []chat.Message, o chat.Option
 	return m.Stream(ctx, messages, o, nil)
 }
 
-// Stream is Chat that tells the text in pieces as it is made; all pieces together are the answer's text. An error of
-// piece ends the answer.
+// Stream is Chat that passes the text to piece as it is generated; all pieces together are the answer's text. An
+// error returned by piece ends the answer.
 func (m *Model) Stream(
 	ctx context.Context, messages []chat.Message, o chat.Options, piece func(text string) error,
 ) (*chat.Answer, error) {
@@ -172,13 +176,13 @@ func (m *Model) Stream(
 		return nil, err
 	}
 	a, err := m.engine.do(r)
-	if changed := m.lm.Unchanged(); changed != nil { // meanwhile: the answer may be of neither
+	if changed := m.lm.Unchanged(); changed != nil { // meanwhile: the answer may come from a mix of both versions
 		return nil, changed
 	}
 	return a, err
 }
 
-// request reads messages and options.
+// request builds a request from messages and options.
 func (m *Model) request(ctx context.Context, messages []chat.Message, o chat.Options) (*request, error) {
 	config, err := m.config.with(o)
 	if err != nil {
@@ -186,7 +190,7 @@ func (m *Model) request(ctx context.Context, messages []chat.Message, o chat.Opt
 	}
 	for _, id := range o.StopTokenIDs {
 		if id < 0 || id >= int64(m.lm.Vocab()) {
-			return nil, fmt.Errorf("stop_token_ids: %d is none of the model's %d tokens", id, m.lm.Vocab())
+			return nil, fmt.Errorf("stop_token_ids: %d is not one of the model's %d tokens", id, m.lm.Vocab())
 		}
 	}
 	p, err := m.prompt(messages)
@@ -214,7 +218,7 @@ func (m *Model) prompt(messages []chat.Message) (*language.Prompt, error) {
 	turns := make([]text.Message, len(messages))
 	var pictures []*data.Picture
 	for i, message := range messages {
-		if err := message.CheckRole(); err != nil { // templates write whatever name they are given
+		if err := message.CheckRole(); err != nil { // chat templates render any role
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
 		turns[i].Role = message.Role
@@ -228,14 +232,14 @@ func (m *Model) prompt(messages []chat.Message) (*language.Prompt, error) {
 	return m.lm.Prompt(turns, pictures)
 }
 
-// Likelihood is how likely a text is as an answer.
+// Likelihood is the likelihood of a text as an answer.
 type Likelihood struct {
 	Text     string
-	TokenIDs []int64   // of the text alone, without special tokens
+	TokenIDs []int64   // of the text only, without special tokens
 	LogProbs []float64 // by token; their sum is log P(text)
 }
 
-// LogProb is log P(text).
+// LogProb returns log P(text).
 func (l *Likelihood) LogProb() float64 {
 	sum := 0.0
 	for _, v := range l.LogProbs {
@@ -244,7 +248,7 @@ func (l *Likelihood) LogProb() float64 {
 	return sum
 }
 
-// Likelihoods returns how likely each text is as the beginning of an answer to the messages.
+// Likelihoods returns the likelihood of each text as the start of an answer to the messages.
 func (m *Model) Likelihoods(ctx context.Context, messages []chat.Message, texts ...string) ([]Likelihood, error) {
 	bad := func(err error) ([]Likelihood, error) { return nil, fmt.Errorf("%w: %w", chat.ErrRequest, err) }
 	p, err := m.prompt(messages)
@@ -255,7 +259,7 @@ func (m *Model) Likelihoods(ctx context.Context, messages []chat.Message, texts 
 	for _, t := range texts {
 		ids, err := m.lm.Encode(t)
 		if err == nil && len(ids) == 0 {
-			err = errors.New("an empty text is no answer")
+			err = errors.New("an empty text is not an answer")
 		}
 		if err != nil {
 			return bad(err)
@@ -264,7 +268,7 @@ func (m *Model) Likelihoods(ctx context.Context, messages []chat.Message, texts 
 		r.answers = append(r.answers, Likelihood{Text: t, TokenIDs: ids})
 	}
 	if room := m.lm.Room(p); r.most > room {
-		return bad(fmt.Errorf("an answer has %d tokens, there is room for %d", r.most, room))
+		return bad(fmt.Errorf("an answer has %d tokens, but the context has room for %d", r.most, room))
 	}
 	if err := m.engine.fits(r); err != nil {
 		return bad(err)

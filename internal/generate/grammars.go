@@ -12,7 +12,7 @@ import (
 
 // grammars caches the masks of recent grammars over the model's vocabulary.
 type grammars struct {
-	vocabulary func() (*vocabulary, error) // read when the first grammar comes
+	vocabulary func() (*vocabulary, error) // read when the first grammar is used
 
 	mu    sync.Mutex
 	known map[string]*grammar.Masks
@@ -23,7 +23,7 @@ type vocabulary struct {
 	trims bool
 }
 
-// maxGrammars bounds how many are kept.
+// maxGrammars is the maximum number of cached grammars.
 const maxGrammars = 16
 
 func newGrammars(lm *language.Model) *grammars {
@@ -50,7 +50,7 @@ func (g *grammars) masks(of *grammar.Grammar) (*grammar.Masks, error) {
 	if m := g.known[key]; m != nil {
 		return m, nil
 	}
-	if len(g.known) >= maxGrammars { // answers on their way keep theirs
+	if len(g.known) >= maxGrammars { // running answers keep their masks
 		clear(g.known)
 	}
 	g.known[key] = grammar.NewMasks(of, v.Vocabulary, v.trims)
@@ -69,11 +69,11 @@ func (m *Model) Follows(g *grammar.Grammar) error {
 func (g *grammars) constrain(r *request, to *grammar.Grammar) error {
 	switch least := to.Least() + 1; {
 	case len(r.stop) > 0:
-		return errors.New("stop: an answer that follows a grammar ends where that does: leave stop out")
+		return errors.New("stop: an answer that follows a grammar ends where the grammar ends: leave stop out")
 	case len(r.end) == 0:
-		return errors.New("the checkpoint names no token that ends an answer, so none can follow a grammar")
+		return errors.New("the checkpoint has no end token (eos_token_id), so no answer can follow a grammar")
 	case r.most < least:
-		return fmt.Errorf("an answer of at most %d tokens may be too short for its grammar: allow %d", r.most, least)
+		return fmt.Errorf("an answer of at most %d tokens may be too short for its grammar: allow at least %d", r.most, least)
 	}
 	masks, err := g.masks(to)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"assay/model/language"
 )
 
-// greedy are the options of the fixtures' cases.
+// greedy returns the options of the fixtures' cases.
 func (r *reference) greedy() chat.Options {
 	return chat.Options{MaxNewTokens: r.MaxNewTokens, Temperature: number(0.0), LogProbs: true}
 }
 
-// TestGreedy: tokens, text and log-probabilities of transformers' generate.
+// TestGreedy: tokens, text and log-probabilities match transformers' generate.
 func TestGreedy(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		expect := oracle.Tensors(t, r.expect)
@@ -74,8 +74,8 @@ func check(t *testing.T, c *answered, a *chat.Answer, expect map[string]*tensor.
 	}
 }
 
-// checkLogits runs the graph over prompt and answer by hand. It compares the ids, and the logits that predict the first
-// and the last token, the latter also as they are processed.
+// checkLogits runs the graph over prompt and answer by hand. It compares the ids and the logits that predict the
+// first and the last token; those of the last token also after processing.
 func (r *reference) checkLogits(
 	t *testing.T,
 	m *Model,
@@ -108,7 +108,7 @@ func (r *reference) checkLogits(
 	}
 }
 
-// forward runs all of a prompt in a cache of its own.
+// forward runs a full prompt in its own cache.
 func forward(t *testing.T, m *Model, p *language.Prompt) []float32 {
 	t.Helper()
 	ctx := context.Background()
@@ -127,7 +127,7 @@ func forward(t *testing.T, m *Model, p *language.Prompt) []float32 {
 	return out[0]
 }
 
-// TestBatches: rows of a batch are what they are alone.
+// TestBatches: rows of a batch are the same as alone.
 func TestBatches(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		for i, b := range r.Batches {
@@ -149,7 +149,7 @@ func TestBatches(t *testing.T) {
 				if a == nil || len(a.TokenIDs) > len(want) || !slices.Equal(a.TokenIDs, want[:len(a.TokenIDs)]) {
 					t.Fatalf("batch %d, %s: %+v, want %v", i, b.Cases[k], a, want)
 				}
-				for _, id := range want[len(a.TokenIDs):] { // what transformers fills the row up with
+				for _, id := range want[len(a.TokenIDs):] { // transformers' padding
 					if id != want[len(want)-1] {
 						t.Errorf("batch %d, %s: the answer ends after %d tokens: %v", i, b.Cases[k], len(a.TokenIDs), want)
 					}
@@ -159,7 +159,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// TestLikelihoods: log P of given texts, by token.
+// TestLikelihoods: log P of given texts, per token.
 func TestLikelihoods(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		expect := oracle.Tensors(t, r.expect)
@@ -188,7 +188,7 @@ func TestLikelihoods(t *testing.T) {
 	})
 }
 
-// TestSamplingDistribution: from logits to what is sampled from.
+// TestSamplingDistribution: logits are processed to the distribution that is sampled from.
 func TestSamplingDistribution(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		type fixture struct {

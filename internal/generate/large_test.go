@@ -14,8 +14,8 @@ import (
 	"assay/model/fresh"
 )
 
-// TestLargeBatch: the answers of a model above the limit of small ones, too, are the same alone and in a batch. Their
-// sessions must keep the weights packed: without that a single row is summed in another order.
+// TestLargeBatch: the answers of a model above the size limit of small models are also the same alone and in a batch.
+// Its sessions must keep the weights packed: otherwise a single row is summed in another order.
 func TestLargeBatch(t *testing.T) {
 	long.Test(t)
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
@@ -49,7 +49,7 @@ func TestLargeBatch(t *testing.T) {
 	sameTogether(t, 5, ask)
 }
 
-// sameTogether asks n questions one by one, then all at once: the answers are the same.
+// sameTogether asks n questions one by one, then all at once, and compares the answers.
 func sameTogether(t *testing.T, n int, ask func(i int) *chat.Answer) {
 	t.Helper()
 	alone, together := make([]*chat.Answer, n), make([]*chat.Answer, n)

@@ -53,7 +53,7 @@ type turn struct {
 	Content []struct{ Type, Text string }
 }
 
-// families are those of the fixtures.
+// families are the model families of the fixtures.
 var families = []string{"llavanext", "qwen2_5_vl", "qwen2_vl", "qwen3_vl"}
 
 // eachFamily runs f on the fixtures of every family.
@@ -130,7 +130,7 @@ func (r *reference) named(t testing.TB, name string) *answered {
 	return nil
 }
 
-// messages are those of a case with its pictures.
+// messages returns the messages of a case with its pictures.
 func (r *reference) messages(t testing.TB, c *answered) []chat.Message {
 	t.Helper()
 	next := 0

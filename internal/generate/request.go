@@ -11,32 +11,32 @@ import (
 	"assay/model/language"
 )
 
-// request is an answer that is wanted, and what there is of it.
+// request is a requested answer and the part of it that is generated so far.
 type request struct {
 	ctx      context.Context
 	prompt   *language.Prompt // grows with the answer
 	sampler  *sampler
 	end      map[int64]bool // ids that end the answer
 	stop     []string       // texts that end it
-	most     int            // tokens of the answer
-	cut      bool           // they end where the model's context does: more were wanted
+	most     int            // maximum number of tokens of the answer
+	cut      bool           // the model's context sets most: more tokens were requested
 	logProbs bool
-	walk     *grammar.Walk           // the answer's way through its grammar; nil: it has none
-	piece    func(text string) error // nil: the text is not told
-	answers  []Likelihood            // not nil: nothing is generated, these texts are measured
+	walk     *grammar.Walk           // the answer's state in its grammar; nil: no grammar
+	piece    func(text string) error // nil: the text is not streamed
+	answers  []Likelihood            // not nil: nothing is generated; these texts are scored
 
 	done   chan error  // gets one error, or nil
-	pieces chan string // of the text; never full, and closed in the end
+	pieces chan string // of the text; never full; closed at the end
 	answer chat.Answer
 	told   int // bytes of the text that were sent to pieces
 }
 
-// newRequest is a request of at most so many tokens.
+// newRequest returns a request for an answer of at most that many tokens.
 func newRequest(ctx context.Context, p *language.Prompt, most int) *request {
 	return &request{ctx: ctx, prompt: p, most: most, done: make(chan error, 1), pieces: make(chan string, most)}
 }
 
-// rows is how many rows of a cache the whole answer takes: all but the last token enter it.
+// rows returns the number of cache rows that prompt and answer take: every token except the last enters the cache.
 func (r *request) rows() int { return r.prompt.Begin() + r.most - 1 }
 
 // accept chooses the next token and reports whether the answer ends with it.
@@ -77,7 +77,7 @@ func (r *request) accept(logits []float32, decode func([]int64) (string, error))
 	return ended, nil
 }
 
-// follow rules out all tokens that the grammar does not allow. Those that end the answer may come where it is complete.
+// follow masks all tokens that the grammar does not allow. End tokens are allowed if the grammar may end there.
 func (r *request) follow(z []float32) error {
 	mask, err := r.walk.Mask(r.most - len(r.answer.TokenIDs))
 	if err != nil {
@@ -94,12 +94,12 @@ func (r *request) follow(z []float32) error {
 		z[id] = v
 	}
 	if z[argmax(z)] == never {
-		return errors.New("the grammar allows no token, nor that the answer ends")
+		return errors.New("the grammar allows neither another token nor the end of the answer")
 	}
 	return nil
 }
 
-// firstOf is where the first of some texts begins in s; -1: there is none.
+// firstOf returns the index in s of the text that occurs first; -1 if none does.
 func firstOf(s string, texts []string) int {
 	first := -1
 	for _, t := range texts {
@@ -110,7 +110,7 @@ func firstOf(s string, texts []string) int {
 	return first
 }
 
-// tell passes on what is certain of the text: its end may still become another character, or a stop text.
+// tell sends the part of the text that is final: its end may still become another character, or a stop text.
 func (r *request) tell(ended bool) {
 	if r.piece == nil {
 		return
@@ -126,7 +126,7 @@ func (r *request) tell(ended bool) {
 	}
 }
 
-// pending is the length of the longest end of s that one of some texts begins with.
+// pending returns the length of the longest suffix of s that is a proper prefix of one of the texts.
 func pending(s string, texts []string) int {
 	longest := 0
 	for _, t := range texts {
@@ -139,15 +139,15 @@ func pending(s string, texts []string) int {
 	return longest
 }
 
-// finish hands the answer over.
+// finish delivers the answer or err.
 func (r *request) finish(err error) {
 	r.answer.Usage.Prompt, r.answer.Usage.Completion = r.prompt.Begin(), len(r.answer.TokenIDs)
 	r.done <- err
 	close(r.pieces)
 }
 
-// measure fills in what the logits behind the prompt say of each text's first token, and returns the texts that have
-// more.
+// measure fills in the log-probability of each text's first token, from the logits after the prompt, and returns the
+// texts that have more tokens.
 func (r *request) measure(logits []float32) (more []*Likelihood) {
 	for i := range r.answers {
 		a := &r.answers[i]

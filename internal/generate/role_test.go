@@ -8,7 +8,7 @@ import (
 	"assay/chat"
 )
 
-// TestRoles: an unknown role, which a template would write, and a cache that is too small are the request's fault.
+// TestRoles: an unknown role, which a template would render, and a cache that is too small are the request's fault.
 func TestRoles(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		if !strings.HasSuffix(r.expect, "qwen2_5_vl.safetensors") {

@@ -12,7 +12,7 @@ import (
 type sampler struct {
 	*Config
 	random *rand.Rand
-	rule   func(scores []float32) error // sets what may not be chosen to -inf; nil: anything may
+	rule   func(scores []float32) error // sets tokens that may not be chosen to -inf; nil: no rule
 	scores []float32                    // scratch
 }
 
@@ -20,8 +20,8 @@ func newSampler(c *Config, seed uint64) *sampler {
 	return &sampler{Config: c, random: rand.New(rand.NewPCG(seed, 0x6173736179))}
 }
 
-// next chooses the token behind ids: the best one, or one drawn. Every draw takes one number, so that an answer is a
-// function of its seed and its logits.
+// next chooses the token after ids: the most likely one, or a sampled one. Every draw consumes one random number, so
+// that an answer is a function of its seed and its logits.
 func (s *sampler) next(logits []float32, ids []int64) (int64, error) {
 	s.scores = append(s.scores[:0], logits...)
 	if err := s.process(s.scores, ids); err != nil {
@@ -33,9 +33,9 @@ func (s *sampler) next(logits []float32, ids []int64) (int64, error) {
 	return draw(s.scores, s.random.Float64()), nil
 }
 
-// process turns raw logits into what transformers samples from, in its order and in float32: repetition penalty, the
-// rule (which commutes with temperature), temperature, top_k, top_p. What cannot be chosen is -inf. It is an error if a
-// logit is not finite before that.
+// process turns raw logits into the scores that transformers samples from, in its order and in float32: repetition
+// penalty, the rule (which commutes with temperature), temperature, top_k, top_p. Excluded tokens become -inf. A
+// logit that is not finite before that is an error.
 func (s *sampler) process(z []float32, ids []int64) error {
 	penalize(z, ids, float32(s.RepetitionPenalty))
 	if t := float32(s.Temperature); s.Sample && t != 1 {
@@ -66,7 +66,7 @@ func (s *sampler) process(z []float32, ids []int64) error {
 	return nil
 }
 
-// penalize divides the positive scores of ids that occurred by r, and multiplies the others, once each.
+// penalize divides the positive scores of ids that occurred by r and multiplies the negative ones by r, once per id.
 func penalize(z []float32, ids []int64, r float32) {
 	if r == 1 {
 		return
@@ -86,9 +86,9 @@ func penalize(z []float32, ids []int64, r float32) {
 
 var never = float32(math.Inf(-1))
 
-// keepTop rules out what is below the k-th largest score; equals of it stay.
+// keepTop masks every score below the k-th largest; ties with it stay.
 func keepTop(z []float32, k int) {
-	top := make([]float32, 0, k) // a heap: its first is the smallest
+	top := make([]float32, 0, k) // a min-heap
 	sift := func(i int) {
 		for {
 			c := 2*i + 1
@@ -122,12 +122,12 @@ func keepTop(z []float32, k int) {
 	}
 }
 
-// keepMass rules out, from the smallest score up, everything whose cumulated probability is at most 1 - p; the largest
-// stays. Of equals the ones with lower ids are ruled out first.
+// keepMass masks, from the smallest score up, every token whose cumulative probability is at most 1 - p; the largest
+// stays. Of equal scores, lower ids are masked first.
 func keepMass(z []float32, p float64) {
 	order := make([]int, 0, len(z))
 	for i, v := range z {
-		if v > never { // the others have no mass, and are ruled out already
+		if v > never { // the others have no mass and are already masked
 			order = append(order, i)
 		}
 	}
@@ -147,7 +147,7 @@ func keepMass(z []float32, p float64) {
 	}
 }
 
-// argmax is the first of the largest.
+// argmax returns the index of the largest score, the first of equal ones.
 func argmax(z []float32) int64 {
 	best := 0
 	for i, v := range z {
@@ -158,7 +158,7 @@ func argmax(z []float32) int64 {
 	return int64(best)
 }
 
-// draw returns the token that u in [0, 1) falls on, in the order of ids.
+// draw returns the token whose interval of cumulative probability, in the order of ids, contains u in [0, 1).
 func draw(z []float32, u float64) int64 {
 	top := float64(z[argmax(z)])
 	total := 0.0
@@ -178,7 +178,7 @@ func draw(z []float32, u float64) int64 {
 	return last
 }
 
-// logProb is the log softmax of raw logits at an id.
+// logProb returns the log softmax of raw logits at an id.
 func logProb(logits []float32, id int64) float64 {
 	top, sum := float64(logits[argmax(logits)]), 0.0
 	for _, v := range logits {

@@ -12,7 +12,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestDivisors: what float32 cannot divide by is refused, and so are logits that are not finite.
+// TestDivisors: divisors that are too small or too large for float32 are refused, and so are logits that are not
+// finite.
 func TestDivisors(t *testing.T) {
 	c := &Config{Temperature: 1, TopP: 1, RepetitionPenalty: 1}
 	for _, v := range []float64{1e-40, 5e-324, 1e-31, -1, 1e39, math.Inf(1), math.NaN()} {
@@ -42,8 +43,8 @@ func TestDivisors(t *testing.T) {
 	}
 }
 
-// TestTies: what is left of logits with many equals is what transformers leaves (tools/oracle/sampling_ties.py).
-// Which of the equals at the edge of top_p stay is not compared.
+// TestTies: of logits with many ties, the same tokens stay as in transformers (tools/oracle/sampling_ties.py). Which
+// of the ties at the edge of top_p stay is not compared.
 func TestTies(t *testing.T) {
 	for i, c := range oracle.Read[[]struct {
 		Logits      []float32

@@ -11,8 +11,8 @@ import (
 	"assay/internal/long"
 )
 
-// TestChoices: several answers to one question are, bit for bit, those that their seeds give alone. The prompt is run
-// once, and the best of them have the largest mean log-probabilities.
+// TestChoices: several answers to one question equal, bit for bit, the answers to their seeds alone. The prompt is
+// run once, and the best of them have the largest mean log-probabilities.
 func TestChoices(t *testing.T) {
 	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
@@ -55,7 +55,7 @@ func TestChoices(t *testing.T) {
 		if err != nil || len(best) != 2 || best[0].Index != alone[0].Index || best[1].Text != alone[1].Text {
 			t.Errorf("the best are %+v, %v; want %d and %d", best, err, alone[0].Index, alone[1].Index)
 		}
-		o.TopK = number(1) // only the likeliest token is left: what transformers has for num_return_sequences, too
+		o.TopK = number(1) // only the most likely token is left: also transformers' result for num_return_sequences
 		same, _, err := chat.Choices(context.Background(), m, messages, chat.Options{MaxNewTokens: r.MaxNewTokens,
 			Temperature: o.Temperature, TopK: o.TopK}, chat.Several{N: 3})
 		for _, a := range same {

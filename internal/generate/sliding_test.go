@@ -12,8 +12,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestSlidingWindow: tools/oracle/make_sliding.py has what transformers generates when the first words are out of
-// sight.
+// TestSlidingWindow: the answer matches transformers when the first words are outside the window
+// (tools/oracle/make_sliding.py).
 func TestSlidingWindow(t *testing.T) {
 	want := oracle.Read[struct {
 		TextConfig        json.RawMessage `json:"text_config"`

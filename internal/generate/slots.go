@@ -7,25 +7,25 @@ import (
 	"assay/model/language"
 )
 
-// slot is a place of the cache. Behind an answer its keys and values stay, for prompts that begin likewise.
+// slot is a slot of the KV cache. After an answer its keys and values stay, for prompts that share the prefix.
 type slot struct {
-	prompt  *language.Prompt // whose rows are there; nil: none
-	rows    int              // rows of the prompt and its answer that are in the cache
+	prompt  *language.Prompt // whose rows it holds; nil: none
+	rows    int              // rows of prompt and answer in the cache
 	request *request         // nil: the slot is idle
-	used    int              // when it was entered last
+	used    int              // when a request last entered, by slots.clock
 	ended   bool             // the answer is complete
-	err     error            // or failed
+	err     error            // the answer failed
 }
 
-// slots share out a cache: the first ones, active of them, have requests, and the graph runs over these alone.
+// slots manages the slots of a cache. The first active of them have requests, and the graph runs only over these.
 type slots struct {
 	lm     *language.Model
 	o      Options
-	cache  *language.Cache // nil: not made yet
+	cache  *language.Cache // nil: not allocated yet
 	all    []slot
 	active int
 	clock  int
-	broken error // why the cache does not hold what it should; nil: it does
+	broken error // why the contents of the cache are invalid; nil: they are valid
 }
 
 func (s *slots) close() error {
@@ -35,11 +35,11 @@ func (s *slots) close() error {
 	return s.cache.Close()
 }
 
-// rounded is a number of rows as the cache is cut: similar requests need no other cache, and an odd stretch is filled
-// up.
+// rounded rounds a number of rows up to the granularity of the cache, so that similar requests can share a cache and
+// there is room for padding.
 func rounded(rows int) int { return rows/64*64 + 64 }
 
-// room reports whether a request can enter, and makes another cache where that lets it in, or lets more in.
+// room reports whether a request can enter, and resizes the cache if that makes room for it or for more requests.
 func (s *slots) room(r *request) (bool, error) {
 	need := rounded(r.rows())
 	if s.cache != nil && need <= s.cache.Capacity() && s.active < s.cache.Slots() {
@@ -55,7 +55,7 @@ func (s *slots) room(r *request) (bool, error) {
 	return true, s.resize(n, need)
 }
 
-// resize gives the cache another shape. What fits stays: all that is active does.
+// resize changes the shape of the cache. Slots that fit keep their contents; active slots always fit.
 func (s *slots) resize(n, capacity int) (err error) {
 	all := make([]slot, n)
 	var kept []language.Kept
@@ -78,7 +78,7 @@ func (s *slots) resize(n, capacity int) (err error) {
 	return nil
 }
 
-// reset ends all answers and gives up a cache that cannot be relied on any more. The next request gets another one.
+// reset ends all answers and discards an invalid cache. The next request gets a new one.
 func (s *slots) reset() error {
 	s.fail(0, s.broken)
 	err := s.close()
@@ -86,19 +86,19 @@ func (s *slots) reset() error {
 	return err
 }
 
-// check remembers that rows could not be moved: nothing may be computed from them.
+// check records that rows could not be moved: nothing may be computed from them.
 func (s *slots) check(err error) {
 	if err != nil {
 		s.broken = err
 	}
 }
 
-// minShared is the number of tokens from which a shared beginning is not computed again.
+// minShared is the length in tokens from which a shared prefix is reused even if it is less than half of the prompt.
 const minShared = 32
 
-// source finds the slot that has most of a prompt's beginning in the cache. The prompt's last token is always
-// computed: its logits are wanted. Answers are not shared: rows that came one at a time are not, to the last bit, those
-// that come together.
+// source finds the slot with the longest prefix of a prompt in the cache. The prompt's last token is always computed,
+// because its logits are needed. Answers are not shared: rows computed one at a time are not bit-identical to rows
+// computed together.
 func (s *slots) source(p *language.Prompt) (best, shared int) {
 	best = -1
 	for i, at := range s.all {
@@ -115,8 +115,8 @@ func (s *slots) source(p *language.Prompt) (best, shared int) {
 	return best, shared
 }
 
-// sharesWith reports whether a prompt begins like one of those from a slot on that are not in the cache yet, and with
-// more than is there already.
+// sharesWith reports whether a prompt shares a prefix with a prompt in the slots starting at from, which are not in
+// the cache yet, and a longer one than with any prompt in the cache.
 func (s *slots) sharesWith(p *language.Prompt, from int) bool {
 	_, known := s.source(p)
 	for i := from; i < s.active; i++ {
@@ -128,15 +128,15 @@ func (s *slots) sharesWith(p *language.Prompt, from int) bool {
 	return false
 }
 
-// enter gives a request the next slot, with what is known of the beginning of its prompt.
+// enter gives a request the next slot, with the cached prefix of its prompt.
 func (s *slots) enter(r *request) {
 	source, shared := s.source(r.prompt)
 	n := s.active
 	switch {
-	case source >= n: // idle: the request goes on in its place
+	case source >= n: // idle: the request continues in that slot
 		s.swap(source, n)
 	default:
-		if old := s.oldest(n); old != n { // what is in the next slot stays in its place
+		if old := s.oldest(n); old != n { // keep the next slot's contents in the oldest slot
 			s.check(s.cache.Copy(old, n, s.all[n].rows))
 			s.all[old] = s.all[n]
 		}
@@ -150,7 +150,7 @@ func (s *slots) enter(r *request) {
 	r.answer.Usage.Cached = shared
 }
 
-// oldest is the idle slot that was entered longest ago.
+// oldest returns the idle slot that was entered longest ago.
 func (s *slots) oldest(from int) int {
 	best := from
 	for i := from; i < len(s.all); i++ {
@@ -167,7 +167,7 @@ func (s *slots) swap(a, b int) {
 	s.all[a], s.all[b] = s.all[b], s.all[a]
 }
 
-// sweep hands over the answers that are complete or failed. Their slots become idle.
+// sweep delivers the answers that are complete or failed. Their slots become idle.
 func (s *slots) sweep() {
 	for i := s.active - 1; i >= 0; i-- {
 		at := &s.all[i]
@@ -181,7 +181,7 @@ func (s *slots) sweep() {
 	}
 }
 
-// drop ends the answers that nobody waits for any more.
+// drop ends the answers whose context has ended.
 func (s *slots) drop() {
 	for i := range s.active {
 		if at := &s.all[i]; at.request.ctx.Err() != nil {
@@ -191,7 +191,7 @@ func (s *slots) drop() {
 	s.sweep()
 }
 
-// fail ends all answers from a slot on, and discards the contents of their slots, which are undefined.
+// fail ends all answers in the slots starting at from, and discards the contents of these slots, which are undefined.
 func (s *slots) fail(from int, err error) {
 	for i := from; i < s.active; i++ {
 		s.all[i].err = err

@@ -29,7 +29,8 @@ func TestStopTokens(t *testing.T) {
 	}
 }
 
-// TestContextEnds: an answer that the model's context cuts off says so; one that its own limit ends says that.
+// TestContextEnds: the finish reason distinguishes an answer that the model's context cuts off from one that its own
+// limit ends.
 func TestContextEnds(t *testing.T) {
 	m, err := Open(filepath.Join("..", "..", "backbones", "tiny"), Options{})
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"assay/internal/long"
 )
 
-// questions are requests of many kinds: with pictures and without, long and short, greedy and sampled, some of which
-// share their beginnings.
+// questions are requests of many kinds: with and without pictures, long and short, greedy and sampled; some share a
+// prefix.
 func questions(t *testing.T, r *reference) (messages [][]chat.Message, options []chat.Options) {
 	t.Helper()
 	for i := range 2 {
@@ -37,8 +37,8 @@ func questions(t *testing.T, r *reference) (messages [][]chat.Message, options [
 	return messages, options
 }
 
-// TestTogether: an answer is the same to the last bit alone, with the beginning of its prompt in the cache, and among
-// others that come and go.
+// TestTogether: an answer is bit-identical alone, with a prefix of its prompt in the cache, and among others that
+// come and go.
 func TestTogether(t *testing.T) {
 	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
@@ -54,7 +54,7 @@ func TestTogether(t *testing.T) {
 			a.Usage.Cached = 0
 			return a
 		}
-		for i := range messages { // alone: nothing is in a cache of one slot but the answer before
+		for i := range messages { // alone: a cache of one slot holds only the previous answer
 			if i%5 == 0 {
 				m := r.open(t, "", Options{Batch: 1})
 				for k := i; k < min(i+5, len(messages)); k++ {
@@ -79,8 +79,8 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestSharedPrefix: six questions about the same pictures run these once, whether they come together or in turn, and
-// the answers are those without anything shared.
+// TestSharedPrefix: six questions about the same pictures compute the pictures once, whether they come together or in
+// turn, and the answers are the same as without sharing.
 func TestSharedPrefix(t *testing.T) {
 	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
@@ -129,7 +129,7 @@ func TestSharedPrefix(t *testing.T) {
 	})
 }
 
-// TestOtherPicture: prompts of equal tokens about different pictures share nothing of the pictures.
+// TestOtherPicture: prompts with equal tokens about different pictures do not share the rows of the pictures.
 func TestOtherPicture(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		ask := func(m *Model, flip bool) *chat.Answer {
@@ -155,7 +155,7 @@ func TestOtherPicture(t *testing.T) {
 	})
 }
 
-// TestBudget: a request that cannot fit is refused, the others are answered with as many at a time as do.
+// TestBudget: a request that cannot fit is refused; the others are answered, as many at a time as fit.
 func TestBudget(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		big := r.open(t, "", Options{})
@@ -238,7 +238,7 @@ func TestStops(t *testing.T) {
 	})
 }
 
-// TestRefused: what is wrong with a request is its own error.
+// TestRefused: every problem of a request is an error of that request.
 func TestRefused(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		m := r.open(t, "", Options{})
@@ -271,7 +271,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// special is the placeholder of pictures as it stands in the prompts.
+// special returns the placeholder of pictures in the prompts.
 func (r *reference) special(t *testing.T) string {
 	for _, s := range []string{"<image>", "<|image_pad|>"} {
 		if strings.Contains(r.named(t, "one_picture").Prompt, s) {
@@ -282,7 +282,7 @@ func (r *reference) special(t *testing.T) string {
 	return ""
 }
 
-// TestCancel: who does not wait any more is dropped, and the others go on; closing ends all.
+// TestCancel: a cancelled request is dropped and the others continue; closing ends all.
 func TestCancel(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		c := r.named(t, "one_picture")

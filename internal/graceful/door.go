@@ -11,12 +11,12 @@ import (
 )
 
 // door is a listener that tracks every connection from the moment it is accepted. net/http reports one only when it
-// begins to serve it, and would close it unanswered if the server ends in between.
+// starts to serve it, and would close it unanswered if the server shuts down in between.
 type door struct {
 	net.Listener
 	open   *connections
 	once   sync.Once
-	shutAt chan struct{} // closed when nothing more is accepted
+	shutAt chan struct{} // closed once no more connections are accepted
 	closed chan struct{}
 	left   func() error
 }
@@ -29,7 +29,7 @@ func newDoor(l net.Listener, open *connections) *door {
 // Accept waits for the next connection. After [door.shut] it waits until the listener is closed.
 func (d *door) Accept() (net.Conn, error) {
 	c, err := d.Listener.Accept()
-	if errors.Is(err, os.ErrDeadlineExceeded) { // the connections before were all tracked here
+	if errors.Is(err, os.ErrDeadlineExceeded) { // all earlier connections are tracked by now
 		d.once.Do(func() { close(d.shutAt) })
 		<-d.closed
 		return nil, net.ErrClosed
@@ -50,7 +50,7 @@ func (d *door) Close() error {
 	return d.left()
 }
 
-// leave closes the listener only: the server keeps its connections.
+// leave closes only the listener: the server keeps its connections.
 func (d *door) leave() { d.left() }
 
 // shut stops accepting, and returns when every accepted connection is tracked, or when ctx ends. The listener stays

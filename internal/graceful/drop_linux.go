@@ -19,7 +19,7 @@ func sharePort(_, _ string, raw syscall.RawConn) (err error) {
 	return errors.Join(e, err)
 }
 
-// socketOf is the socket of a listener; nil if it has none.
+// socketOf returns the socket of a listener; nil if it has none.
 func socketOf(l net.Listener) syscall.RawConn {
 	t, ok := l.(*net.TCPListener)
 	if !ok {
@@ -45,9 +45,9 @@ func sharesPort(l net.Listener) (shared bool) {
 	return shared
 }
 
-// dropNewConnections makes the kernel drop the SYN packets of new connections, and returns when all connections in the
-// listener's queue are accepted. A caller who connects meanwhile is not answered, tries again, and is then refused.
-// (Closing a listener with connections in its queue would reset them.)
+// dropNewConnections makes the kernel drop the SYN packets of new connections, and returns when all connections in
+// the listener's queue are accepted. A client that connects meanwhile gets no answer, tries again, and is then
+// refused. (Closing a listener with connections in its queue would reset them.)
 func dropNewConnections(ctx context.Context, l net.Listener) (dropped bool) {
 	raw := socketOf(l)
 	if raw == nil {
@@ -70,7 +70,7 @@ func dropNewConnections(ctx context.Context, l net.Listener) (dropped bool) {
 		var queued uint32
 		raw.Control(func(fd uintptr) {
 			if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-				queued = info.Unacked // of a listener: connections that nobody has accepted yet
+				queued = info.Unacked // of a listener: connections not yet accepted
 			}
 		})
 		if queued == 0 {

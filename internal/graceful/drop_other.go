@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// dropNewConnections is for Linux. Elsewhere a connection that is made while the listener closes may be lost.
+// dropNewConnections only works on Linux. On other systems a connection made while the listener closes may be lost.
 func dropNewConnections(context.Context, net.Listener) (dropped bool) { return false }
 
-// sharePort is for Linux: elsewhere the kernel does not deal out connections.
+// sharePort only works on Linux: other kernels do not distribute connections.
 func sharePort(string, string, syscall.RawConn) error {
-	return errors.New("a port is shared by several servers on Linux only")
+	return errors.New("several servers can share a port only on Linux")
 }
 
 func sharesPort(net.Listener) bool { return false }

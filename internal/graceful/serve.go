@@ -1,8 +1,8 @@
-// Package graceful runs HTTP servers that lose no request when they end.
+// Package graceful runs HTTP servers that lose no request when they shut down.
 //
-// Closing a port, or a connection that waits for its next request, loses what is on its way. So a server that ends
-// drops new connections in the kernel (drop_linux.go), accepts those in the listener's queue (door.go), answers what
-// comes on the connections that are open, and closes these when they have been idle for a while (serve.go).
+// Closing a port, or a connection that waits for its next request, loses requests in flight. So a server that shuts
+// down drops new connections in the kernel (drop_linux.go), accepts the ones in the listener's queue (door.go),
+// answers requests on open connections, and closes these when they have been idle for a while (serve.go).
 package graceful
 
 import (
@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// idlePeriod is how long a connection must be idle before it is closed at the end, so that requests in flight still
+// idlePeriod is how long a connection must be idle before the shutdown closes it, so that requests in flight still
 // arrive.
 const idlePeriod = 2 * time.Second
 
-// Listen opens an address for [Serve]. It is plain TCP: the packet filter that Serve needs at the end does not work
-// with multipath TCP, which is Go's default.
+// Listen opens an address for [Serve]. It uses plain TCP: the packet filter that Serve needs for the shutdown does
+// not work with multipath TCP, which is Go's default.
 //
-// The address fd:3 is a socket that listens already, as file descriptor 3 of this process: whoever started it opened
-// the socket, and knows its port.
+// The address fd:3 is a listening socket, passed as file descriptor 3 by the parent process, which opened it and
+// knows its port.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if fd, ok := strings.CutPrefix(address, "fd:"); ok {
 		return inherited(fd)
@@ -36,11 +36,11 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return c.Listen(ctx, "tcp", address)
 }
 
-// inherited is the listener of a file descriptor.
+// inherited returns the listener of a file descriptor.
 func inherited(number string) (net.Listener, error) {
 	fd, err := strconv.ParseUint(number, 10, 31)
 	if err != nil {
-		return nil, fmt.Errorf("fd:%s: the number of a file descriptor is wanted", number)
+		return nil, fmt.Errorf("fd:%s: want the number of a file descriptor", number)
 	}
 	f := os.NewFile(uintptr(fd), "fd:"+number)
 	defer f.Close() // FileListener has a duplicate
@@ -51,19 +51,19 @@ func inherited(number string) (net.Listener, error) {
 	return l, nil
 }
 
-// ListenShared is [Listen] on a port that several processes share: the kernel deals out new connections (SO_REUSEPORT,
-// on Linux). All must belong to one user.
+// ListenShared is [Listen] on a port that several processes share: the kernel distributes new connections
+// (SO_REUSEPORT, on Linux). All processes must belong to one user.
 func ListenShared(ctx context.Context, address string) (net.Listener, error) {
 	c := net.ListenConfig{Control: sharePort}
 	c.SetMultipathTCP(false)
 	return c.Listen(ctx, "tcp", address)
 }
 
-// Options say how [Serve] answers.
+// Options configure [Serve].
 type Options struct {
 	Handler   http.Handler
-	Cert, Key string                          // files of TLS; "": plain HTTP
-	Wrap      func(net.Listener) net.Listener // of plain HTTP: what the connections go through; nil: nothing
+	Cert, Key string                          // TLS files; "": plain HTTP
+	Wrap      func(net.Listener) net.Listener // plain HTTP only: wraps the listener; nil: not wrapped
 	Drain     time.Duration                   // how long requests may take once ctx has ended
 	Ending    func()                          // called when ctx has ended: answers should close connections from then on
 }
@@ -101,7 +101,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	defer stop()
 	if dropNewConnections(limit, l) {
 		door.shut(limit)
-		if sharesPort(l) { // nothing waits in it, and attempts that were dropped then go to the other processes
+		if sharesPort(l) { // its queue is empty; clients whose SYN was dropped retry at the other processes
 			door.leave()
 		}
 	}
@@ -112,7 +112,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	return nil
 }
 
-// connections holds the state of each connection, and the time since when.
+// connections holds the state of each connection and when it was entered.
 type connections struct {
 	mu sync.Mutex
 	at map[net.Conn]connection
@@ -124,7 +124,7 @@ type connection struct {
 }
 
 func (c *connections) track(conn net.Conn, state http.ConnState) {
-	for { // the one that the listener gave
+	for { // unwrap to the connection that the listener returned
 		if inner, ok := conn.(interface{ NetConn() net.Conn }); ok {
 			conn = inner.NetConn()
 			continue

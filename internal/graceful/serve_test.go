@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestListenInherited: a socket that listens already is found by its file descriptor.
+// TestListenInherited: a listening socket is opened by its file descriptor.
 func TestListenInherited(t *testing.T) {
 	own, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestListenInherited(t *testing.T) {
 	for _, bad := range []string{"fd:", "fd:x", "fd:-1", "fd:65000"} {
 		t.Run(bad, func(t *testing.T) {
 			if l, err := Listen(t.Context(), bad); err == nil || !strings.Contains(err.Error(), bad) {
-				t.Errorf("got %v, %v; want an error that names %s", l, err, bad)
+				t.Errorf("got %v, %v; want an error with %s", l, err, bad)
 			}
 		})
 	}

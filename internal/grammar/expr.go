@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// expr is a language of bytes that is not empty. What may follow a byte is its derivative (Brzozowski, 1964): again a
-// language. Equal keys mean equal languages, so a language has finitely many derivatives.
+// expr is a non-empty language of bytes. The texts that may follow a byte are its derivative (Brzozowski, 1964),
+// again a language. Equal keys mean equal languages, so a language has finitely many derivatives.
 type expr interface {
-	// done says that the empty text belongs to it.
+	// done reports whether the empty text belongs to it.
 	done() bool
-	// least is the number of bytes of its shortest text.
+	// least returns the number of bytes of its shortest text.
 	least() int
-	// after is what may follow b; nil: nothing does.
+	// after returns the derivative: the texts that may follow b; nil: none.
 	after(b byte) expr
-	// key names the language.
+	// key identifies the language.
 	key() string
 }
 
-// short is a key that is no longer than it need be.
+// short returns a key, hashed if it is longer than 64 bytes.
 func short(key string) string {
 	if len(key) <= 64 {
 		return key
@@ -50,10 +50,10 @@ func (l literal) key() string {
 	return short(strconv.Quote(string(l)))
 }
 
-// set is one byte of several.
+// set is any one byte of a set.
 type set [4]uint64
 
-// bytesOf is a set of ranges: first and last of each.
+// bytesOf returns the set of some ranges, given as the first and last byte of each.
 func bytesOf(ranges ...byte) set {
 	var s set
 	for i := 0; i < len(ranges); i += 2 {
@@ -77,14 +77,14 @@ func (s set) after(b byte) expr {
 
 func (s set) key() string { return fmt.Sprintf("[%x]", [4]uint64(s)) }
 
-// sequence is one text of each of two languages.
+// sequence is the concatenation of two languages.
 type sequence struct {
 	first, rest expr
 	name        string
 	length      int
 }
 
-// then puts languages one after the other; nil has no text, so the whole has none.
+// then concatenates languages; nil has no text, so the result is nil if one of them is.
 func then(parts ...expr) expr {
 	if len(parts) == 1 {
 		return parts[0]
@@ -98,7 +98,7 @@ func then(parts ...expr) expr {
 	case rest == literal(""):
 		return first
 	}
-	if f, ok := first.(*sequence); ok { // one form: the first is no sequence
+	if f, ok := first.(*sequence); ok { // canonical form: the first is not a sequence
 		return then(f.first, then(f.rest, rest))
 	}
 	return &sequence{first, rest, short("(" + first.key() + rest.key() + ")"), first.least() + rest.least()}
@@ -119,13 +119,13 @@ func (s *sequence) after(b byte) expr {
 	return next
 }
 
-// choice is a text of one of several languages, at least two.
+// choice is the union of at least two languages.
 type choice struct {
-	of   []expr // sorted by their keys
+	of   []expr // sorted by key
 	name string
 }
 
-// either joins languages; nil has no text.
+// either returns the union of languages; nil is the empty language.
 func either(of ...expr) expr {
 	var all []expr
 	for _, e := range of {
@@ -185,10 +185,10 @@ func (c *choice) after(b byte) expr {
 
 func (c *choice) key() string { return c.name }
 
-// repeat is several texts of a language that has not the empty one.
+// repeat is the repetition of a language that lacks the empty text.
 type repeat struct {
 	of       expr
-	from, to int // how many; to -1: any number
+	from, to int // number of repetitions; to -1: no upper limit
 }
 
 func several(of expr, from, to int) expr {
@@ -218,5 +218,5 @@ func (r *repeat) after(b byte) expr {
 
 func (r *repeat) key() string { return short(fmt.Sprintf("{%d,%d:%s}", r.from, r.to, r.of.key())) }
 
-// optional is a text of a language, or none.
+// optional is a text of a language, or the empty text.
 func optional(e expr) expr { return several(e, 0, 1) }

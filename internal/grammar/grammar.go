@@ -1,6 +1,10 @@
-// Package grammar makes a model's answers follow a grammar: languages of bytes as automata, and for each of their
-// states the tokens of a vocabulary that may come next. Special tokens never may; the tokens that end an answer may
-// where the answer is complete.
+// Package grammar constrains a model's answers to a grammar (constrained decoding). A Grammar is a regular language of
+// bytes, built from a JSON schema (FromSchema), from fixed texts (Choice) or from words that must occur (Within). It is
+// an automaton whose states are Brzozowski derivatives.
+//
+// Masks combines a grammar with the Vocabulary of a tokenizer: for each state the tokens that may come next. A Walk
+// follows one answer through the grammar and returns the mask of every step. Special tokens are never allowed; end
+// tokens are allowed where the answer is complete.
 package grammar
 
 import (
@@ -9,7 +13,7 @@ import (
 	"slices"
 )
 
-// Grammar is a language that an answer has to be of. It is immutable.
+// Grammar is a language that an answer must belong to. It is immutable.
 type Grammar struct {
 	start  expr
 	schema json.RawMessage
@@ -24,16 +28,16 @@ func grammarOf(e expr) (*Grammar, error) {
 	return &Grammar{start: e}, nil
 }
 
-// Key names the language: equal keys mean equal languages.
+// Key identifies the language: equal keys mean equal languages.
 func (g *Grammar) Key() string { return g.start.key() }
 
 // MarshalText implements encoding.TextMarshaler: the text is the key.
 func (g *Grammar) MarshalText() ([]byte, error) { return []byte(g.Key()), nil }
 
-// Schema is the JSON schema that the grammar was made of; nil if it was made otherwise.
+// Schema returns the JSON schema that the grammar was built from; nil if it was built otherwise.
 func (g *Grammar) Schema() json.RawMessage { return slices.Clone(g.schema) }
 
-// Least is the number of bytes of the shortest text.
+// Least returns the number of bytes of the shortest text.
 func (g *Grammar) Least() int { return g.start.least() }
 
 // Has reports whether a text belongs to the language.

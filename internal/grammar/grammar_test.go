@@ -18,7 +18,7 @@ func schema(t *testing.T, text string, ordered bool) *Grammar {
 	return g
 }
 
-// TestNumbers: of all short texts those belong to a range that are JSON numbers, not too long, and lie in it.
+// TestNumbers: of all short texts, exactly the JSON numbers in the range that are not too long belong to it.
 func TestNumbers(t *testing.T) {
 	const letters = "0123459-."
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestWithin: a text belongs if exactly one choice occurs in it, and it is well-formed.
+// TestWithin: a text belongs if it is well-formed and exactly one choice occurs in it.
 func TestWithin(t *testing.T) {
 	for _, choices := range [][]string{{"ab", "ba", "aab"}, {"a", "ab"}, {"é", "e"}, {"ac"}} {
 		t.Run(fmt.Sprintf("%q", choices), func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestRefused: what is not understood of a schema is named.
+// TestRefused: the unsupported part of a schema is named.
 func TestRefused(t *testing.T) {
 	for _, c := range [][2]string{
 		{`{}`, "type"},
@@ -116,12 +116,12 @@ func TestRefused(t *testing.T) {
 		{`{"oneOf": []}`, "oneOf"},
 		{`{"enum": [{"a": 1}]}`, "enum"},
 		{`{"type": "string", "enum": ["a", 1]}`, "1 is not of the type"},
-		{`{"$ref": "#/$defs/a"}`, "nothing is there"},
+		{`{"$ref": "#/$defs/a"}`, "not found"},
 		{`{"anyOf": []}`, "no text"},
 		{`{"type": "string", "type": "string"}`, "duplicate"},
 		{`{"type": "number", "minimum": 1e13}`, "digits before"},
 		{`{"type": "string", "minLength": 100000}`, "minLength"},
-		{`{"$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}`, "within itself"},
+		{`{"$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}`, "refers to itself"},
 		{`{"type": "object", "properties": {"a": {"type": "string", "pattern": "x"}}}`, "properties.a"},
 		{`{"type": "object", "additionalProperties": true, "properties": {}}`, "additionalProperties"},
 		{`{"type": "object", "additionalProperties": {"type": "string"}}`, "additionalProperties"},
@@ -138,7 +138,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// large is a vocabulary of the size of Qwen's: every byte, and pieces of words, numbers, JSON and characters.
+// large is a vocabulary as large as Qwen's: every byte, and pieces of words, numbers, JSON and characters.
 func large(t testing.TB, n int) *Vocabulary {
 	r := rand.New(rand.NewPCG(5, 6))
 	seen := map[string]bool{}
@@ -173,7 +173,7 @@ func large(t testing.TB, n int) *Vocabulary {
 		}
 		add(s)
 	}
-	v, err := NewVocabulary(append(tokens, nil, nil)) // special ones
+	v, err := NewVocabulary(append(tokens, nil, nil)) // special tokens
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +184,8 @@ const judged = `{"type": "object", "properties": {
 	"score": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 25}, "minItems": 2, "maxItems": 2},
 	"reasoning": {"type": "string"}}, "required": ["score", "reasoning"]}`
 
-// TestLargeVocabulary: over 150,000 tokens the masks are what the language says of each token. An answer of any length
-// comes to its end, and what is complete belongs to the language.
+// TestLargeVocabulary: over 150,000 tokens the masks agree with the language about every token. An answer of any
+// length can be completed, and a completed answer belongs to the language.
 func TestLargeVocabulary(t *testing.T) {
 	v := large(t, 150000)
 	g := schema(t, judged, false)
@@ -248,7 +248,7 @@ func TestLargeVocabulary(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstMask makes the mask of a state over 150,000 tokens: within a text, where nearly all may come.
+// BenchmarkFirstMask computes the mask of a state over 150,000 tokens: inside a string, where nearly all are allowed.
 func BenchmarkFirstMask(b *testing.B) {
 	v := large(b, 150000)
 	g, err := FromSchema([]byte(`{"type": "string"}`), true)
@@ -262,7 +262,7 @@ func BenchmarkFirstMask(b *testing.B) {
 	}
 }
 
-// BenchmarkNextMask takes a mask that was made before, and applies it.
+// BenchmarkNextMask applies a cached mask.
 func BenchmarkNextMask(b *testing.B) {
 	v := large(b, 150000)
 	g, err := FromSchema([]byte(judged), true)

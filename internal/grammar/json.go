@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// maxBlanks is how many blanks may stand in one place between the parts of JSON: who may write more may never come to
-// an end.
+// maxBlanks is the maximum number of whitespace characters in one place between the parts of JSON: without a limit a
+// model may never stop writing them.
 const maxBlanks = 12
 
 var (
 	blanks = several(bytesOf(' ', ' ', '\n', '\n', '\t', '\t'), 0, maxBlanks)
 
 	trail = bytesOf(0x80, 0xBF)
-	// beyond are the characters of more than one byte, well-formed as RFC 3629 has them.
+	// beyond are the characters of more than one byte, well-formed according to RFC 3629.
 	beyond = either(
 		then(bytesOf(0xC2, 0xDF), trail), then(bytesOf(0xE0, 0xE0), bytesOf(0xA0, 0xBF), trail),
 		then(bytesOf(0xE1, 0xEC, 0xEE, 0xEF), trail, trail), then(bytesOf(0xED, 0xED), bytesOf(0x80, 0x9F), trail),
@@ -26,7 +26,7 @@ var (
 	)
 
 	hex = bytesOf('0', '9', 'a', 'f', 'A', 'F')
-	// escaped is a character written with a backslash; two halves of one stand together.
+	// escaped is a character written with a backslash; surrogates come only in pairs.
 	escaped = then(literal(`\`), either(
 		bytesOf('"', '"', '\\', '\\', '/', '/', 'b', 'b', 'f', 'f', 'n', 'n', 'r', 'r', 't', 't'),
 		then(literal("u"), bytesOf('0', '9', 'a', 'c', 'A', 'C', 'e', 'f', 'E', 'F'), hex, hex, hex),
@@ -34,14 +34,14 @@ var (
 		then(literal("u"), bytesOf('d', 'd', 'D', 'D'), bytesOf('8', '9', 'a', 'b', 'A', 'B'), hex, hex,
 			literal(`\u`), bytesOf('d', 'd', 'D', 'D'), bytesOf('c', 'f', 'C', 'F'), hex, hex),
 	))
-	// character is one of a JSON string.
+	// character is a character of a JSON string.
 	character = either(bytesOf(' ', '!', '#', '[', ']', 0x7F), beyond, escaped)
 )
 
-// text is a JSON string of so many characters; to -1: any number.
+// text is a JSON string of from to to characters; to -1: no upper limit.
 func text(from, to int) expr { return then(literal(`"`), several(character, from, to), literal(`"`)) }
 
-// spelled is a value as JSON spells it, in one way.
+// spelled returns the one JSON spelling of a value that is allowed.
 func spelled(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -50,7 +50,7 @@ func spelled(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// array is a JSON array of so many items.
+// array is a JSON array of from to to items; to -1: no upper limit.
 func array(item expr, from, to int) expr {
 	if to == 0 || item == nil && from == 0 {
 		return then(literal("["), blanks, literal("]"))
@@ -76,7 +76,7 @@ type field struct {
 	required bool
 }
 
-// object is a JSON object with these fields, in their order or in any.
+// object is a JSON object with these fields, in this order or in any order.
 type object struct {
 	fields  []field
 	ordered bool
@@ -84,7 +84,7 @@ type object struct {
 	name    string
 }
 
-// maxFields is how many fields an object may have: which are there already is kept in the bits of a word.
+// maxFields is the maximum number of fields of an object: the fields already written are the bits of a word.
 const maxFields = 64
 
 func objectOf(fields []field, ordered bool) (expr, error) {
@@ -95,7 +95,7 @@ func objectOf(fields []field, ordered bool) (expr, error) {
 	name := fmt.Sprintf("object %t", ordered)
 	for _, f := range fields {
 		if f.value == nil && !f.required {
-			continue // it is never there
+			continue // it can never occur
 		}
 		key, err := spelled(f.name)
 		if err != nil {
@@ -103,7 +103,7 @@ func objectOf(fields []field, ordered bool) (expr, error) {
 		}
 		whole := then(literal(key), blanks, literal(":"), blanks, f.value, blanks)
 		if whole == nil {
-			return nil, fmt.Errorf("%q: nothing can be written there", f.name)
+			return nil, fmt.Errorf("%q: required, but its schema allows no value", f.name)
 		}
 		o.fields, o.keys = append(o.fields, f), append(o.keys, whole)
 		name += fmt.Sprintf(" %t%s", f.required, whole.key())
@@ -112,10 +112,10 @@ func objectOf(fields []field, ordered bool) (expr, error) {
 	return then(literal("{"), blanks, &members{o, 0}), nil
 }
 
-// members is what follows the fields of an object that are there already.
+// members is the rest of an object after the fields already written.
 type members struct {
 	of    *object
-	there uint64 // bits of the fields
+	there uint64 // bit set of the fields already written
 }
 
 func (m *members) done() bool { return false }

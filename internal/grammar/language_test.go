@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLeastIsTheShortest: the shortest way to the end of a text is a byte longer than the shortest after its next byte,
-// and nothing exactly where the text is whole.
+// TestLeastIsTheShortest: the shortest completion of a text is one byte longer than the shortest completion after its
+// next byte, and 0 exactly where the text is complete.
 func TestLeastIsTheShortest(t *testing.T) {
 	within := func(choices ...string) *Grammar {
 		g, err := Within(choices...)
@@ -160,18 +160,18 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestRefusedAtTheEdge: the last schema that is taken, and the first that is not.
+// TestRefusedAtTheEdge: the largest schema that is accepted, and the smallest that is refused.
 func TestRefusedAtTheEdge(t *testing.T) {
 	options := func(n int) string { return `{"anyOf": [` + listed(n, func(int) string { return aText }) + `]}` }
 	numbers := func(n int) string { return listed(n, func(i int) string { return fmt.Sprint(i) }) }
 	for _, c := range []struct{ name, yes, no, want string }{
-		{"depth", nested(63, aText, aList), nested(64, aText, aList), "more than 64 schemas"},
+		{"depth", nested(63, aText, aList), nested(64, aText, aList), "more than 64 nested"},
 		{"depth of references", `{"$ref": "#/$defs/a", "$defs": {"a": ` + nested(62, aText, aList) + `}}`,
-			`{"$ref": "#/$defs/a", "$defs": {"a": ` + nested(63, aText, aList) + `}}`, "more than 64 schemas"},
+			`{"$ref": "#/$defs/a", "$defs": {"a": ` + nested(63, aText, aList) + `}}`, "more than 64 nested"},
 		{"depth of properties", nested(63, aText, `{"type": "object", "properties": {"a": %s}}`),
-			nested(64, aText, `{"type": "object", "properties": {"a": %s}}`), "more than 64 schemas"},
+			nested(64, aText, `{"type": "object", "properties": {"a": %s}}`), "more than 64 nested"},
 		{"depth of alternatives", nested(63, aText, `{"anyOf": [%s]}`), nested(64, aText, `{"anyOf": [%s]}`),
-			"more than 64 schemas"},
+			"more than 64 nested"},
 		{"values", `{"enum": [` + numbers(4999) + `]}`, `{"enum": [` + numbers(5000) + `]}`, "more than 5000"},
 		{"types", `{"type": ["null"], "enum": [` + strings.Repeat("null,", 4997) + `null]}`,
 			`{"type": ["null"], "enum": [` + strings.Repeat("null,", 4998) + `null]}`, "more than 5000"},
@@ -205,7 +205,7 @@ func TestRefusedAtTheEdge(t *testing.T) {
 		{"items that cannot be", `{"type": "array", "items": {"enum": []}, "minItems": 0}`,
 			`{"type": "array", "items": {"enum": []}, "minItems": 1}`, "allows no text"},
 		{"a property that cannot be", `{"type": "object", "properties": {"a": {"enum": []}}}`,
-			`{"type": "object", "properties": {"a": {"enum": []}}, "required": ["a"]}`, `"a": nothing can be written`},
+			`{"type": "object", "properties": {"a": {"enum": []}}, "required": ["a"]}`, `"a": required, but`},
 		{"properties", objects(64), objects(65), "65 properties, at most 64"},
 		{"additional properties", `{"type": "object", "additionalProperties": false}`,
 			`{"type": "object", "additionalProperties": true}`, "true is not supported"},
@@ -237,7 +237,7 @@ func objects(n int) string {
 	}) + `}}`
 }
 
-// TestChoice: whole texts alone.
+// TestChoice: only the full texts belong.
 func TestChoice(t *testing.T) {
 	g, err := Choice("a", "ab", "é")
 	if err != nil {
@@ -262,8 +262,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestKeys: grammars have one key if their languages are written alike, and another one otherwise, however long they
-// are; what is given out of a grammar does not change it.
+// TestKeys: grammars have the same key if their languages are written alike, and different keys otherwise, however
+// long they are; changing values that a grammar returned does not change the grammar.
 func TestKeys(t *testing.T) {
 	long := strings.Repeat("x", 70)
 	keys := map[string]string{}
@@ -298,7 +298,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMasks: a blank in front where the decoder takes one away, tokens without text, and scores that are forbidden.
+// TestMasks: a leading space if the decoder strips one, tokens without text, and masked scores.
 func TestMasks(t *testing.T) {
 	var tokens [][]byte
 	for b := range 256 {
@@ -381,7 +381,7 @@ func TestMasks(t *testing.T) {
 	}
 }
 
-// TestMasksAreBounded: states and masks beyond the limits are forgotten, and answers on their way go on.
+// TestMasksAreBounded: states and masks beyond the limits are evicted, and running answers continue.
 func TestMasksAreBounded(t *testing.T) {
 	v := large(t, 300)
 	m := NewMasks(schema(t, aText, true), v, false)

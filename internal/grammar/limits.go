@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// Limits of a schema. One that keeps to them is compiled, and its first mask made, in about a second (docs/chat.md).
+// Limits of a schema. A schema within them is compiled, and its first mask computed, in about a second
+// (docs/chat.md).
 const (
-	maxBytes    = 128 << 10 // of its text
-	maxDepth    = 64        // schemas within one another
-	maxSchemas  = 5000      // schemas and values of enum, in all; what a $ref names counts each time
-	maxOpen     = 64        // alternatives that a text may be in at one time
+	maxBytes    = 128 << 10 // of the schema's text
+	maxDepth    = 64        // nested schemas
+	maxSchemas  = 5000      // schemas and values of enum in total; a $ref's target counts each time
+	maxOpen     = 64        // alternatives that a text may be in at the same time
 	maxShortest = 1 << 24   // bytes of the shortest text of an array
 )
 
-// measure refuses a schema that is beyond the limits. What is no schema at all is left to the compiler.
+// measure refuses a schema that exceeds the limits. Invalid schemas are left to the compiler.
 func measure(raw json.RawMessage) error {
 	var root any
 	if err := json.Unmarshal(raw, &root); err != nil {
@@ -30,12 +31,12 @@ func measure(raw json.RawMessage) error {
 // tooLarge refuses the text of a schema before it is read.
 func tooLarge(raw json.RawMessage) error {
 	if len(raw) > maxBytes {
-		return fmt.Errorf("schema: it has %d bytes, at most %d are supported: make it shorter", len(raw), maxBytes)
+		return fmt.Errorf("schema: %d bytes, at most %d are supported: make it shorter", len(raw), maxBytes)
 	}
 	return nil
 }
 
-// meter counts what a schema is made of.
+// meter counts the parts of a schema.
 type meter struct {
 	root   map[string]any
 	inside map[string]bool // references that are being followed
@@ -45,16 +46,16 @@ type meter struct {
 // add counts n more.
 func (m *meter) add(n int) error {
 	if m.n += n; m.n > maxSchemas {
-		return fmt.Errorf("schema: more than %d schemas and values of enum, what a $ref names counted each time: split "+
+		return fmt.Errorf("schema: more than %d schemas and values of enum (a $ref's target counts each time): split "+
 			"the question, or leave some out", maxSchemas)
 	}
 	return nil
 }
 
-// schema counts one, and says how many alternatives a text of it may be in at one time.
+// schema counts a schema and returns how many of its alternatives a text may be in at the same time.
 func (m *meter) schema(v any, depth int) (open int, err error) {
 	if depth > maxDepth {
-		return 0, fmt.Errorf("schema: more than %d schemas are within one another: make it flatter", maxDepth)
+		return 0, fmt.Errorf("schema: more than %d nested schemas: make it flatter", maxDepth)
 	}
 	if err := m.add(1); err != nil {
 		return 0, err
@@ -103,13 +104,13 @@ func (m *meter) schema(v any, depth int) (open int, err error) {
 		all += in
 	}
 	if open = max(open, all); open > maxOpen {
-		return 0, fmt.Errorf("schema: anyOf has %d alternatives, with those of each of them, and at most %d are "+
+		return 0, fmt.Errorf("schema: anyOf has %d alternatives, nested ones included, and at most %d are "+
 			"supported: join some, or use enum", open, maxOpen)
 	}
 	return open, nil
 }
 
-// named is what a reference names; nil: nothing.
+// named returns the schema that a reference names; nil: none.
 func (m *meter) named(name string) any {
 	for _, place := range []string{"$defs", "definitions"} {
 		if key, ok := strings.CutPrefix(name, "#/"+place+"/"); ok {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// nested puts a schema n times into another, which has a %s.
+// nested nests a schema n times in another, which contains a %s.
 func nested(n int, in, around string) string {
 	for range n {
 		in = strings.ReplaceAll(around, "%s", in)
@@ -16,7 +16,7 @@ func nested(n int, in, around string) string {
 	return in
 }
 
-// listed is n texts with commas between.
+// listed joins n texts with commas.
 func listed(n int, text func(i int) string) string {
 	var all []string
 	for i := range n {
@@ -30,7 +30,7 @@ const (
 	aText = `{"type": "string"}`
 )
 
-// doubled is a schema of few bytes that stands for 2^n.
+// doubled is a schema of few bytes that expands to 2^n schemas.
 func doubled(n int) string {
 	return `{"$ref": "#/$defs/0", "$defs": {` + listed(n, func(i int) string {
 		next := fmt.Sprintf(`{"$ref": "#/$defs/%d"}`, i+1)
@@ -38,11 +38,11 @@ func doubled(n int) string {
 	}) + fmt.Sprintf(`, "%d": %s}}`, n, aText)
 }
 
-// TestLimits: a schema that is too large is refused at once, and says what is too large.
+// TestLimits: a schema that is too large is refused at once, and the error says what is too large.
 func TestLimits(t *testing.T) {
 	for name, c := range map[string][2]string{
-		"2,000 arrays": {nested(2000, aText, aList), "more than 64 schemas are within"},
-		"100 arrays":   {nested(100, aText, aList), "more than 64 schemas are within"},
+		"2,000 arrays": {nested(2000, aText, aList), "more than 64 nested schemas"},
+		"100 arrays":   {nested(100, aText, aList), "more than 64 nested schemas"},
 		"anyOf doubled 20 times": {
 			nested(20, aText, `{"anyOf": [%s, %s]}`), "bytes",
 		},
@@ -64,7 +64,7 @@ func TestLimits(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c[1]) {
 				t.Errorf("%s: %v, want %q", name, err, c[1])
 			}
-			if took := time.Since(began); took > 5*time.Second { // milliseconds, on a machine that has nothing else to do
+			if took := time.Since(began); took > 5*time.Second { // milliseconds on an idle machine
 				t.Errorf("%s: got %v until it was refused, want at most 5s", name, took)
 			}
 		})
@@ -113,8 +113,8 @@ func allowed() map[string]string {
 	}
 }
 
-// BenchmarkLimits compiles schemas at the limits, and makes the first masks over 150,000 tokens: at the beginning, and
-// behind the first bytes.
+// BenchmarkLimits compiles schemas at the limits and computes the first masks over 150,000 tokens: at the start and
+// after the first bytes.
 func BenchmarkLimits(b *testing.B) {
 	v := large(b, 150000)
 	for name, text := range allowed() {

@@ -6,33 +6,33 @@ import (
 	"sync"
 )
 
-// Masks are the states of a grammar that were seen so far, each with the tokens that may come next. A state's mask is
-// made when it is needed first: over a large vocabulary that takes milliseconds, and the next time nothing. It is safe
-// for concurrent use.
+// Masks holds the states of a grammar seen so far, each with the tokens that may come next. A state's mask is
+// computed when it is first needed, which takes milliseconds over a large vocabulary, and cached. It is safe for
+// concurrent use.
 type Masks struct {
 	vocabulary *Vocabulary
 	start      expr
 
 	mu    sync.Mutex
 	known map[string]*state
-	bytes int // of the masks that are kept
+	bytes int // of the cached masks
 }
 
-// state is a place in the grammar.
+// state is a state of the grammar.
 type state struct {
 	expr
 	need   int         // bytes of the shortest end
-	next   [256]*state // nil: not looked at yet
-	tokens *Mask       // nil: not made yet
+	next   [256]*state // nil: not computed yet
+	tokens *Mask       // nil: not computed yet
 }
 
-// nowhere is where bytes lead to that may not come.
+// nowhere is the state that disallowed bytes lead to.
 var nowhere = &state{}
 
-// Mask are tokens that may come next.
+// Mask is the set of tokens that may come next.
 type Mask struct {
 	bits []uint64
-	most int // bytes that the worst of them still needs behind it
+	most int // the largest number of bytes needed to complete an answer after one of the tokens
 	any  bool
 }
 
@@ -54,14 +54,14 @@ func (m *Mask) Forbid(scores []float32) {
 	}
 }
 
-// maxMaskBytes and maxStates bound the cache: beyond them it is emptied and filled again as needed.
+// maxMaskBytes and maxStates limit the cache: beyond them it is emptied and refilled as needed.
 const (
 	maxMaskBytes = 64 << 20
 	maxStates    = 1 << 14
 )
 
-// NewMasks begins with a grammar over a vocabulary. If the decoder takes a blank away in front of a text (trims), one
-// may stand there.
+// NewMasks returns the masks of a grammar over a vocabulary. If the decoder strips a leading space (trims), a text
+// may start with one.
 func NewMasks(g *Grammar, v *Vocabulary, trims bool) *Masks {
 	m := &Masks{vocabulary: v, start: g.start, known: map[string]*state{}}
 	if trims {
@@ -70,26 +70,26 @@ func NewMasks(g *Grammar, v *Vocabulary, trims bool) *Masks {
 	return m
 }
 
-// Walk is one answer on its way through a grammar.
+// Walk is the state of one answer in a grammar.
 type Walk struct {
 	masks *Masks
 	at    *state
 }
 
-// Begin is an answer without a token yet.
+// Begin returns the walk of an answer without tokens.
 func (m *Masks) Begin() *Walk {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return &Walk{m, m.state(m.start)}
 }
 
-// state is the one of a language. m.mu is held.
+// state returns the state of a language. m.mu is held.
 func (m *Masks) state(e expr) *state {
 	key := e.key()
 	if s, ok := m.known[key]; ok {
 		return s
 	}
-	if len(m.known) >= maxStates { // answers on their way keep their own
+	if len(m.known) >= maxStates { // running answers keep their own states
 		m.known, m.bytes = map[string]*state{}, 0
 	}
 	s := &state{expr: e, need: e.least()}
@@ -97,7 +97,7 @@ func (m *Masks) state(e expr) *state {
 	return s
 }
 
-// step is where a byte leads to. m.mu is held.
+// step returns the state that a byte leads to. m.mu is held.
 func (m *Masks) step(s *state, b byte) *state {
 	if s == nowhere {
 		return s
@@ -111,8 +111,8 @@ func (m *Masks) step(s *state, b byte) *state {
 	return s.next[b]
 }
 
-// Mask are the tokens that may come next, if at most room tokens are to come, the one that ends the answer among them.
-// With that many the answer can always be brought to its end.
+// Mask returns the tokens that may come next if at most room tokens are left, including the end token. The answer can
+// always be completed within that many.
 func (w *Walk) Mask(room int) (*Mask, error) {
 	m := w.masks
 	m.mu.Lock()
@@ -125,23 +125,23 @@ func (w *Walk) Mask(room int) (*Mask, error) {
 			m.known, m.bytes = map[string]*state{}, 0
 		}
 	}
-	if mask.most+2 > room { // with some of them the answer might not come to an end
+	if mask.most+2 > room { // some tokens might leave too little room to complete the answer
 		mask = m.fill(w.at, room)
 	}
 	if !mask.any && !w.at.done() {
-		return nil, errors.New("no token of the vocabulary goes on with the grammar")
+		return nil, errors.New("no token of the vocabulary can continue the grammar")
 	}
 	return mask, nil
 }
 
-// fill makes the mask of a state; room -1: there is no limit.
+// fill computes the mask of a state; room -1: no limit.
 func (m *Masks) fill(s *state, room int) *Mask {
 	mask := &Mask{bits: make([]uint64, (m.vocabulary.Size()+63)/64)}
 	m.descend(mask, 0, int32(len(m.vocabulary.nodes)), s, room)
 	return mask
 }
 
-// descend goes through the tree of the vocabulary as far as the grammar goes along.
+// descend walks the prefix tree of the vocabulary as far as the grammar allows.
 func (m *Masks) descend(mask *Mask, from, to int32, s *state, room int) {
 	v := m.vocabulary
 	for i := from; i < to; i = v.nodes[i].behind {
@@ -160,13 +160,13 @@ func (m *Masks) descend(mask *Mask, from, to int32, s *state, room int) {
 	}
 }
 
-// Ends reports whether an answer is complete with a token, which may stand for no text.
+// Ends reports whether the answer is complete after a token, which may have no text.
 func (w *Walk) Ends(id int64) bool {
 	next := w.after(id)
 	return next != nowhere && next.done()
 }
 
-// Take adds a token, one that the mask has or that stands for no text.
+// Take adds a token that the mask allows or that has no text.
 func (w *Walk) Take(id int64) error {
 	next := w.after(id)
 	if next == nowhere {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Numbers are written with at most so many digits before and behind the point, and without an exponent: who may write
-// more digits may never come to an end.
+// The maximum number of digits before and after the decimal point. Exponents are not allowed. Without a limit a model
+// may never stop writing digits.
 const (
 	wholeDigits = 12
 	places      = 6
@@ -23,16 +23,16 @@ var tens = func() (t [wholeDigits + places + 1]int64) {
 	return t
 }()
 
-// number is the rest of a decimal number: so many digits before the point, and up to so many behind it. Read as a whole
-// number of units of the last place it lies between low and high.
+// number is the rest of a decimal number: left digits before the point, and up to behind digits after it. In units of
+// the last place it is an integer from low to high.
 type number struct {
-	left      int // digits before the point yet to come; -1: it is behind the point
-	behind    int // digits behind the point that may come yet
+	left      int // digits still to come before the point; -1: the point is past
+	behind    int // digits after the point that may still come
 	begun     bool
 	low, high int64
 }
 
-// digits is that number; nil if there is none.
+// digits returns n with its range clipped to what its digits can express; nil if that range is empty.
 func digits(n number) expr {
 	n.low, n.high = max(n.low, 0), min(n.high, tens[max(n.left, 0)+n.behind]-1)
 	if n.low > n.high {
@@ -50,7 +50,7 @@ func (n number) least() int {
 	if n.left < 0 && !n.begun {
 		from = 1
 	}
-	for k := from; k <= n.behind; k++ { // a number of so many places lies in the range
+	for k := from; k <= n.behind; k++ { // is a number with k decimal places in the range?
 		step := tens[n.behind-k]
 		if (n.low+step-1)/step*step > n.high {
 			continue
@@ -60,7 +60,7 @@ func (n number) least() int {
 		}
 		return before + k
 	}
-	return before // never: with all places there is one
+	return before // unreachable: with all places there is one
 }
 
 func (n number) after(b byte) expr {
@@ -86,8 +86,8 @@ func (n number) key() string {
 	return fmt.Sprintf("<%d.%d%t %d..%d>", n.left, n.behind, n.begun, n.low, n.high)
 }
 
-// decimals are the numbers from low to high, whole ones only or any. It is an error if there is none that can be
-// written.
+// decimals is the language of the numbers from low to high, only integers if whole is set. It is an error if none of
+// them can be written within the limits.
 func decimals(low, high float64, whole bool) (expr, error) {
 	behind := places
 	if whole {
@@ -98,7 +98,7 @@ func decimals(low, high float64, whole bool) (expr, error) {
 	positive := func(low, high int64, sign string) {
 		for n := 1; n <= wholeDigits; n++ {
 			least := low
-			if n > 1 { // no zero in front
+			if n > 1 { // no leading zero
 				least = max(least, tens[n-1+behind])
 			}
 			if e := digits(number{left: n, behind: behind, low: least, high: high}); e != nil {
@@ -109,13 +109,13 @@ func decimals(low, high float64, whole bool) (expr, error) {
 	positive(max(from, 0), to, "")
 	positive(max(-to, 1), -from, "-")
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no number of at most %d digits before and %d behind the point lies between %v and %v",
+		return nil, fmt.Errorf("no number with at most %d digits before and %d after the point is between %v and %v",
 			wholeDigits, behind, low, high)
 	}
 	return either(all...), nil
 }
 
-// units is x in units of the last place, rounded up or down to one, and cut to what can be written.
+// units returns x in units of the last place, rounded up or down to an integer and clipped to what can be written.
 func units(x float64, behind int, up bool) int64 {
 	most := tens[wholeDigits+behind] - 1
 	if math.Abs(x) >= float64(tens[wholeDigits]) {
@@ -124,7 +124,7 @@ func units(x float64, behind int, up bool) int64 {
 		}
 		return most + bump(up)
 	}
-	r, _ := new(big.Rat).SetString(strconv.FormatFloat(x, 'f', -1, 64)) // as it is written
+	r, _ := new(big.Rat).SetString(strconv.FormatFloat(x, 'f', -1, 64)) // as written in decimal, not the binary value
 	r.Mul(r, new(big.Rat).SetInt64(tens[behind]))
 	q, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
 	n := q.Int64()
@@ -136,7 +136,7 @@ func units(x float64, behind int, up bool) int64 {
 	return n
 }
 
-// bump puts a limit out of reach: nothing as large can be written.
+// bump moves a limit out of reach: no number that large can be written.
 func bump(out bool) int64 {
 	if out {
 		return 1

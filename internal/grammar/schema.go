@@ -14,26 +14,26 @@ import (
 	"assay/internal/strictjson"
 )
 
-// annotations are keys of a JSON schema that allow and forbid nothing.
+// annotations are keys of a JSON schema that do not affect validation.
 var annotations = strictjson.Harmless{
 	"title": nil, "description": nil, "default": nil, "examples": nil, "$schema": nil, "$id": nil, "$comment": nil,
 	"deprecated": nil, "readOnly": nil, "writeOnly": nil, "$defs": nil, "definitions": nil,
 }
 
-// FromSchema reads a JSON schema. Its language are texts that the schema allows, but not all of them. At most 12 blanks
-// stand between parts. Objects have no other properties than those named, in their order if ordered is set. Numbers
-// have at most 12 digits before the point and 6 behind it, and no exponent. Values of enum and const are spelled in one
-// way.
+// FromSchema builds a grammar from a JSON schema. Its texts are valid under the schema, but not every valid text
+// belongs to it: there are at most 12 whitespace characters between parts, objects have only the named properties, in
+// their order if ordered is set, numbers have at most 12 digits before the point and 6 after it and no exponent, and
+// values of enum and const have one spelling.
 //
-// Understood are type (also several), properties, required, additionalProperties: false, items, minItems, maxItems,
-// minLength, maxLength, minimum, maximum, enum and const of plain values, anyOf, and $ref to $defs without cycles. Any
-// other key that would change what is allowed is an error that names it. So is a schema that is too large or too deep:
-// the limits are in docs/chat.md.
+// Supported are type (also a list of types), properties, required, additionalProperties: false, items, minItems,
+// maxItems, minLength, maxLength, minimum, maximum, enum and const of plain values, anyOf, and $ref to $defs without
+// cycles. Any other key that would change what is allowed is an error that names it. A schema that is too large or
+// too deep is also an error: the limits are in docs/chat.md.
 func FromSchema(raw json.RawMessage, ordered bool) (*Grammar, error) {
 	if err := tooLarge(raw); err != nil {
 		return nil, err
 	}
-	if _, err := jsontext.NewDecoder(bytes.NewReader(raw)).ReadValue(); err != nil { // doubled keys, too
+	if _, err := jsontext.NewDecoder(bytes.NewReader(raw)).ReadValue(); err != nil { // also finds duplicate keys
 		return nil, fmt.Errorf("schema: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
 	if err := measure(raw); err != nil {
@@ -50,21 +50,21 @@ func FromSchema(raw json.RawMessage, ordered bool) (*Grammar, error) {
 		return nil, err
 	}
 	if e == nil {
-		return nil, errors.New("schema: it allows no text that could be written")
+		return nil, errors.New("schema: it allows no text that can be written")
 	}
 	return &Grammar{start: e, schema: slices.Clone(raw)}, nil
 }
 
-// compiler makes languages of schemas.
+// compiler compiles schemas to languages.
 type compiler struct {
 	root    *strictjson.Object
 	ordered bool
 	inside  map[string]bool // references that are being followed
-	made    map[string]expr // by reference: what was followed before
+	made    map[string]expr // by reference: already compiled
 	defs    map[string]map[string]json.RawMessage
 }
 
-// compile makes the language of a schema; nil if it allows nothing.
+// compile returns the language of a schema; nil if it allows nothing.
 func (c *compiler) compile(path string, raw json.RawMessage) (expr, error) {
 	o, err := strictjson.Parse(path, raw)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *compiler) compile(path string, raw json.RawMessage) (expr, error) {
 	return e, errors.Join(err, o.Err())
 }
 
-// follow compiles what a reference names.
+// follow compiles the schema that a reference names.
 func (c *compiler) follow(path, name string) (expr, error) {
 	for _, place := range []string{"$defs", "definitions"} {
 		key, ok := strings.CutPrefix(name, "#/"+place+"/")
@@ -100,7 +100,7 @@ func (c *compiler) follow(path, name string) (expr, error) {
 			continue
 		}
 		if c.inside[name] {
-			return nil, fmt.Errorf("%s: $ref %q is within itself: schemas without an end are not supported", path, name)
+			return nil, fmt.Errorf("%s: $ref %q refers to itself: recursive schemas are not supported", path, name)
 		}
 		if e, ok := c.made[name]; ok {
 			return e, nil
@@ -119,7 +119,7 @@ func (c *compiler) follow(path, name string) (expr, error) {
 		c.made[name] = e
 		return e, err
 	}
-	return nil, fmt.Errorf("%s: $ref %q: nothing is there; #/$defs/NAME is supported", path, name)
+	return nil, fmt.Errorf("%s: $ref %q: not found; only #/$defs/NAME is supported", path, name)
 }
 
 func (c *compiler) any(path string, o *strictjson.Object) (expr, error) {
@@ -136,7 +136,7 @@ func (c *compiler) any(path string, o *strictjson.Object) (expr, error) {
 	return either(all...), nil
 }
 
-// kinds of JSON values by the first byte.
+// kindOf returns the JSON type of a value, from its first byte.
 func kindOf(raw json.RawMessage) string {
 	switch raw[0] {
 	case '"':
@@ -153,7 +153,8 @@ func kindOf(raw json.RawMessage) string {
 	return "number"
 }
 
-// values are the values of enum or const, each spelled in one way. A type beside them must allow them.
+// values returns the language of the values of enum or const, each in one spelling. If the schema also has a type,
+// they must be of that type.
 func (c *compiler) values(o *strictjson.Object, key string, list []json.RawMessage) (expr, error) {
 	types := typesOf(o)
 	var all []expr
@@ -165,7 +166,7 @@ func (c *compiler) values(o *strictjson.Object, key string, list []json.RawMessa
 			o.Failf(key, "%s: only texts, numbers, true, false and null are supported", raw)
 			continue
 		case o.Has("type") && !slices.Contains(types, kind) && !whole:
-			o.Failf(key, "%s is not of the type beside it", raw)
+			o.Failf(key, "%s is not of the type that the schema names", raw)
 			continue
 		}
 		text := string(raw)
@@ -195,11 +196,11 @@ func typesOf(o *strictjson.Object) []string {
 	return list
 }
 
-// typed compiles a schema that says a type.
+// typed compiles a schema with a type.
 func (c *compiler) typed(path string, o *strictjson.Object) (expr, error) {
 	types := typesOf(o)
 	if len(types) == 0 {
-		o.Failf("type", "it is missing: a schema needs type, enum, const, anyOf or $ref")
+		o.Failf("type", "missing: a schema needs type, enum, const, anyOf or $ref")
 	}
 	var all []expr
 	for _, t := range types {
@@ -222,7 +223,7 @@ func (c *compiler) typed(path string, o *strictjson.Object) (expr, error) {
 		case "null":
 			e = literal("null")
 		default:
-			o.Failf("type", "%q is none of JSON's", t)
+			o.Failf("type", "%q is not a JSON type", t)
 		}
 		if err != nil {
 			return nil, err
@@ -232,10 +233,10 @@ func (c *compiler) typed(path string, o *strictjson.Object) (expr, error) {
 	return either(all...), nil
 }
 
-// maxRepeats bounds how often a schema says that something is repeated.
+// maxRepeats limits the counts in a schema (minLength, maxItems and the like).
 const maxRepeats = 1 << 16
 
-// counts reads a least and a largest number; to -1: there is no largest.
+// counts reads a minimum and a maximum count; to -1: no maximum.
 func counts(o *strictjson.Object, least, most string) (from, to int) {
 	to = -1
 	o.Opt(least, &from)
@@ -267,7 +268,7 @@ func (c *compiler) array(path string, o *strictjson.Object) (expr, error) {
 	raw := o.Raw("items")
 	if raw == nil {
 		if to != 0 {
-			o.Failf("items", "it is missing: what the items are")
+			o.Failf("items", "missing: want the schema of the items")
 		}
 		return array(nil, 0, 0), nil
 	}
@@ -304,7 +305,7 @@ func (c *compiler) object(path string, o *strictjson.Object) (expr, error) {
 		delete(missing, name)
 	}
 	for name := range missing {
-		o.Failf("required", "%q is none of the properties", name)
+		o.Failf("required", "%q is not one of the properties", name)
 	}
 	e, err := objectOf(fields, c.ordered)
 	if err != nil {
@@ -313,7 +314,7 @@ func (c *compiler) object(path string, o *strictjson.Object) (expr, error) {
 	return e, nil
 }
 
-// ordered takes an object apart, in the order in which its keys stand there.
+// ordered returns the keys and values of an object in the order of the text.
 func ordered(raw json.RawMessage) (names []string, values []json.RawMessage, err error) {
 	if raw == nil {
 		return nil, nil, nil
@@ -327,7 +328,7 @@ func ordered(raw json.RawMessage) (names []string, values []json.RawMessage, err
 		if err != nil {
 			return nil, nil, err
 		}
-		name, _ := t.(string) // keys are texts
+		name, _ := t.(string) // keys are strings
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return nil, nil, err

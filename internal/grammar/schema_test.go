@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestSchemas: a grammar has the texts that encoding/json reads as values of the schema, and no others. The texts are
-// values drawn at random, written with random blanks, and then damaged by a byte or not.
+// TestSchemas: a grammar contains exactly the texts that encoding/json reads as values of the schema. The texts are
+// random values, written with random whitespace; some have a byte damaged.
 func TestSchemas(t *testing.T) {
 	for _, c := range schemaCases {
 		t.Run(c.schema, func(t *testing.T) {
@@ -73,13 +73,13 @@ var schemaCases = []schemaCase{
 	},
 }
 
-// fields are an object's, in their order.
+// fields are the fields of an object, in order.
 type fields []struct {
 	name  string
 	value any
 }
 
-// draw leaves out one field now and then.
+// draw draws an object, sometimes without one of its fields.
 func (f fields) draw(r *rand.Rand) any {
 	if out := r.IntN(2 * len(f)); out < len(f) {
 		f = slices.Delete(slices.Clone(f), out, out+1)
@@ -121,7 +121,7 @@ func isList(from, to int) func(any) bool {
 	}
 }
 
-// write spells a value as JSON, with up to two blanks between its parts.
+// write writes a value as JSON, with up to two whitespace characters between its parts.
 func write(r *rand.Rand, v any) string {
 	blank := func() string { return []string{"", "", " ", "\n", " \t"}[r.IntN(5)] }
 	switch v := v.(type) {
@@ -164,7 +164,7 @@ func damage(r *rand.Rand, s string) string {
 	return s[:at] + s[at+1:]
 }
 
-// TestSurrogates: an escape is a character of its own, or the high and the low half of one.
+// TestSurrogates: an escape is a full character or a surrogate pair.
 func TestSurrogates(t *testing.T) {
 	g := schema(t, `{"type": "string", "minLength": 1, "maxLength": 1}`, true)
 	for text, want := range map[string]bool{

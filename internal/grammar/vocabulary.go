@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// Vocabulary are the tokens of a model as bytes, in a tree by their beginnings. It is immutable.
+// Vocabulary holds the tokens of a model as bytes, in a prefix tree. It is immutable.
 type Vocabulary struct {
 	bytes  [][]byte
 	nodes  []node  // depth first
-	tokens []int32 // in the order of their bytes
+	tokens []int32 // ids, sorted by their bytes
 }
 
 // node is a prefix of tokens, one byte longer than its parent's.
 type node struct {
 	b        byte
-	behind   int32 // the first node that is not in this one
+	behind   int32 // the first node after this one's subtree
 	from, to int32 // tokens that end here
 }
 
-// NewVocabulary takes the bytes of every token by its id; nil: the token stands for no text, so no text has it. Every
-// byte that a text may have must be a token, too: otherwise there might be no way to go on.
+// NewVocabulary takes the bytes of every token by id; nil: the token has no text (a special token), so no text
+// contains it. Every byte that a text may contain must also be a token: otherwise an answer could get stuck.
 func NewVocabulary(tokens [][]byte) (*Vocabulary, error) {
 	v := &Vocabulary{bytes: tokens}
 	var single [256]bool
@@ -36,8 +36,8 @@ func NewVocabulary(tokens [][]byte) (*Vocabulary, error) {
 	}
 	for b, is := range single {
 		if used := b == '\n' || b >= ' ' && b < 0xC0 || b >= 0xC2 && b <= 0xF4; used && !is {
-			return nil, fmt.Errorf("the tokenizer has no token of the single byte 0x%02X, so an answer that follows a grammar "+
-				"might come to a point where nothing fits", b)
+			return nil, fmt.Errorf("the tokenizer has no token for the single byte 0x%02X, so an answer that follows a grammar "+
+				"might get stuck", b)
 		}
 	}
 	slices.SortFunc(v.tokens, func(a, b int32) int {
@@ -47,7 +47,7 @@ func NewVocabulary(tokens [][]byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// grow adds nodes for tokens that are the same up to a depth.
+// grow adds nodes for tokens that are equal up to a depth.
 func (v *Vocabulary) grow(from, to, depth int) {
 	for from < to && len(v.bytes[v.tokens[from]]) == depth {
 		from++ // they end at the node above

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Choice is the language of some texts, each of them whole.
+// Choice returns the language that consists of the given texts.
 func Choice(texts ...string) (*Grammar, error) {
 	var all []expr
 	for _, t := range texts {
@@ -15,7 +15,7 @@ func Choice(texts ...string) (*Grammar, error) {
 	return grammarOf(either(all...))
 }
 
-// Within is the language of texts in which exactly one of some choices occurs, as often as it likes.
+// Within returns the language of the texts in which exactly one of the choices occurs, once or more often.
 func Within(choices ...string) (*Grammar, error) {
 	if len(choices) == 0 || slices.Contains(choices, "") {
 		return nil, errNothing
@@ -23,8 +23,8 @@ func Within(choices ...string) (*Grammar, error) {
 	return grammarOf(newWithin(choices))
 }
 
-// within is what may follow in a text in which one of some choices is to occur. It is a state of an automaton that is
-// made beforehand, as far as an end can be reached.
+// within is the rest of a text in which exactly one of some choices must occur: a state of a precomputed automaton
+// from which an end can be reached.
 type within struct {
 	of    *occurrences
 	state int32
@@ -42,23 +42,24 @@ func (w within) after(b byte) expr {
 	return within{w.of, next}
 }
 
-// occurrences is the automaton: which choice occurred, what the text ends with, and where in a character it is.
+// occurrences is the automaton. A state holds which choice occurred, how the text ends, and the position in a UTF-8
+// character.
 type occurrences struct {
 	choices  []string
 	name     string
 	class    [256]uint8 // bytes of one class lead to the same states
-	next     [][]int32  // by state and class; -1: nowhere
-	distance []int32    // bytes to the nearest end; -1: there is none
+	next     [][]int32  // by state and class; -1: no transition
+	distance []int32    // bytes to the nearest end; -1: none
 }
 
-// place is a state.
+// place is a state of the automaton.
 type place struct {
 	found int    // the choice that occurred; -1: none yet
-	end   string // the longest end of the text that a choice begins with
-	inner int    // of inners: where in a character
+	end   string // the longest suffix of the text that is a prefix of a choice
+	inner int    // index into inners: the position in a character
 }
 
-// inners are the places in a character of UTF-8: the bytes that may come, and where they lead to.
+// inners are the positions in a UTF-8 character: the bytes that may come next, and the position that they lead to.
 var inners = []struct {
 	low, high byte
 	next      int
@@ -67,7 +68,7 @@ var inners = []struct {
 	{0x80, 0x8F, 2},
 }
 
-// inner is where a byte leads to from there; -1: it cannot be there.
+// inner returns the position that a byte leads to; -1: the byte is not allowed.
 func inner(from int, b byte) int {
 	if from > 0 {
 		if at := inners[from]; b >= at.low && b <= at.high {
@@ -98,7 +99,7 @@ func inner(from int, b byte) int {
 
 func newWithin(choices []string) expr {
 	o := &occurrences{choices: choices, name: short(fmt.Sprintf("within %q", choices))}
-	var bytes []byte // one of each class
+	var bytes []byte // one byte of each class
 	classes := map[string]uint8{}
 	for b := range 256 {
 		where := fmt.Sprint(strings.IndexByte(strings.Join(choices, ""), byte(b)))
@@ -118,11 +119,11 @@ func newWithin(choices []string) expr {
 	return within{o, 0}
 }
 
-// explore finds all states, and then how far each is from an end.
+// explore finds all states, and then the distance of each from an end.
 func (o *occurrences) explore(bytes []byte) {
 	places := []place{{found: -1}}
 	known := map[place]int32{places[0]: 0}
-	before := [][]int32{nil} // states that lead to one
+	before := [][]int32{nil} // by state: the states that lead to it
 	for at := int32(0); int(at) < len(places); at++ {
 		row := make([]int32, len(bytes))
 		for k, b := range bytes {
@@ -156,7 +157,8 @@ func (o *occurrences) explore(bytes []byte) {
 	}
 }
 
-// step is where a byte leads to; not ok: it makes the text ill-formed, or lets a second choice occur.
+// step returns the state that a byte leads to; ok is false if the byte makes the text ill-formed or lets a second
+// choice occur.
 func (o *occurrences) step(p place, b byte) (next place, ok bool) {
 	if p.inner = inner(p.inner, b); p.inner < 0 {
 		return p, false

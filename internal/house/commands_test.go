@@ -19,7 +19,7 @@ import (
 	"assay/internal/long"
 )
 
-// command is what --help says of a command or a subcommand.
+// command is the parsed --help of a command or a subcommand.
 type command struct {
 	flags, subcommands map[string]bool
 	examples           string
@@ -36,13 +36,13 @@ var (
 	makeNames = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
 
-// joined makes a paragraph one line.
+// joined joins the lines of each paragraph.
 var joined = strings.NewReplacer("\n\n", "\n\n", "\n", " ")
 
-// miniature is a program of lab/ that pages and help texts use to make data.
+// miniature is the program in lab/ that pages and help texts use to make data.
 const miniature = "build/lab/miniature"
 
-// programs builds the commands into bin/ and miniature, where nothing is done if they are new, and asks all of them for
+// programs builds the commands to bin/ and miniature, which does nothing if they are up to date, and runs each with
 // --help.
 var programs = sync.OnceValues(func() (map[string]*command, error) {
 	for _, args := range []string{"build -o bin/ ./cmd/...", "-C lab build -o ../build/lab/ ./miniature"} {
@@ -90,7 +90,7 @@ var programs = sync.OnceValues(func() (map[string]*command, error) {
 	return known, nil
 })
 
-// commands gives what programs gives.
+// commands returns the result of programs.
 func commands(t *testing.T) map[string]*command {
 	t.Helper()
 	known, err := programs()
@@ -100,8 +100,8 @@ func commands(t *testing.T) map[string]*command {
 	return known
 }
 
-// wrong says what is wrong with a command line: a command, a subcommand, a flag, a target, a package or a test that
-// does not exist.
+// wrong returns what is wrong with a command line: a command, subcommand, flag, target, package or test that does not
+// exist; "" if nothing.
 func wrong(t *testing.T, line string) string {
 	args := words(strings.TrimPrefix(line, "$ "))
 	for len(args) > 0 && variable.MatchString(args[0]) {
@@ -138,7 +138,7 @@ func wrong(t *testing.T, line string) string {
 		flag, _, _ := strings.Cut(a, "=")
 		isSub := known[name+" "+a] != nil
 		switch {
-		case a == "...": // some are left out
+		case a == "...": // arguments are omitted
 		case strings.HasPrefix(a, "-"):
 			if !c.flags[flag] && !(stands && anyHas(known, name, flag)) {
 				return name + " has no flag " + a
@@ -156,7 +156,7 @@ func wrong(t *testing.T, line string) string {
 	return ""
 }
 
-// anyHas says whether a subcommand has a flag.
+// anyHas reports whether any subcommand has a flag.
 func anyHas(known map[string]*command, name, flag string) bool {
 	for sub := range known[name].subcommands {
 		if known[name+" "+sub].flags[flag] {
@@ -166,7 +166,7 @@ func anyHas(known map[string]*command, name, flag string) bool {
 	return false
 }
 
-// placeholder is an argument that stands for others, as NAME or [DIR...].
+// placeholder matches an argument that stands for others, such as NAME or [DIR...].
 var placeholder = regexp.MustCompile(`^[\[A-Z|.\]]+$`)
 
 func errorOrNone(err error) string {
@@ -176,32 +176,32 @@ func errorOrNone(err error) string {
 	return ""
 }
 
-// wrongMake finds targets that the Makefile lacks.
+// wrongMake finds targets and variables that are not in the Makefile.
 func wrongMake(t *testing.T, args []string) string {
 	makefile := string(read(t, "Makefile"))
 	for _, a := range args {
 		key, _, isVariable := strings.Cut(a, "=")
 		if isVariable && !regexp.MustCompile(`\b`+key+`\b`).MatchString(makefile) {
-			return "make knows nothing of " + key
+			return "the Makefile has no variable " + key
 		}
 		found := isVariable
 		for _, m := range makeNames.FindAllStringSubmatch(makefile, -1) {
 			found = found || m[1] == a
 		}
 		if !found {
-			return "make has no target " + a
+			return "the Makefile has no target " + a
 		}
 	}
 	return ""
 }
 
-// wrongGo looks for the package that go test or go run names, for the tests, and for the flags of a program.
+// wrongGo looks up the package of go test or go run, the names of tests, and the flags of a program.
 func wrongGo(t *testing.T, args []string) string {
 	if len(args) == 0 || args[0] != "test" && args[0] != "run" {
 		return ""
 	}
 	dir := root
-	if len(args) > 2 && args[1] == "-C" { // a module below the repository
+	if len(args) > 2 && args[1] == "-C" { // another module of the repository
 		dir = filepath.Join(root, args[2])
 		args = slices.Delete(slices.Clone(args), 1, 3)
 	}
@@ -272,8 +272,8 @@ func TestCommandsExist(t *testing.T) {
 	}
 }
 
-// TestPagesRun runs the commands of each page, in order, in a folder that looks like the repository. A file of
-// testdata/pages makes what a page takes for granted. A block that cannot run says why: <!-- not run: reason -->.
+// TestPagesRun runs the commands of each page, in order, in a folder that looks like the repository. A script in
+// testdata/pages creates what a page requires. A block that cannot run says why: <!-- not run: reason -->.
 func TestPagesRun(t *testing.T) {
 	commands(t)
 	for _, page := range pages(t) {
@@ -304,7 +304,8 @@ func TestPagesRun(t *testing.T) {
 	}
 }
 
-// TestHelpRuns runs the examples of the help texts in the same way; those that cannot run are listed with the reason.
+// TestHelpRuns runs the examples of the help texts in the same way. Examples that cannot run are listed with the
+// reason.
 func TestHelpRuns(t *testing.T) {
 	cannot := map[string]bool{}
 	for line := range strings.Lines(string(read(t, "internal/house/testdata/pages/help_not_run.txt"))) {
@@ -323,11 +324,11 @@ func TestHelpRuns(t *testing.T) {
 			if !cannot[example] {
 				script.WriteString("echo " + name + " >&2\n" + line + "\n")
 			}
-			seen[example] = true // a command of assay may have it, too
+			seen[example] = true // a command of assay may have the same example
 		}
 		_, short, _ := strings.Cut(name, "assay ")
 		known := commands(t)
-		again := known[short] != nil || known["score "+short] != nil // as assay score pair, assay fetch
+		again := known[short] != nil || known["score "+short] != nil // such as assay score pair, assay fetch
 		if script.Len() > 0 && !again {
 			t.Run(name, func(t *testing.T) {
 				long.Test(t)
@@ -344,8 +345,8 @@ func TestHelpRuns(t *testing.T) {
 	}
 }
 
-// runnable turns a block into a script: without prompts, without the output that a page shows after a prompt. It leaves
-// out make, go and tools, which build all this or take minutes.
+// runnable turns a block into a script, without prompts and without the output shown after them. It skips make, go
+// and tools, which build the repository or take minutes.
 func runnable(text string) string {
 	prompts := strings.HasPrefix(text, "$ ")
 	var script strings.Builder
@@ -359,13 +360,12 @@ func runnable(text string) string {
 	return script.String()
 }
 
-// builds says whether a command builds or tests the repository.
+// builds reports whether a command builds or tests the repository.
 func builds(command string) bool {
 	return command == "make" || command == "go" || strings.HasPrefix(command, "tools/")
 }
 
-// given is the script that makes what a page, or the help of a command, takes for granted: what all do, and what it
-// does itself.
+// given returns the script that creates what a page or a help text requires: the common part, and its own.
 func given(t *testing.T, page string) string {
 	var script strings.Builder
 	for _, name := range []string{"all", strings.ReplaceAll(strings.TrimSuffix(page, ".md"), "/", "_")} {
@@ -378,8 +378,8 @@ func given(t *testing.T, page string) string {
 	return script.String()
 }
 
-// sandbox makes a folder that looks like the repository, in which everything may be written: links to what is read
-// only, and copies of the folder in which commands write.
+// sandbox creates a folder that looks like the repository, in which commands may write: it links the folders that are
+// only read, and copies examples/, to which commands write.
 func sandbox(t *testing.T) string {
 	dir := t.TempDir()
 	absolute, err := filepath.Abs(root)
@@ -419,7 +419,7 @@ func sandbox(t *testing.T) string {
 	return dir
 }
 
-// runIn runs a script in a folder, and fails with its output.
+// runIn runs a script in a folder. If the script fails, the test fails with its output.
 func runIn(t *testing.T, dir, script string) {
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocComments requires a doc comment on every exported name of the packages that others can import, and a comment
-// on each such package.
+// TestDocComments requires a doc comment on every exported name of the packages outside internal/, and a package
+// comment on each of them.
 func TestDocComments(t *testing.T) {
 	packages := map[string]bool{}
 	for name, text := range goFiles(t) {
@@ -35,11 +35,11 @@ func TestDocComments(t *testing.T) {
 	}
 }
 
-// known are methods of interfaces that everybody knows; they need no comment.
+// known are methods of well-known interfaces; they need no comment.
 var known = []string{"Error", "Unwrap", "String"}
 
-// undocumented lists the exported names that a declaration leaves without a comment. A comment on a group of constants
-// or variables, or at the end of the line, is enough.
+// undocumented lists the exported names of a declaration that have no comment. A comment on a group of constants or
+// variables, or at the end of the line, is enough.
 func undocumented(d ast.Decl) (names []*ast.Ident) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -68,7 +68,7 @@ func undocumented(d ast.Decl) (names []*ast.Ident) {
 	return names
 }
 
-// receiver gives the name of a receiver's type.
+// receiver returns the name of a receiver's type.
 func receiver(e ast.Expr) string {
 	for {
 		switch x := e.(type) {

@@ -6,14 +6,13 @@ import (
 	"testing"
 )
 
-// A function takes at most maxParameters, and has at most maxLines lines; tests, which are often tables, may be
-// longer.
+// A function has at most maxParameters parameters and maxLines lines. Tests, which are often tables, may be longer.
 const (
 	maxParameters = 7
 	maxLines      = 100
 )
 
-// TestFunctions bounds the parameters of functions and their length.
+// TestFunctions limits the number of parameters and the length of functions.
 func TestFunctions(t *testing.T) {
 	for name, text := range goFiles(t) {
 		fset, file := parse(t, name, text)

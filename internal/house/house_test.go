@@ -1,5 +1,5 @@
-// Package house holds tests of habits: the length of lines and of sentences, doc comments, and that links and commands
-// of the documentation work.
+// Package house tests the repository's conventions: the length of lines and functions, doc comments, and that links
+// and commands in the documentation and help texts work. It also has the dry run of the reproduction book.
 package house
 
 import (
@@ -20,7 +20,7 @@ const root = "../.."
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// goFiles gives every Go file of the repository that is not generated, by its path below root.
+// goFiles returns every Go file of the repository that is not generated, by its path below root.
 func goFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -33,7 +33,7 @@ func goFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// filesBelow lists the repository's files with a name ending, by their paths below root.
+// filesBelow lists the repository's files whose names have this ending, as paths below root.
 func filesBelow(t *testing.T, ending string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
@@ -59,7 +59,7 @@ func filesBelow(t *testing.T, ending string) (names []string) {
 	return names
 }
 
-// read gives a file of the repository, with line ends of one kind.
+// read returns a file of the repository with CRLF converted to LF.
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
@@ -69,7 +69,7 @@ func read(t *testing.T, name string) []byte {
 	return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 }
 
-// parse parses a file of Go with its comments.
+// parse parses a Go file with its comments.
 func parse(t *testing.T, name string, text []byte) (*token.FileSet, *ast.File) {
 	t.Helper()
 	fset := token.NewFileSet()

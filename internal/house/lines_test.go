@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// columns is the longest line of Go; a tab counts as one column, as in the linter lll.
+// columns is the maximum length of a Go line; a tab counts as one column, as in the linter lll.
 const columns = 120
 
-// TestLongLines: no line of Go is longer.
+// TestLongLines: no Go line is longer than columns.
 func TestLongLines(t *testing.T) {
 	for name, text := range goFiles(t) {
 		number := 0

@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// pages lists the documentation that is held to its links and commands.
+// pages lists the documentation whose links and commands are checked.
 func pages(t *testing.T) []string {
 	t.Helper()
 	return filesBelow(t, ".md")
@@ -22,12 +22,12 @@ func pages(t *testing.T) []string {
 type block struct {
 	line  int // of its first line, from 1
 	text  string
-	aside string // the reason of a comment <!-- not run: reason --> right above it
+	aside string // the reason in a comment <!-- not run: reason --> right above the block
 }
 
 var notRun = regexp.MustCompile(`^<!-- not run: (.+) -->$`)
 
-// blocks gives the code blocks of a page, and its prose with the blocks left out.
+// blocks returns the code blocks of a page, and its prose without them.
 func blocks(text string) (code []block, prose string) {
 	var open *block
 	var rest strings.Builder
@@ -73,7 +73,7 @@ var (
 	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// anchors gives the names that GitHub gives to a page's headings.
+// anchors returns the anchors that GitHub generates for a page's headings.
 func anchors(prose string) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(prose, -1) {
@@ -95,7 +95,8 @@ func anchors(prose string) map[string]bool {
 	return names
 }
 
-// TestLinks follows every relative link of the documentation, to its heading if it names one.
+// TestLinks checks the target of every relative link in the documentation, and its heading if the link has a
+// fragment.
 func TestLinks(t *testing.T) {
 	for _, page := range pages(t) {
 		_, prose := blocks(string(read(t, page)))
@@ -126,7 +127,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPathsOfOneMachine: results that scripts write have no paths of the machine they ran on.
+// TestPathsOfOneMachine: results written by scripts contain no paths of the machine that they ran on.
 func TestPathsOfOneMachine(t *testing.T) {
 	for _, page := range pages(t) {
 		if filepath.Base(page) != "small.md" {
@@ -140,7 +141,7 @@ func TestPathsOfOneMachine(t *testing.T) {
 
 var ownPath = regexp.MustCompile(`(?m)(?:^|[\s=])/(?:tmp|work|home|root)/\S*`)
 
-// TestNamedPages looks for the pages that messages, help texts and comments of Go files name.
+// TestNamedPages checks that the pages named in messages, help texts and comments of Go files exist.
 func TestNamedPages(t *testing.T) {
 	named := regexp.MustCompile(`\bdocs/[\w/-]+\.md\b`)
 	for name, text := range goFiles(t) {
@@ -157,14 +158,14 @@ func TestNamedPages(t *testing.T) {
 
 var place = regexp.MustCompile("`([a-z_]+)(/[\\w./-]+)`")
 
-// elsewhere are places that are not in the repository: in a package, in a run directory.
+// elsewhere are paths that are not below the repository root: in a package, or in a run directory.
 var elsewhere = map[string]bool{"testdata/fuzz": true, "checkpoints/step-N/": true}
 
-// TestPlaces looks for the files and packages of this repository that the documentation names in code quotes.
+// TestPlaces checks that files and packages of this repository that the documentation names in code quotes exist.
 func TestPlaces(t *testing.T) {
 	for _, page := range pages(t) {
 		if page == "CHANGELOG.md" {
-			continue // tells of what was
+			continue // describes the past
 		}
 		_, prose := blocks(string(read(t, page)))
 		for _, m := range place.FindAllStringSubmatch(prose, -1) {
@@ -174,7 +175,7 @@ func TestPlaces(t *testing.T) {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join(root, m[1]+m[2])); err != nil {
-				t.Errorf("%s: got %s%s, want a file that is here", page, m[1], m[2])
+				t.Errorf("%s: got %s%s, want an existing file", page, m[1], m[2])
 			}
 		}
 	}
@@ -185,6 +186,6 @@ func TestBlocks(t *testing.T) {
 		"text\n    no block\n<!-- not run: slow -->\n```\nthree\n```\n")
 	want := []block{{3, "one\n\ntwo\n\n", ""}, {11, "three\n", "slow"}}
 	if fmt.Sprint(code) != fmt.Sprint(want) || !strings.Contains(prose, "no block") || !anchors(prose)["a-b"] {
-		t.Errorf("got %+v, prose %q, want %+v, and the prose without it", code, prose, want)
+		t.Errorf("got %+v, prose %q, want %+v, and the prose without the code", code, prose, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// judge is a server that gives one answer to every question of VIEScore, and another to those of other judges.
+// judge starts a server that returns one answer to every question of VIEScore, and another to all other questions.
 func judge(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
@@ -38,11 +38,12 @@ func judge(t *testing.T) string {
 const bookEnv = "ASSAY_TEST_BOOK"
 
 // TestBook dry-runs every chapter of the reproduction book. Its commands run on data of the miniature world in the
-// published layouts, and its configurations are planned. Each chapter says what to expect and what is different. It
-// takes minutes and few changes touch it: `make book` runs it, and so does .ci/run beside other steps.
+// published layouts, and its configurations are planned. Each chapter must say what to expect and what remains
+// different. It takes minutes and few changes affect it: `make book` runs it, and so does .ci/run in parallel with
+// other steps.
 func TestBook(t *testing.T) {
 	if os.Getenv(bookEnv) == "" {
-		t.Skipf("it takes minutes: make book (%s=1)", bookEnv)
+		t.Skipf("takes minutes: run make book (%s=1)", bookEnv)
 	}
 	t.Parallel()
 	commands(t)
@@ -75,7 +76,7 @@ func TestBook(t *testing.T) {
 				t.Errorf("reproduce/%s/README.md: got %q %d times, want it once", name, part, strings.Count(page, part))
 			}
 		}
-		if name == "adiee/full" { // others compare with it
+		if name == "adiee/full" { // other chapters compare with it
 			chapters = append([]string{name}, chapters...)
 		} else {
 			chapters = append(chapters, name)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// words splits a shell command into words as far as the documentation needs it: quotes, and comments at the end. What
-// follows the first command of a line (;, |, &, >) is cut off.
+// words splits a shell command into words, as far as the documentation needs it: quotes, and comments at the end.
+// Everything after the first command of a line (;, |, &, <, >) is dropped.
 func words(line string) (list []string) {
 	var word strings.Builder
 	begun, quote, depth := false, rune(0), 0

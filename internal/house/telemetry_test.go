@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// TestTelemetryIsOff wants ONNX Runtime to be loaded by package ort, which switches its telemetry off first, and Python
-// programs to do so before they import it. Images have the switch set for whatever else runs in them.
+// TestTelemetryIsOff requires that only package ort loads ONNX Runtime, because it switches telemetry off first, and
+// that Python programs do so before they import it. Container images set the variable for everything else that runs
+// in them.
 func TestTelemetryIsOff(t *testing.T) {
 	binding := regexp.MustCompile(`(?m)^(import |\t)(\w+ )?"github.com/yalue/onnxruntime_go"$`)
 	for name, text := range goFiles(t) {
 		if binding.Match(text) && path.Dir(name) != "ort" {
-			t.Errorf("%s imports the runtime's binding; want package ort to load it, which switches telemetry off", name)
+			t.Errorf("%s imports the runtime's binding; want only package ort to load it, which switches telemetry off", name)
 		}
 	}
 	loads := regexp.MustCompile(`(?m)^\s*(import|from) onnxruntime\b`)

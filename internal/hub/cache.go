@@ -16,10 +16,10 @@ import (
 	"assay/internal/filelock"
 )
 
-// folder is that of a repository in the cache.
+// folder returns the folder of a repository in the cache.
 func (h *Hub) folder(n Name) string { return filepath.Join(h.Cache, n.entry()) }
 
-// entry is a repository's name in the cache: models--org--name.
+// entry returns the name of a repository in the cache: models--org--name.
 func (n Name) entry() string { return n.Kind + "s--" + strings.ReplaceAll(n.Repo, "/", "--") }
 
 func (h *Hub) snapshot(n Name, commit string) string {
@@ -28,13 +28,13 @@ func (h *Hub) snapshot(n Name, commit string) string {
 
 func (h *Hub) blob(n Name, digest string) string { return filepath.Join(h.folder(n), "blobs", digest) }
 
-// has reports whether a file, or what a link leads to, has that size.
+// has reports whether a file, or the target of a link, exists and has this size.
 func has(file string, size int64) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Size() == size
 }
 
-// missing lists the files that a snapshot lacks.
+// missing lists the files that are not in a snapshot.
 func (h *Hub) missing(n Name, commit string, files []File) (list []File) {
 	for _, f := range files {
 		if !has(filepath.Join(h.snapshot(n, commit), filepath.FromSlash(f.Path)), f.Size) {
@@ -44,8 +44,8 @@ func (h *Hub) missing(n Name, commit string, files []File) (list []File) {
 	return list
 }
 
-// complete fetches the chosen files that are missing, links them into the snapshot of the commit, and remembers which
-// commit the revision is. It returns the path of what the name means. all are the files of the repository.
+// complete fetches the missing ones of the chosen files, links them into the snapshot of the commit, and records the
+// commit of the revision. It returns the path that the name refers to. all are the files of the repository.
 func (h *Hub) complete(ctx context.Context, n Name, commit string, all, chosen []File) (string, error) {
 	missing := h.missing(n, commit, chosen)
 	if len(missing) > 0 {
@@ -58,12 +58,12 @@ func (h *Hub) complete(ctx context.Context, n Name, commit string, all, chosen [
 	}
 	err := errors.Join(h.writeListing(n, commit, all), h.writeRef(n, commit))
 	if len(missing) == 0 {
-		err = nil // a cache that is complete may be read-only
+		err = nil // a complete cache may be read-only
 	}
 	return filepath.Join(h.snapshot(n, commit), filepath.FromSlash(n.Path)), err
 }
 
-// writeRef remembers the commit of a revision that is a branch or tag.
+// writeRef records the commit of a revision that is a branch or tag.
 func (h *Hub) writeRef(n Name, commit string) error {
 	if n.revision() == commit {
 		return nil
@@ -81,15 +81,15 @@ func (h *Hub) writeRef(n Name, commit string) error {
 			}
 		}
 	}
-	// The layout has no room for a branch a beside a branch a/b. Whichever came second is looked up each time.
+	// The layout cannot hold both a branch a and a branch a/b. The second one is looked up each time.
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EEXIST) {
 		return nil
 	}
 	return err
 }
 
-// link makes a snapshot's links to blobs. A new snapshot appears as a whole. In one that is there the files by which
-// others recognise a model or scorer come last.
+// link creates a snapshot's links to blobs. A new snapshot appears all at once. In an existing one, the files by
+// which a model or scorer is recognised are linked last.
 func (h *Hub) link(n Name, commit string, files []File) error {
 	to := h.snapshot(n, commit)
 	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
@@ -115,19 +115,19 @@ func (h *Hub) link(n Name, commit string, files []File) error {
 		return nil
 	}
 	err := os.Rename(into, to)
-	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) { // another process made it
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) { // another process created it
 		return h.link(n, commit, files)
 	}
 	return err
 }
 
-// unlike is a part of a temporary name that nobody else has: processes of two containers may have one number.
+// unlike returns a unique part of a temporary name. PIDs are not unique across containers.
 func unlike() string { return fmt.Sprintf("%08x", rand.Uint32()) }
 
-// unfinished begins the name of a folder that becomes a snapshot.
+// unfinished is the prefix of a folder that becomes a snapshot.
 const unfinished = ".snapshot-"
 
-// removeLeftovers removes what processes that were killed left of snapshots.
+// removeLeftovers removes unfinished snapshots of killed processes.
 func (h *Hub) removeLeftovers(n Name) {
 	list, _ := os.ReadDir(h.folder(n))
 	for _, entry := range list {
@@ -138,7 +138,7 @@ func (h *Hub) removeLeftovers(n Name) {
 	}
 }
 
-// mark is 1 of the files by which others know a folder: they are linked last.
+// mark returns 1 for the files by which a folder is recognised, which are linked last, else 0.
 func mark(f File) int {
 	if slices.Contains(append(judges, "config.json", "adapter_config.json"), path.Base(f.Path)) {
 		return 1
@@ -146,7 +146,7 @@ func mark(f File) int {
 	return 0
 }
 
-// linkFile makes the link of one file in a snapshot's folder, or replaces one that leads elsewhere.
+// linkFile creates the link of one file in a snapshot's folder, or replaces one with another target.
 func (h *Hub) linkFile(n Name, snapshot string, f File) error {
 	at := filepath.Join(snapshot, filepath.FromSlash(f.Path))
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
@@ -160,7 +160,7 @@ func (h *Hub) linkFile(n Name, snapshot string, f File) error {
 	return os.Rename(beside, at)
 }
 
-// lock waits for the lock of a blob, which huggingface_hub takes, too.
+// lock waits for the lock of a blob, which huggingface_hub also takes.
 func (h *Hub) lock(ctx context.Context, n Name, digest string) (*os.File, error) {
 	file := filepath.Join(h.Cache, ".locks", n.entry(), digest+".lock")
 	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
@@ -174,11 +174,11 @@ func (h *Hub) lock(ctx context.Context, n Name, digest string) (*os.File, error)
 	}
 }
 
-// tag marks the cache for programs that make backups.
+// tag marks the cache for backup programs.
 func (h *Hub) tag() {
 	file := filepath.Join(h.Cache, "CACHEDIR.TAG")
 	if _, err := os.Lstat(file); err != nil {
-		os.WriteFile(file, []byte("Signature: 8a477f597d28d172789f06886806bc55\n"), 0o666) // a courtesy
+		os.WriteFile(file, []byte("Signature: 8a477f597d28d172789f06886806bc55\n"), 0o666) // best effort
 	}
 }
 
@@ -187,7 +187,7 @@ type Kept struct {
 	Name  string    `json:"name"` // with its commit
 	Refs  []string  `json:"refs,omitempty"`
 	Files int       `json:"files"`
-	Bytes int64     `json:"bytes"` // files that several revisions share count in each
+	Bytes int64     `json:"bytes"` // files shared by several revisions count in each
 	Used  time.Time `json:"used"`
 	Path  string    `json:"path"`
 }
@@ -232,12 +232,12 @@ func (h *Hub) Kept() (list []Kept, err error) {
 	return list, nil
 }
 
-// refs lists the branches and tags that are a commit.
+// refs lists the branches and tags of a commit.
 func (h *Hub) refs(n Name) (list []string) {
 	root := filepath.Join(h.folder(n), "refs")
 	filepath.WalkDir(root, func(file string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil // what cannot be read is not listed
+			return nil // unreadable files are not listed
 		}
 		if text, err := os.ReadFile(file); err == nil && string(text) == n.Revision {
 			name, _ := filepath.Rel(root, file)

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// judges are the files that make a folder a scorer or another judge.
+// judges are the files by which a folder is a scorer or another judge.
 var judges = []string{"scorer.yaml", "judge.yaml", "reward.yaml"}
 
-// The files of a model that something here reads: configurations, tokenizers, chat templates, cards, adapters, weights.
+// The files of a model that Assay reads: configurations, tokenizers, chat templates, cards, adapters, weights.
 var (
 	texts    = []string{".json", ".jsonl", ".yaml", ".yml", ".txt", ".model", ".tiktoken", ".jinja", ".md"}
 	graphs   = []string{".onnx", ".onnx_data", ".data"}
@@ -22,9 +22,9 @@ var (
 	another = regexp.MustCompile(`^(?:consolidated.*|model\..+)\.safetensors$`) // the same weights in other files
 )
 
-// choose picks the files that a name means. Of a data set it is all below its path. Of a model it is what lies in the
-// folder itself; what is below, too, if the folder holds a scorer or no model. Of weights in several formats one is
-// taken, safetensors first. needs: one of these files must be there.
+// choose selects the files that a name refers to. For a data set these are all files below its path. For a model they
+// are the files in the folder itself, and also those below if the folder contains a scorer or no model. Of weights in
+// several formats one is chosen, preferably safetensors. One of the files in needs must exist.
 func choose(n Name, files []File, needs []string) ([]File, error) {
 	var below, own []File
 	names := map[string]bool{} // relative to the path
@@ -64,11 +64,11 @@ func choose(n Name, files []File, needs []string) ([]File, error) {
 	return chosen, nil
 }
 
-// unread are names of a checkpoint's or an adapter's weights that are not read here.
+// unread matches names of weights of checkpoints and adapters that Assay cannot read.
 var unread = regexp.MustCompile(`^(?:pytorch_model.*|adapter_model)\.bin$`)
 
-// choose picks the files of a commit that a name means. If they are to be read here, it refuses formats of weights that
-// are not, before any is fetched, and leaves out the weights of a checkpoint that a run is only planned with.
+// choose selects the files of a commit that a name refers to. If they will be loaded, it rejects weights in
+// unsupported formats before any file is fetched, and skips the weights of a checkpoint if a run is only planned.
 func (h *Hub) choose(n Name, commit string, files []File, needs []string) ([]File, error) {
 	chosen, err := choose(n, files, needs)
 	if err != nil || !h.loads || n.Kind != Model {
@@ -84,8 +84,8 @@ func (h *Hub) choose(n Name, commit string, files []File, needs []string) ([]Fil
 	for _, f := range chosen {
 		if folder, name := path.Split(f.Path); path.Clean(folder) == path.Clean(n.Path) && unread.MatchString(name) {
 			return nil, &Error{Name: n, absent: true, final: true, text: fmt.Sprintf("its weights are PyTorch pickles (%s), "+
-				"which are not read: name a repository or revision with safetensors (refs/convert/safetensors, or refs/pr/N, may "+
-				"be one)", name)}
+				"which are not supported: use a repository or revision with safetensors (try refs/convert/safetensors, or "+
+				"refs/pr/N)", name)}
 		}
 	}
 	if h.NoWeights && !adapter && !slices.ContainsFunc(judges, has) {
@@ -94,7 +94,7 @@ func (h *Hub) choose(n Name, commit string, files []File, needs []string) ([]Fil
 	return chosen, nil
 }
 
-// leaveWeights leaves out weights, and notes what of them a run would fetch.
+// leaveWeights skips weights, and reports how much of them a run would fetch.
 func (h *Hub) leaveWeights(n Name, commit string, files []File) (others []File) {
 	var weights []File
 	for _, f := range files {
@@ -110,12 +110,12 @@ func (h *Hub) leaveWeights(n Name, commit string, files []File) (others []File) 
 		bytes += f.Size
 	}
 	if len(missing) > 0 && h.Monitor.Note != nil {
-		h.Monitor.Note(fmt.Sprintf("%s: its weights, %s, are left to the run", n, Size(bytes)))
+		h.Monitor.Note(fmt.Sprintf("%s: its weights, %s, will be fetched by the run", n, Size(bytes)))
 	}
 	return others
 }
 
-// lacks is the error of a repository that has none of the files that its use here needs.
+// lacks returns the error for a repository that has none of the needed files.
 func lacks(n Name, needs []string, files []File) error {
 	e := &Error{Name: n, absent: true, final: true}
 	e.text = fmt.Sprintf("the repository has no %s", strings.Join(needs, " and no "))
@@ -127,12 +127,12 @@ func lacks(n Name, needs []string, files []File) error {
 		e.text += fmt.Sprintf(" (`score fetch %s` would fetch %d files, %s)", n, len(files), Size(bytes))
 	}
 	if slices.Contains(needs, "scorer.yaml") {
-		e.text += ", so it is no scorer: `score import` makes one of a released judge's weights"
+		e.text += ", so it is not a scorer: `score import` creates one from a released judge's weights"
 	}
 	return e
 }
 
-// needed leaves out what is never read, and all but one of several formats of the same weights in a folder.
+// needed skips files that are never read, and all but one of several formats of the same weights in a folder.
 func needed(files []File) (chosen []File) {
 	safe, plain := map[string]bool{}, map[string]bool{} // folders with safetensors, and with model.safetensors
 	for _, f := range files {
@@ -160,7 +160,7 @@ func isWeights(f File) bool {
 	return ends == ".safetensors" || slices.Contains(pickles, ends)
 }
 
-// Size is a number of bytes as people read it.
+// Size formats a number of bytes for people.
 func Size(n int64) string {
 	switch v := float64(n); {
 	case v >= 1e9:

@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	atOnce     = 4           // files that are fetched at a time
-	spare      = 100_000_000 // bytes that stay free on the disk
+	atOnce     = 4           // files fetched in parallel
+	spare      = 100_000_000 // bytes to leave free on the disk
 	incomplete = ".incomplete"
 )
 
-// download makes the blobs of files complete.
+// download completes the blobs of files.
 func (h *Hub) download(ctx context.Context, n Name, commit string, files []File) (err error) {
 	p := &Plan{Name: n, Commit: commit, Endpoint: h.shown, Folder: h.folder(n)}
 	var todo []File
@@ -71,7 +71,7 @@ func (h *Hub) download(ctx context.Context, n Name, commit string, files []File)
 	return group.Wait()
 }
 
-// watch tells the monitor how many bytes are there, until stop is called.
+// watch reports the number of fetched bytes to the monitor, until stop is called.
 func (h *Hub) watch(done *atomic.Int64, total int64) (stop func()) {
 	if h.Monitor.Bytes == nil {
 		return func() {}
@@ -96,7 +96,7 @@ func (h *Hub) watch(done *atomic.Int64, total int64) (stop func()) {
 	}
 }
 
-// room refuses a fetch for which the disk has no space.
+// room returns an error if the disk has no space for a fetch.
 func (h *Hub) room(p *Plan) error {
 	var s syscall.Statfs_t
 	if syscall.Statfs(p.Folder, &s) != nil {
@@ -104,13 +104,13 @@ func (h *Hub) room(p *Plan) error {
 	}
 	free, wanted := int64(s.Bavail)*int64(s.Bsize), p.Bytes-p.Present
 	if wanted > spare && free < wanted+spare {
-		return &Error{Name: p.Name, text: fmt.Sprintf("%s are to be fetched into %s, where %s are free: make room, or set "+
-			"HF_HUB_CACHE to a folder elsewhere", Size(wanted), h.Cache, Size(free))}
+		return &Error{Name: p.Name, text: fmt.Sprintf("%s are to be fetched into %s, which has %s free: free some "+
+			"space, or set HF_HUB_CACHE to another folder", Size(wanted), h.Cache, Size(free))}
 	}
 	return nil
 }
 
-// fetchBlob makes a blob complete, unless another process does. Its bytes are counted in done.
+// fetchBlob completes a blob, unless another process does. Its bytes are counted in done.
 func (h *Hub) fetchBlob(ctx context.Context, n Name, commit string, f File, done *atomic.Int64) error {
 	lock, err := h.lock(ctx, n, f.Digest)
 	if err != nil {
@@ -145,7 +145,7 @@ func (h *Hub) fetchBlob(ctx context.Context, n Name, commit string, f File, done
 		}
 		if !resumed || attempt > 1 {
 			os.Remove(part.Name())
-			return &Error{Name: n, passes: true, text: fmt.Sprintf("%s: what %s sends is not the file, whose digest is %s%s",
+			return &Error{Name: n, passes: true, text: fmt.Sprintf("%s: the data sent by %s does not match the digest %s%s",
 				f.Path, h.shown, f.Digest, said)}
 		}
 	}
@@ -155,7 +155,7 @@ func (h *Hub) fetchBlob(ctx context.Context, n Name, commit string, f File, done
 	return os.Rename(part.Name(), blob)
 }
 
-// fill appends to a blob until it has its size. A connection that breaks is replaced, as long as it brought bytes.
+// fill appends to a blob until it has its full size. A broken connection is replaced as long as there is progress.
 func (h *Hub) fill(ctx context.Context, n Name, commit string, b *blobFile) error {
 	segments := strings.Split(b.f.Path, "/")
 	for i, s := range segments {
@@ -180,12 +180,12 @@ func (h *Hub) fill(ctx context.Context, n Name, commit string, b *blobFile) erro
 		if errors.As(err, &e) {
 			return err
 		}
-		if b.size > best { // a file that begins anew has not come further
+		if b.size > best { // a file that starts over has made no progress
 			best, failed = b.size, 0
 		}
 		if failed++; failed == attempts {
 			return &Error{Name: n, passes: true, cause: err,
-				text: fmt.Sprintf("%s: the connection to %s breaks at byte %d of %d: "+
+				text: fmt.Sprintf("%s: the connection to %s broke at byte %d of %d: "+
 					"%v (the same command resumes)", b.f.Path, h.shown, b.size, b.f.Size, err)}
 		}
 		if err := h.sleep(ctx, time.Duration(failed)*time.Second); err != nil {
@@ -195,7 +195,7 @@ func (h *Hub) fill(ctx context.Context, n Name, commit string, b *blobFile) erro
 	return nil
 }
 
-// receive appends the rest of a file, as far as the connection lasts.
+// receive appends the rest of a file, until the connection ends.
 func (h *Hub) receive(ctx context.Context, n Name, commit, address string, b *blobFile) error {
 	span := ""
 	if b.size > 0 {
@@ -221,12 +221,12 @@ func (h *Hub) receive(ctx context.Context, n Name, commit, address string, b *bl
 			return err
 		}
 		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("the range %q is not sent", span)
+			return fmt.Errorf("the server did not send the range %q", span)
 		}
 	}
 	_, err = io.Copy(b, io.LimitReader(answer.Body, b.f.Size-b.size+1))
 	if b.size > b.f.Size {
-		return &Error{Name: n, text: fmt.Sprintf("%s: %s sends more than its %d bytes", b.f.Path, h.shown, b.f.Size)}
+		return &Error{Name: n, text: fmt.Sprintf("%s: %s sent more than its %d bytes", b.f.Path, h.shown, b.f.Size)}
 	}
 	if err == nil && b.size < b.f.Size {
 		if said := b.pointer(); said != "" {
@@ -237,7 +237,7 @@ func (h *Hub) receive(ctx context.Context, n Name, commit, address string, b *bl
 	return err
 }
 
-// sameVersion compares what the Hub says of a file that it sends with the list of files.
+// sameVersion compares the headers of a file with the list of files.
 func sameVersion(n Name, commit string, f File, header http.Header) error {
 	tag := strings.Trim(strings.TrimPrefix(header.Get("X-Linked-Etag"), "W/"), `"`)
 	if len(tag) != len(f.Digest) { // not one of the two digests
@@ -247,13 +247,13 @@ func sameVersion(n Name, commit string, f File, header http.Header) error {
 		{header.Get("X-Repo-Commit"), commit}, {tag, f.Digest}, {header.Get("X-Linked-Size"), fmt.Sprint(f.Size)},
 	} {
 		if c[0] != "" && c[0] != c[1] {
-			return &Error{Name: n, text: fmt.Sprintf("%s: another version is sent, %s in place of %s", f.Path, c[0], c[1])}
+			return &Error{Name: n, text: fmt.Sprintf("%s: got another version, %s instead of %s", f.Path, c[0], c[1])}
 		}
 	}
 	return nil
 }
 
-// blobFile is a blob that is not complete, with the digest of its bytes so far.
+// blobFile is an incomplete blob, with the digest of its bytes so far.
 type blobFile struct {
 	file *os.File
 	f    File
@@ -262,7 +262,7 @@ type blobFile struct {
 	done *atomic.Int64
 }
 
-// resume reads what an interrupted fetch left.
+// resume reads the partial file of an interrupted fetch.
 func (b *blobFile) resume() error {
 	info, err := b.file.Stat()
 	if err != nil {
@@ -280,7 +280,7 @@ func (b *blobFile) resume() error {
 	return err
 }
 
-// reset begins the digest anew: SHA-256 of the content, or SHA-1 of the content behind git's header.
+// reset restarts the digest: SHA-256 of the content, or SHA-1 of git's header and the content.
 func (b *blobFile) reset() error {
 	if b.sum = sha256.New(); len(b.f.Digest) == 40 {
 		b.sum = sha1.New()
@@ -302,11 +302,11 @@ func (b *blobFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// pointer says that a blob is the pointer to a file in LFS, if it is.
+// pointer returns a note if a blob is a Git LFS pointer, else "".
 func (b *blobFile) pointer() string {
 	start := make([]byte, len("version https://git-lfs"))
 	if n, _ := b.file.ReadAt(start, 0); string(start[:n]) == "version https://git-lfs" {
-		return ": it is a pointer to a file in Git LFS, and not that file"
+		return ": it is a Git LFS pointer instead of the file"
 	}
 	return ""
 }

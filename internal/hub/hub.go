@@ -1,14 +1,15 @@
-// Package hub fetches checkpoints, adapters, scorers and data sets from the Hugging Face Hub by their names.
+// Package hub fetches checkpoints, adapters, scorers and data sets from the Hugging Face Hub by name, and pushes
+// scorers to it ([Hub.Push]).
 //
 // [Resolve] turns a name such as hf://org/name@revision/folder into a path on this machine:
 //
-//	name -> commit and list of files (two requests) -> the files that are needed and not there -> blobs -> snapshot
+//	name -> commit and list of files (two requests) -> needed files that are not cached -> blobs -> snapshot
 //
-// The cache is that of Python's huggingface_hub, by its published specification of the layout, and so are the
-// environment variables ([FromEnvironment]). What either has fetched the other one finds. A file is written under its
-// final name once its digest is that of the repository. A killed process leaves blobs that the next one resumes.
+// The cache is shared with Python's huggingface_hub: the layout follows its published specification, and the
+// environment variables are the same ([FromEnvironment]). A file gets its final name only after its digest was
+// verified. A killed process leaves partial blobs that the next one resumes.
 //
-// Nothing is asked of the network unless a name says hf://, or is org/name where neither the folder nor org exists.
+// The network is only used for names that start with hf://, or for org/name if neither that folder nor org exists.
 package hub
 
 import (
@@ -26,18 +27,18 @@ import (
 	"assay/internal/exit"
 )
 
-// Plan is what is about to be fetched.
+// Plan describes what is about to be fetched.
 type Plan struct {
 	Name     Name
 	Commit   string
-	Endpoint string // where from
-	Folder   string // where to: the repository's folder in the cache
-	Files    int    // that are fetched
+	Endpoint string // source
+	Folder   string // destination: the repository's folder in the cache
+	Files    int    // number of files to fetch
 	Bytes    int64  // of these files
-	Present  int64  // bytes of them that an interrupted fetch left
+	Present  int64  // bytes of them left by an interrupted fetch
 }
 
-// Monitor is told how a fetch goes. Any of its functions may be nil. They are called by one goroutine at a time.
+// Monitor gets the progress of a fetch. Any of its functions may be nil. They are called by one goroutine at a time.
 type Monitor struct {
 	Begin func(p *Plan)            // before the first byte
 	Bytes func(done, total int64)  // of the plan, while it is fetched
@@ -46,17 +47,17 @@ type Monitor struct {
 	Note  func(text string)
 }
 
-// Session is what a process's fetches share.
+// Session is shared by all fetches of a process.
 type Session struct {
 	Context   context.Context
 	Monitor   Monitor
-	NoWeights bool // as that of [Hub]
+	NoWeights bool // see [Hub]
 }
 
 var session atomic.Pointer[Session]
 
-// Begin sets the context and the monitor of fetches deep below, where a file names a repository and no context is at
-// hand.
+// Begin sets the context and the monitor for fetches in functions without a context, when a file refers to a
+// repository.
 func Begin(s *Session) { session.Store(s) }
 
 func current() *Session {
@@ -66,10 +67,10 @@ func current() *Session {
 	return &Session{Context: context.Background()}
 }
 
-// Resolve gives the path on this machine of a checkpoint, adapter, scorer or data set that is named by a path, by
-// hf://org/name@revision/path, or by org/name. What is not there is fetched. Any other name is returned as it is. needs
-// are files of which the repository must have one, or nothing is fetched. A process gets the same commit of a name each
-// time.
+// Resolve returns the local path of a checkpoint, adapter, scorer or data set that is named by a path, by
+// hf://org/name@revision/path, or by org/name. Missing files are fetched. Any other name is returned as it is. The
+// repository must have one of the files in needs, or nothing is fetched. Within a process a name always resolves to
+// the same commit.
 func Resolve(ctx context.Context, name string, needs ...string) (string, error) {
 	n, ok, err := Of("", name)
 	if err != nil || !ok {
@@ -78,7 +79,7 @@ func Resolve(ctx context.Context, name string, needs ...string) (string, error) 
 	return resolve(ctx, n, needs)
 }
 
-// resolved are the paths that names had before in this process.
+// resolved maps names to the paths that they were resolved to in this process.
 var resolved sync.Map
 
 func resolve(ctx context.Context, n Name, needs []string) (string, error) {
@@ -103,8 +104,8 @@ func resolve(ctx context.Context, n Name, needs []string) (string, error) {
 	return path, err
 }
 
-// Beside is the absolute path of a model that a file in a folder names: a path relative to the folder, or a name of the
-// Hub.
+// Beside returns the path of a model that a file in a folder refers to: by a path relative to the folder, or by a
+// name on the Hub.
 func Beside(folder, name string, needs ...string) (string, error) {
 	n, ok, err := Of(folder, name)
 	switch {
@@ -118,7 +119,7 @@ func Beside(folder, name string, needs ...string) (string, error) {
 	return filepath.Join(folder, name), nil
 }
 
-// ResolveURI is Resolve of the names that begin with hf://, for files that are read where no context is at hand.
+// ResolveURI is Resolve for names that start with hf://, for functions without a context.
 func ResolveURI(name string, needs ...string) (string, error) {
 	if !Is(name) {
 		return name, nil
@@ -126,7 +127,7 @@ func ResolveURI(name string, needs ...string) (string, error) {
 	return Resolve(current().Context, name, needs...)
 }
 
-// Fetch makes what a name means complete in the cache, and gives its path there. When ctx ends the error is
+// Fetch completes the files of a name in the cache, and returns its path there. If ctx ends the error is
 // exit.ErrInterrupted: the next call resumes.
 func (h *Hub) Fetch(ctx context.Context, n Name, needs ...string) (string, error) {
 	path, err := h.fetch(ctx, n, needs)
@@ -150,7 +151,7 @@ func (h *Hub) fetch(ctx context.Context, n Name, needs []string) (string, error)
 		if missing != nil {
 			return "", missing
 		}
-		h.warn(fmt.Sprintf("%s: what was fetched earlier is used: %v", n, err))
+		h.warn(fmt.Sprintf("%s: using the cached files: %v", n, err))
 		return path, nil
 	}
 	chosen, err := h.choose(n, commit, files, needs)
@@ -160,7 +161,7 @@ func (h *Hub) fetch(ctx context.Context, n Name, needs []string) (string, error)
 	return h.complete(ctx, n, commit, files, chosen)
 }
 
-// Plan lists the files that Fetch would have complete, and of these the ones whose contents are not in the cache.
+// Plan lists the files that Fetch would complete, and those of them whose contents are not in the cache.
 func (h *Hub) Plan(ctx context.Context, n Name) (commit string, all, missing []File, err error) {
 	if h.Offline {
 		why := &Error{Name: n, text: "HF_HUB_OFFLINE is set"}
@@ -170,7 +171,7 @@ func (h *Hub) Plan(ctx context.Context, n Name) (commit string, all, missing []F
 		commit = h.commitOf(n)
 		files, err := h.readListing(n, commit)
 		if err != nil {
-			why.text += ", and nobody listed the files of the repository"
+			why.text += ", and the list of the repository's files is not cached"
 			return "", nil, nil, why
 		}
 		all, err = choose(n, files, nil)
@@ -196,7 +197,7 @@ func (h *Hub) warn(text string) {
 	}
 }
 
-// commitOf is the commit of a name's revision as far as the cache knows; "": it does not.
+// commitOf returns the commit of a name's revision from the cache; "" if it is unknown.
 func (h *Hub) commitOf(n Name) string {
 	if commit := n.commit(); commit != "" {
 		return commit
@@ -208,7 +209,7 @@ func (h *Hub) commitOf(n Name) string {
 	return string(text)
 }
 
-// cached gives the path of what the cache has of a name. Without it the error is why it was not fetched.
+// cached returns the path of a name in the cache. If it is not there, the error says why it was not fetched.
 func (h *Hub) cached(n Name, needs []string, why error) (string, error) {
 	commit := h.commitOf(n)
 	absent := &Error{Name: n, absent: true, cause: why}
@@ -231,20 +232,20 @@ func (h *Hub) cached(n Name, needs []string, why error) (string, error) {
 			return "", err
 		}
 		if missing := h.missing(n, commit, chosen); len(missing) > 0 {
-			absent.text = fmt.Sprintf("%s, and %d of its files are not in the cache %s, %s among them", reason, len(missing),
+			absent.text = fmt.Sprintf("%s, and %d of its files are not in the cache %s, such as %s", reason, len(missing),
 				h.Cache, missing[0].Path)
 			return "", absent
 		}
 		return path, nil
 	}
-	// Nobody listed the repository: what is there is taken, and may be a part of it.
+	// There is no list of files: use the snapshot, which may be incomplete.
 	found := len(needs) == 0
 	for _, name := range needs {
 		_, err := os.Stat(filepath.Join(path, name))
 		found = found || !errors.Is(err, fs.ErrNotExist)
 	}
 	if found {
-		h.warn(fmt.Sprintf("%s: %s; the cache has some of its files, and nothing says whether that is all", n, reason))
+		h.warn(fmt.Sprintf("%s: %s; the cache has some of its files, possibly not all", n, reason))
 		return path, nil
 	}
 	return "", lacks(n, needs, nil)

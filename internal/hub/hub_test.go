@@ -21,7 +21,7 @@ import (
 	"assay/internal/hub/hubtest"
 )
 
-// random is content that no two sizes share a beginning of.
+// random returns content whose start differs for each size.
 func random(size int) []byte {
 	out := make([]byte, size)
 	rng := rand.NewChaCha8([32]byte{byte(size), byte(size >> 8), byte(size >> 16)})
@@ -31,7 +31,7 @@ func random(size int) []byte {
 
 var first, second = hubtest.Commit("first"), hubtest.Commit("second")
 
-// checkpoint is a sharded repository with what nobody reads beside it.
+// checkpoint returns a sharded repository, with other files that are not read.
 func checkpoint() *hubtest.Repo {
 	files := map[string][]byte{
 		"config.json":                      []byte(`{"model_type": "tiny"}`),
@@ -62,7 +62,7 @@ var wanted = []string{"README.md", "chat_template.jinja", "config.json", "empty.
 	"model-00001-of-00002.safetensors",
 	"model-00002-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json"}
 
-// serve starts a Hub and has the environment name it and an empty cache.
+// serve starts a Hub, and sets the environment to it and an empty cache.
 func serve(t *testing.T, repos ...*hubtest.Repo) *hubtest.Server {
 	t.Helper()
 	s := hubtest.Start(repos...)
@@ -71,7 +71,7 @@ func serve(t *testing.T, repos ...*hubtest.Repo) *hubtest.Server {
 	return s
 }
 
-// quick is the Hub of the environment, which does not wait.
+// quick returns the Hub of the environment, with short waits.
 func quick(t *testing.T) *Hub {
 	t.Helper()
 	h, err := FromEnvironment()
@@ -110,7 +110,7 @@ func filesBelow(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// sameFiles compares a snapshot with the files of a commit of those names.
+// sameFiles compares a snapshot with the named files of a commit.
 func sameFiles(t *testing.T, dir string, commit map[string][]byte, names []string) {
 	t.Helper()
 	got := filesBelow(t, dir)
@@ -121,7 +121,7 @@ func sameFiles(t *testing.T, dir string, commit map[string][]byte, names []strin
 		delete(got, name)
 	}
 	for name := range got {
-		t.Errorf("got %s, want only what is needed", name)
+		t.Errorf("got %s, want only the needed files", name)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestFetch(t *testing.T) {
 		}
 		_, err = quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
 		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "HF_HUB_OFFLINE is set") {
-			t.Errorf("got error %v, want one that says HF_HUB_OFFLINE", err)
+			t.Errorf("got error %v, want one about HF_HUB_OFFLINE", err)
 		}
 	})
 	t.Run("a damaged blob", func(t *testing.T) {
@@ -251,11 +251,11 @@ func TestNames(t *testing.T) {
 		t.Errorf("NameOf(%s): got %+v, want %+v", dir, got, n)
 	}
 	if got, ok := NameOf("/models/snapshots/" + first); ok {
-		t.Errorf("got %+v, want no name of a folder elsewhere", got)
+		t.Errorf("got %+v, want no name for a folder outside a cache", got)
 	}
 }
 
-// What is on this machine is not looked for elsewhere, and nothing but a name of the Hub is asked for.
+// Local paths are never looked up on the Hub, and only names on the Hub cause requests.
 func TestResolveHere(t *testing.T) {
 	s := serve(t, checkpoint())
 	t.Chdir(t.TempDir())
@@ -287,11 +287,11 @@ func TestResolveHere(t *testing.T) {
 	_, err = Resolve(t.Context(), "org/some-model", "scorer.yaml")
 	if err == nil || !strings.Contains(err.Error(), "has no scorer.yaml (`score fetch hf") ||
 		!strings.Contains(err.Error(), "8 files, 1.5 MB") {
-		t.Errorf("got error %v, want one that says what would be fetched, and how", err)
+		t.Errorf("got error %v, want one with what would be fetched, and the command", err)
 	}
 }
 
-// Only the endpoint sees the token.
+// Only the endpoint gets the token.
 func TestToken(t *testing.T) {
 	repo := checkpoint()
 	repo.Gated = true
@@ -299,13 +299,13 @@ func TestToken(t *testing.T) {
 	s.Token = "hf_secret"
 	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
 	if err == nil || !strings.Contains(err.Error(), "accept its terms on "+s.URL+"/org/some-model, then set HF_TOKEN") {
-		t.Errorf("without a token: got error %v, want what to do", err)
+		t.Errorf("without a token: got error %v, want the remedy", err)
 	}
 	t.Setenv("HF_TOKEN", "hf_other")
 	_, err = quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
 	if err == nil || !strings.Contains(err.Error(), "the account of the token has no access") ||
 		strings.Contains(err.Error(), "hf_other") {
-		t.Errorf("with another's token: got error %v, want what to do, and no token", err)
+		t.Errorf("with a token without access: got error %v, want the remedy, and no token", err)
 	}
 	t.Setenv("HF_TOKEN", "")
 	if err := os.WriteFile(filepath.Join(os.Getenv("HF_HOME"), "token"), []byte("hf_secret\n"), 0o600); err != nil {
@@ -325,7 +325,7 @@ func TestToken(t *testing.T) {
 		}
 	}
 	if cdn != 3 {
-		t.Errorf("got %d requests of the other host, want 3", cdn)
+		t.Errorf("got %d requests to the other host, want 3", cdn)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestRefusals(t *testing.T) {
 	s := serve(t, checkpoint(), private)
 	for name, want := range map[string]string{
 		"hf://org/none":                        "has no such model repository, or it is private",
-		"hf://org/private":                     "or it is private: HF_TOKEN",
+		"hf://org/private":                     "or it is private: set HF_TOKEN",
 		"hf://datasets/org/some-model":         "has no such dataset repository",
 		"hf://org/some-model@v9":               "has no revision v9",
 		"hf://org/some-model/none":             "no such file or folder at revision main",
@@ -350,14 +350,14 @@ func TestRefusals(t *testing.T) {
 	s.Close()
 	begin := time.Now()
 	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/none"))
-	if err == nil || !strings.Contains(err.Error(), "does not answer") || exit.Code(exit.Named(err)) != exit.Failed ||
+	if err == nil || !strings.Contains(err.Error(), "does not respond") || exit.Code(exit.Named(err)) != exit.Failed ||
 		time.Since(begin) > 5*time.Second {
 		t.Errorf("no server: got error %v (exit code %d) after %v, want one at once, and %d", err, exit.Code(exit.Named(err)),
 			time.Since(begin), exit.Failed)
 	}
 }
 
-// What was fetched is used while the Hub cannot be reached, and a warning says so.
+// Cached files are used while the Hub cannot be reached, with a warning.
 func TestHubIsDown(t *testing.T) {
 	s := serve(t, checkpoint())
 	h := quick(t)
@@ -369,19 +369,19 @@ func TestHubIsDown(t *testing.T) {
 	warned := ""
 	h.Monitor.Warn = func(text string) { warned = text }
 	got, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
-	if err != nil || got != dir || !strings.Contains(warned, "what was fetched earlier is used") {
+	if err != nil || got != dir || !strings.Contains(warned, "using the cached files") {
 		t.Errorf("got %s (%v) and warning %q, want %s and a warning", got, err, warned, dir)
 	}
 	if err := os.Remove(filepath.Join(dir, "tokenizer.json")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model")); err == nil || !strings.Contains(err.Error(),
-		"tokenizer.json among them") {
+		"such as tokenizer.json") {
 		t.Errorf("got error %v, want one about the file that is missing", err)
 	}
 }
 
-// Faults pass: answers of 429 and 5xx, and connections that break, of which the rest alone is fetched.
+// Temporary faults are retried: responses 429 and 5xx, and broken connections, after which only the rest is fetched.
 func TestRetries(t *testing.T) {
 	repo := checkpoint()
 	s := serve(t, repo)
@@ -424,7 +424,7 @@ func TestRetries(t *testing.T) {
 		total += int64(len(repo.Commits[second][name]))
 	}
 	if sent := s.Sent(); sent < total || sent > total+3*3*40_000 {
-		t.Errorf("got %d bytes, want the %d of the files: the rest alone after a broken connection", sent, total)
+		t.Errorf("got %d bytes, want the %d of the files: only the rest after a broken connection", sent, total)
 	}
 
 	t.Run("given up", func(t *testing.T) {
@@ -447,8 +447,8 @@ func TestRetries(t *testing.T) {
 		}
 		s.Requests()
 		_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
-		if err == nil || !strings.Contains(err.Error(), "try again in 30m0s; with HF_TOKEN set") || len(s.Requests()) != 1 {
-			t.Errorf("got error %v, want one that says how long, at once", err)
+		if err == nil || !strings.Contains(err.Error(), "try again in 30m0s; with HF_TOKEN") || len(s.Requests()) != 1 {
+			t.Errorf("got error %v, want one with the wait, at once", err)
 		}
 	})
 	t.Run("silence", func(t *testing.T) {
@@ -458,13 +458,13 @@ func TestRetries(t *testing.T) {
 		h.stall = 100 * time.Millisecond
 		_, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
 		s.Slow = 0
-		if err != nil && !strings.Contains(err.Error(), "no byte came for too long") {
-			t.Errorf("got error %v, want none or one about the silence", err)
+		if err != nil && !strings.Contains(err.Error(), "no data was received") {
+			t.Errorf("got error %v, want none or one about the stall", err)
 		}
 	})
 }
 
-// A file that is not that of the repository never gets its name.
+// A file with a wrong digest never gets its final name.
 func TestDigests(t *testing.T) {
 	content := random(50_000)
 	bad := map[string]func(w http.ResponseWriter){
@@ -507,7 +507,7 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-// A list that would have files written elsewhere is refused.
+// A list with paths outside the snapshot is refused.
 func TestListsThatLeave(t *testing.T) {
 	for _, name := range []string{"../x", "/etc/x", "a/../../x", `a\..\x`} {
 		t.Run(name, func(t *testing.T) {
@@ -555,14 +555,14 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Several processes that want the same fetch it once.
+// Several processes that need the same files fetch them once.
 func TestTogether(t *testing.T) {
 	repo := checkpoint()
 	s := serve(t, repo)
 	s.Slow = time.Millisecond
 	var wait sync.WaitGroup
 	for range 4 {
-		h := quick(t) // has files of its own to lock, as another process
+		h := quick(t) // opens its own lock files, like another process
 		wait.Go(func() {
 			dir, err := h.Fetch(context.Background(), Name{Kind: Model, Repo: "org/some-model"})
 			if err != nil || !strings.HasSuffix(dir, second) {
@@ -580,11 +580,11 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// Ctrl-C keeps what came, and says so by its exit code.
+// Ctrl-C keeps the received data, and has its own exit code.
 func TestInterrupted(t *testing.T) {
 	repo := checkpoint()
 	s := serve(t, repo)
-	s.Slow = 50 * time.Millisecond // most of the file is yet to come when it is interrupted
+	s.Slow = 50 * time.Millisecond // most of the file is still missing when it is interrupted
 	h := quick(t)
 	ctx, stop := context.WithCancel(t.Context())
 	h.Monitor.Bytes = func(done, total int64) {
@@ -605,7 +605,7 @@ func TestInterrupted(t *testing.T) {
 	sameFiles(t, dir, repo.Commits[second], wanted)
 }
 
-// A read-only cache that is complete serves, and a revision moves with its branch.
+// A complete read-only cache works, and a revision follows its branch.
 func TestRevisions(t *testing.T) {
 	repo := checkpoint()
 	s := serve(t, repo)
@@ -626,7 +626,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestNoProgress: a server that ignores ranges and cuts every answer off, a little earlier or later, is given up.
+// TestNoProgress: a server that ignores ranges and truncates every response, a little earlier or later, is given up.
 func TestNoProgress(t *testing.T) {
 	s := serve(t, checkpoint())
 	s.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
@@ -648,19 +648,19 @@ func TestNoProgress(t *testing.T) {
 	}
 	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
 	if err == nil || exit.Code(exit.Named(err)) != exit.Failed {
-		t.Errorf("got error %v, want one of a download that came no further", err)
+		t.Errorf("got error %v, want one about a download without progress", err)
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for path, n := range asked {
 		if n > 20 {
-			t.Errorf("%s: got %d requests for a file that came no further, want a few", path, n)
+			t.Errorf("%s: got %d requests for a file without progress, want a few", path, n)
 		}
 	}
 }
 
-// TestPlanAfterMove: a plan counts what a fetch takes. After the branch moved that is the card alone; offline it is
-// what the cache knows, without a request.
+// TestPlanAfterMove: a plan counts the files that a fetch needs. After the branch moved this is only the card;
+// offline the plan comes from the cache, without a request.
 func TestPlanAfterMove(t *testing.T) {
 	repo := checkpoint()
 	s := serve(t, repo)
@@ -692,8 +692,8 @@ func TestPlanAfterMove(t *testing.T) {
 	}
 }
 
-// TestPartOfARepository: what another program fetched of a repository is used offline, with a warning that it may be a
-// part.
+// TestPartOfARepository: files fetched by another program are used offline, with a warning that they may be
+// incomplete.
 func TestPartOfARepository(t *testing.T) {
 	serve(t, checkpoint())
 	h := quick(t)
@@ -712,12 +712,12 @@ func TestPartOfARepository(t *testing.T) {
 	h.Offline, h.Monitor = true, Monitor{Warn: func(text string) { said = append(said, text) }}
 	dir, err := h.Fetch(t.Context(), name)
 	if err != nil || dir != folder || len(said) != 1 || !strings.Contains(said[0], "some of its files") {
-		t.Errorf("got %s (%v), warnings %q, want %s and a warning that it may be a part", dir, err, said, folder)
+		t.Errorf("got %s (%v), warnings %q, want %s and a warning that it may be incomplete", dir, err, said, folder)
 	}
 }
 
-// TestPickles: weights that nothing here reads are refused before a byte of a file is fetched, where a checkpoint or an
-// adapter is opened; score fetch takes them.
+// TestPickles: when a checkpoint or an adapter is opened, unsupported weights are refused before any file is fetched;
+// score fetch fetches them.
 func TestPickles(t *testing.T) {
 	s := serve(t,
 		&hubtest.Repo{Kind: Model, ID: "org/checkpoint", Refs: map[string]string{"main": first},
@@ -740,11 +740,11 @@ func TestPickles(t *testing.T) {
 		})
 	}
 	if _, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/checkpoint")); err != nil {
-		t.Errorf("fetching alone: got error %v, want none", err)
+		t.Errorf("only fetching: got error %v, want none", err)
 	}
 }
 
-// TestNoWeights: a plan fetches no weights and notes what is left; what follows fetches them.
+// TestNoWeights: a plan fetches no weights and reports what is left for the run, which fetches them.
 func TestNoWeights(t *testing.T) {
 	repo := checkpoint()
 	serve(t, repo)
@@ -758,7 +758,7 @@ func TestNoWeights(t *testing.T) {
 	}
 	isShard := func(name string) bool { return strings.HasSuffix(name, ".safetensors") }
 	sameFiles(t, dir, repo.Commits[second], slices.DeleteFunc(slices.Clone(wanted), isShard))
-	want := "hf://org/some-model: its weights, 500.0 kB, are left to the run"
+	want := "hf://org/some-model: its weights, 500.0 kB, will be fetched by the run"
 	if !slices.Equal(notes, []string{want}) {
 		t.Errorf("got notes %q, want %q", notes, want)
 	}
@@ -768,7 +768,7 @@ func TestNoWeights(t *testing.T) {
 	}
 	Begin(&Session{Context: t.Context()})
 	if _, err := Resolve(t.Context(), "org/some-model", "config.json"); err == nil {
-		t.Error("a run offline: got no error, want one of weights that are not there")
+		t.Error("a run offline: got no error, want one about missing weights")
 	}
 	t.Setenv("HF_HUB_OFFLINE", "")
 	if _, err := Resolve(t.Context(), "org/some-model", "config.json"); err != nil {
@@ -777,7 +777,7 @@ func TestNoWeights(t *testing.T) {
 	sameFiles(t, dir, repo.Commits[second], wanted)
 }
 
-// TestOddCache: a cache may lie in a folder whose name is a pattern.
+// TestOddCache: a cache may be in a folder whose name is a glob pattern.
 func TestOddCache(t *testing.T) {
 	s := serve(t, checkpoint())
 	s.Environment(t.Setenv, filepath.Join(t.TempDir(), "a[b]*"))
@@ -795,7 +795,7 @@ func TestOddCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(old); err == nil {
-		t.Errorf("got %s, want what a killed process left to be removed", old)
+		t.Errorf("got %s, want the leftovers of a killed process removed", old)
 	}
 	list, err := h.Kept()
 	if err != nil || len(list) != 1 {
@@ -803,7 +803,7 @@ func TestOddCache(t *testing.T) {
 	}
 }
 
-// TestBranchInBranch: a branch a/b is fetched where the cache has a branch a, and the other way round.
+// TestBranchInBranch: a branch a/b can be fetched if the cache has a branch a, and vice versa.
 func TestBranchInBranch(t *testing.T) {
 	repo := checkpoint()
 	repo.Refs["a"], repo.Refs["a/b"] = first, second
@@ -822,7 +822,7 @@ func TestBranchInBranch(t *testing.T) {
 	}
 }
 
-// TestErrorNamesFile: what the Hub does not give is named.
+// TestErrorNamesFile: errors name the file that the Hub refuses.
 func TestErrorNamesFile(t *testing.T) {
 	s := serve(t, checkpoint())
 	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
@@ -834,6 +834,6 @@ func TestErrorNamesFile(t *testing.T) {
 	}
 	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
 	if want := "hf://org/some-model: tokenizer.json: "; err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got error %v, want one that begins with %q", err, want)
+		t.Errorf("got error %v, want one that starts with %q", err, want)
 	}
 }

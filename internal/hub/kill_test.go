@@ -13,7 +13,7 @@ import (
 	"assay/internal/long"
 )
 
-// childEnv has the test binary fetch a name, in place of running tests.
+// childEnv makes the test binary fetch a name instead of running tests.
 const childEnv = "ASSAY_TEST_FETCH"
 
 func TestMain(m *testing.M) {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// TestKilled kills processes that fetch, at random moments, until one comes to its end. No snapshot is ever incomplete,
-// no blob has other bytes than its digest says, and little is fetched twice.
+// TestKilled kills fetching processes at random moments, until one finishes. No snapshot is ever incomplete, every
+// blob matches its digest, and little is fetched twice.
 func TestKilled(t *testing.T) {
 	rounds := 3
 	if !testing.Short() {
@@ -60,7 +60,7 @@ func TestKilled(t *testing.T) {
 			for name, text := range filesBelowIfAny(t, filepath.Join(cache, "blobs")) {
 				if !strings.HasSuffix(name, incomplete) && hubtest.Digest("x", []byte(text)) != name &&
 					hubtest.Digest("x.safetensors", []byte(text)) != name {
-					t.Errorf("got %d other bytes under the name %s, want those of the digest", len(text), name)
+					t.Errorf("got %d wrong bytes in %s, want the content with this digest", len(text), name)
 				}
 			}
 			if err == nil {

@@ -12,13 +12,13 @@ import (
 // lfsType is the media type of LFS.
 const lfsType = "application/vnd.git-lfs+json"
 
-// lfsAction is where an object goes, or is confirmed.
+// lfsAction is the address for the upload of an object, or for its verification.
 type lfsAction struct {
 	Href   string            `json:"href"`
 	Header map[string]string `json:"header"`
 }
 
-// sendLarge sends the files of LFS that the Hub has not.
+// sendLarge uploads the LFS files that the Hub does not have.
 func (h *Hub) sendLarge(ctx context.Context, n Name, files []*addition, progress func(done, total int64)) error {
 	var large []*addition
 	var total int64
@@ -67,7 +67,7 @@ func (h *Hub) sendLarge(ctx context.Context, n Name, files []*addition, progress
 		for _, o := range told.Objects {
 			a := byOID[o.OID]
 			if a == nil || o.Error != nil {
-				return &Error{Name: n, text: fmt.Sprintf("%s does not take object %s: %+v", h.shown, o.OID, o.Error)}
+				return &Error{Name: n, text: fmt.Sprintf("%s rejected object %s: %+v", h.shown, o.OID, o.Error)}
 			}
 			delete(byOID, o.OID)
 			if err := h.sendObject(ctx, n, a, o.Actions, sent); err != nil {
@@ -75,13 +75,13 @@ func (h *Hub) sendLarge(ctx context.Context, n Name, files []*addition, progress
 			}
 		}
 		for _, a := range byOID {
-			return &Error{Name: n, text: fmt.Sprintf("%s does not say where %s goes", h.shown, a.path)}
+			return &Error{Name: n, text: fmt.Sprintf("%s returned no upload address for %s", h.shown, a.path)}
 		}
 	}
 	return nil
 }
 
-// sendObject sends a file of LFS, in one part or several. Without an action the Hub has it.
+// sendObject uploads an LFS file, in one part or several. Without an action the Hub already has it.
 func (h *Hub) sendObject(
 	ctx context.Context, n Name, a *addition, actions map[string]lfsAction, sent func(size int64),
 ) error {
@@ -94,7 +94,7 @@ func (h *Hub) sendObject(
 	if text, several := upload.Header["chunk_size"]; several {
 		size, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || size < 1 {
-			return &Error{Name: n, text: fmt.Sprintf("%s wants parts of %q bytes", h.shown, text)}
+			return &Error{Name: n, text: fmt.Sprintf("%s requires parts of %q bytes, want a positive number", h.shown, text)}
 		}
 		chunk = size
 	}
@@ -126,7 +126,7 @@ func (h *Hub) sendObject(
 	return nil
 }
 
-// put sends size bytes of a file from at on, and returns the answer's ETag.
+// put sends size bytes of a file starting at offset at, and returns the response's ETag.
 func (h *Hub) put(
 	ctx context.Context, n Name, a *addition, address string, header map[string]string, at, size int64,
 ) (tag string, err error) {

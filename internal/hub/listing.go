@@ -21,7 +21,7 @@ import (
 type File struct {
 	Path   string `json:"path"` // with slashes
 	Size   int64  `json:"size"`
-	Digest string `json:"digest"` // SHA-256 of a file in LFS, else the SHA-1 of its git blob; its name in the cache
+	Digest string `json:"digest"` // SHA-256 of an LFS file, else SHA-1 of the git blob; the name in the cache
 }
 
 var digest = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
@@ -30,8 +30,8 @@ func (h *Hub) api(n Name, more ...string) string {
 	return h.Endpoint + "/api/" + n.Kind + "s/" + n.Repo + "/" + strings.Join(more, "/")
 }
 
-// list gives the commit of a name's revision, and all files of the repository. A commit that was listed before is not
-// asked for again: it does not change.
+// list returns the commit of a name's revision, and all files of the repository. The list of a commit is requested
+// only once, because it does not change.
 func (h *Hub) list(ctx context.Context, n Name) (commit string, files []File, err error) {
 	if commit = n.commit(); commit != "" {
 		if files, err := h.readListing(n, commit); err == nil {
@@ -45,7 +45,7 @@ func (h *Hub) list(ctx context.Context, n Name) (commit string, files []File, er
 		return "", nil, err
 	}
 	if !commitHash.MatchString(info.SHA) || commit != "" && info.SHA != commit {
-		return "", nil, &Error{Name: n, text: fmt.Sprintf("%s does not say which commit %s is (%q)", h.shown, n.revision(),
+		return "", nil, &Error{Name: n, text: fmt.Sprintf("%s did not return the commit of %s (%q)", h.shown, n.revision(),
 			info.SHA)}
 	}
 	commit = info.SHA
@@ -56,17 +56,17 @@ func (h *Hub) list(ctx context.Context, n Name) (commit string, files []File, er
 	return commit, files, err
 }
 
-// maxPages bounds a list of files: the Hub's pages have 1,000 of them.
+// maxPages limits a list of files: a page of the Hub has 1,000.
 const maxPages = 10_000
 
-// tree lists a commit's files, a page of the Hub's answer at a time.
+// tree lists a commit's files, page by page.
 func (h *Hub) tree(ctx context.Context, n Name, commit string) (files []File, err error) {
 	tree := h.api(n, "tree", commit)
 	address := tree + "?recursive=true"
 	seen := map[string]bool{}
 	for address != "" {
 		if seen[address] || len(seen) == maxPages {
-			return nil, &Error{Name: n, text: fmt.Sprintf("%s lists its files without an end", h.shown)}
+			return nil, &Error{Name: n, text: fmt.Sprintf("%s returned an endless list of files", h.shown)}
 		}
 		seen[address] = true
 		var page []struct {
@@ -94,17 +94,17 @@ func (h *Hub) tree(ctx context.Context, n Name, commit string) (files []File, er
 			files = append(files, f)
 		}
 		if address = nextPage(header); address != "" {
-			address = tree + "?" + address // a mirror may have passed on the link of the Hub behind it
+			address = tree + "?" + address // a mirror may pass on the link of the original Hub
 		}
 	}
 	return files, check(n, files)
 }
 
-// check refuses a list of files that would be written elsewhere than into the cache.
+// check returns an error if a listed file would be written outside the cache, or is invalid.
 func check(n Name, files []File) error {
 	for _, f := range files {
 		if !local(f.Path) || !digest.MatchString(f.Digest) || f.Size < 0 {
-			return &Error{Name: n, text: fmt.Sprintf("the list of its files has %q of %d bytes and digest %q", f.Path, f.Size,
+			return &Error{Name: n, text: fmt.Sprintf("bad file in its list: %q, %d bytes, digest %q", f.Path, f.Size,
 				f.Digest)}
 		}
 	}
@@ -113,7 +113,7 @@ func check(n Name, files []File) error {
 
 var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="?next"?`)
 
-// nextPage is the query of the next page; "": there is none.
+// nextPage returns the query of the next page; "" if there is none.
 func nextPage(header http.Header) string {
 	for _, value := range header.Values("Link") {
 		if m := nextLink.FindStringSubmatch(value); m != nil {
@@ -125,7 +125,7 @@ func nextPage(header http.Header) string {
 	return ""
 }
 
-// get reads an answer of the API.
+// get reads a response of the API.
 func (h *Hub) get(ctx context.Context, n Name, address string, v any) (http.Header, error) {
 	answer, _, err := h.ask(ctx, n, address, "")
 	if err != nil {
@@ -138,13 +138,13 @@ func (h *Hub) get(ctx context.Context, n Name, address string, v any) (http.Head
 	}
 	if err != nil {
 		return nil, &Error{Name: n, passes: true, cause: err,
-			text: fmt.Sprintf("the answer of %s cannot be read: %v (is HF_ENDPOINT a Hub?)", h.shown, err)}
+			text: fmt.Sprintf("cannot read the response of %s: %v (is HF_ENDPOINT a Hub?)", h.shown, err)}
 	}
 	return answer.Header, nil
 }
 
-// listing is a list of files in the cache, as huggingface_hub writes it into trees/. Ours are in a folder of their own:
-// beside its list a snapshot without files that we do not need would count as broken.
+// listing is a cached list of files, in the format that huggingface_hub writes to trees/. Ours are in another folder:
+// with a list in trees/, it would consider a snapshot without the files that we do not need broken.
 type listing struct {
 	Version int                    `json:"format_version"`
 	Files   map[string]listingFile `json:"files"`
@@ -167,7 +167,7 @@ func (h *Hub) readListing(n Name, commit string) ([]File, error) {
 		}
 		var l listing
 		if json.Unmarshal(text, &l) != nil || l.Version != 1 {
-			continue // it is asked for again
+			continue // it is requested again
 		}
 		var files []File
 		for name, f := range l.Files {
@@ -182,7 +182,7 @@ func (h *Hub) readListing(n Name, commit string) ([]File, error) {
 			return files, nil
 		}
 	}
-	return nil, errors.New("nobody listed it")
+	return nil, errors.New("no list of files is cached")
 }
 
 func (h *Hub) writeListing(n Name, commit string, files []File) error {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Scheme begins a name that is on the Hub, whatever folders are here.
+// Scheme is the prefix of a name that is always on the Hub, whatever local folders exist.
 const Scheme = "hf://"
 
 // The kinds of repositories.
@@ -24,7 +24,7 @@ type Name struct {
 	Kind     string // Model or Dataset
 	Repo     string // org/name
 	Revision string // branch, tag or commit; "": main
-	Path     string // of a folder or file in the repository, with slashes; "": all
+	Path     string // folder or file in the repository, with slashes; "": everything
 	Plain    bool   // was written as org/name
 }
 
@@ -37,11 +37,11 @@ var (
 	special    = regexp.MustCompile(`^refs/(?:pr/\d+|convert/[\w.-]+)`) // revisions that contain slashes
 )
 
-// Is reports whether a name begins with hf://.
+// Is reports whether a name starts with hf://.
 func Is(name string) bool { return strings.HasPrefix(name, Scheme) }
 
-// Of reads a name; ok: it is one of the Hub, and not a path. org/name is a path where it exists in the folder, or org
-// does.
+// Of parses a name. ok is true if it is a name on the Hub, and not a path. org/name is a path if it, or org, exists
+// in the folder.
 func Of(folder, name string) (n Name, ok bool, err error) {
 	if Is(name) {
 		n, err = Parse(name)
@@ -59,21 +59,21 @@ func Of(folder, name string) (n Name, ok bool, err error) {
 	return Name{Kind: Model, Repo: m[1], Revision: m[2], Plain: true}, true, nil
 }
 
-// possible reports whether the Hub can have a repository of that name.
+// possible reports whether the Hub can have a repository with this name.
 func possible(repo string) bool {
 	return repository.MatchString(repo) && len(repo) <= 193 && !strings.Contains(repo, "--") &&
 		!strings.Contains(repo, "..") && !strings.HasSuffix(repo, ".git")
 }
 
-// Parse reads a name that begins with hf://. A slash in a revision is written %2F, but in refs/pr/N.
+// Parse parses a name that starts with hf://. A slash in a revision is written as %2F, except in refs/pr/N.
 func Parse(text string) (Name, error) {
 	wrong := func(why string) (Name, error) {
-		return Name{}, fmt.Errorf("%s: %s: want hf://org/name@revision/path (hf://datasets/org/name of a data set)", text,
+		return Name{}, fmt.Errorf("%s: %s: want hf://org/name@revision/path (hf://datasets/org/name for a data set)", text,
 			why)
 	}
 	rest, ok := strings.CutPrefix(text, Scheme)
 	if !ok {
-		return wrong("it does not begin with hf://")
+		return wrong("it does not start with hf://")
 	}
 	n := Name{Kind: Model}
 	switch first, after, _ := strings.Cut(rest, "/"); first {
@@ -82,13 +82,13 @@ func Parse(text string) (Name, error) {
 	case "models":
 		rest = after
 	case "spaces", "buckets", "kernels":
-		return wrong(first + " hold no models and no data sets")
+		return wrong(first + " contain no models or data sets")
 	}
 	org, rest, _ := strings.Cut(rest, "/")
 	name, inside, _ := strings.Cut(rest, "/")
 	name, revision, pinned := strings.Cut(name, "@")
 	if n.Repo = org + "/" + name; !possible(n.Repo) {
-		return wrong("there can be no repository " + n.Repo)
+		return wrong("invalid repository " + n.Repo)
 	}
 	if pinned {
 		if long := special.FindString(revision + "/" + inside); long != "" {
@@ -97,21 +97,21 @@ func Parse(text string) (Name, error) {
 		}
 		var err error
 		if n.Revision, err = url.PathUnescape(revision); err != nil || !local(n.Revision) || n.Revision == "." {
-			return wrong("there can be no revision " + revision)
+			return wrong("invalid revision " + revision)
 		}
 	}
 	if n.Path = strings.TrimSuffix(inside, "/"); n.Path != "" && !local(n.Path) {
-		return wrong("there can be no path " + n.Path)
+		return wrong("invalid path " + n.Path)
 	}
 	return n, nil
 }
 
-// local reports whether a path stays below the folder that it is joined to, whoever wrote it.
+// local reports whether an untrusted path stays below the folder that it is joined to.
 func local(name string) bool {
 	return filepath.IsLocal(name) && path.Clean(name) == name && !strings.ContainsAny(name, "\\\x00")
 }
 
-// String is the name as Parse reads it.
+// String returns the name in the form that Parse reads.
 func (n Name) String() string {
 	text := Scheme
 	if n.Kind == Dataset {
@@ -138,7 +138,7 @@ func (n Name) revision() string {
 	return n.Revision
 }
 
-// commit is the revision if it is a commit, else "".
+// commit returns the revision if it is a commit, else "".
 func (n Name) commit() string {
 	if commitHash.MatchString(n.Revision) {
 		return n.Revision
@@ -146,11 +146,12 @@ func (n Name) commit() string {
 	return ""
 }
 
-// snapshotPath is a folder or file in the cache, as [Name] has it.
+// snapshotPath matches the path of a folder or file in the cache, with the parts of a [Name].
 var snapshotPath = regexp.MustCompile(
 	`(?:^|/)(model|dataset)s--([A-Za-z0-9][\w.]*(?:-[\w.]+)*)--([^/]+)/snapshots/([0-9a-f]{40})(?:/(.+))?$`)
 
-// NameOf is the name of a folder or file that lies in a cache, with its commit as the revision; ok: it does.
+// NameOf returns the name of a folder or file in a cache, with its commit as the revision; ok is false if it is not
+// in one.
 func NameOf(file string) (n Name, ok bool) {
 	m := snapshotPath.FindStringSubmatch(filepath.ToSlash(filepath.Clean(file)))
 	if m == nil || !possible(m[2]+"/"+m[3]) {

@@ -22,27 +22,27 @@ import (
 	"strings"
 )
 
-// Content is a file to push: a file here, or its bytes.
+// Content is a file to push: a local file, or bytes.
 type Content struct {
 	Path  string
-	Bytes []byte // in place of the file; nil: the file
+	Bytes []byte // instead of the file; nil: the file
 }
 
-// Push is what one commit adds to a repository, which is made if it is not there.
+// Push is a commit to a repository, which is created if it does not exist.
 type Push struct {
 	Files     map[string]Content // by their paths in the repository
 	Message   string
-	Private   bool // the repository, where it is made
-	Overwrite bool // files of the repository that have another content
+	Private   bool // create the repository as private
+	Overwrite bool // replace files with different content
 
-	Progress func(done, total int64) // bytes of large files that were sent; nil: not called
+	Progress func(done, total int64) // bytes of large files sent; nil: not called
 }
 
-// Pushed is a commit that has the files.
+// Pushed is the commit with the files.
 type Pushed struct {
 	Commit string   `json:"commit"`
 	URL    string   `json:"url"`
-	Files  []string `json:"files"` // that were sent; empty: the repository had them all
+	Files  []string `json:"files"` // sent files; empty: the repository already had them all
 	Bytes  int64    `json:"bytes"`
 }
 
@@ -56,9 +56,9 @@ type addition struct {
 	large     bool   // goes to LFS
 }
 
-// Push sends files as one commit: all of them are in the repository afterwards, or none is. It fails if the repository
-// has files of these names with another content, and names them, unless they may be overwritten; and if somebody else
-// commits meanwhile. What is there already is not sent again.
+// Push sends files as one commit: afterwards all of them are in the repository, or none. It fails if the repository
+// has files with these names and different content, which the error names, unless they may be overwritten; and if
+// there is another commit meanwhile. Files that already exist are not sent again.
 func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
 	if err := h.CheckPush(n); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
 	var files []*addition
 	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
 		if !local(name) {
-			return nil, &Error{Name: n, text: fmt.Sprintf("there can be no file %q", name)}
+			return nil, &Error{Name: n, text: fmt.Sprintf("invalid file name %q", name)}
 		}
 		a, err := describe(name, p.Files[name])
 		if err != nil {
@@ -102,7 +102,7 @@ func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
 	return out, nil
 }
 
-// page is the repository's page.
+// page returns the URL of the repository's page.
 func (h *Hub) page(n Name) string {
 	if n.Kind == Dataset {
 		return h.shown + "/datasets/" + n.Repo
@@ -110,7 +110,7 @@ func (h *Hub) page(n Name) string {
 	return h.shown + "/" + n.Repo
 }
 
-// describe reads a file once, for its digests.
+// describe reads a file once to compute its digests.
 func describe(name string, c Content) (*addition, error) {
 	a := &addition{path: name, content: c}
 	r, err := a.open()
@@ -139,7 +139,7 @@ func describe(name string, c Content) (*addition, error) {
 	return a, err
 }
 
-// open opens what is sent.
+// open opens the content.
 func (a *addition) open() (io.ReadSeekCloser, error) {
 	if a.content.Bytes == nil {
 		return os.Open(a.content.Path)
@@ -150,7 +150,7 @@ func (a *addition) open() (io.ReadSeekCloser, error) {
 	}{bytes.NewReader(a.content.Bytes), io.NopCloser(nil)}, nil
 }
 
-// others are the files that the repository has not as they are.
+// others returns the files that are missing or different in the repository.
 func (h *Hub) others(n Name, files []*addition, there []File, overwrite bool) (missing []*addition, err error) {
 	have := map[string]string{}
 	for _, f := range there {
@@ -167,16 +167,16 @@ func (h *Hub) others(n Name, files []*addition, there []File, overwrite bool) (m
 		missing = append(missing, a)
 	}
 	if len(other) > 0 && !overwrite {
-		return nil, &Error{Name: n, text: fmt.Sprintf("it has other files named %s at %s: push to another repository, or "+
-			"replace them with --overwrite", strings.Join(other, ", "), n.revision())}
+		return nil, &Error{Name: n, text: fmt.Sprintf("it already has different files named %s at %s: push to another "+
+			"repository, or replace them with --overwrite", strings.Join(other, ", "), n.revision())}
 	}
 	return missing, nil
 }
 
-// create makes the repository.
+// create creates the repository.
 func (h *Hub) create(ctx context.Context, n Name, private bool) (head string, files []File, err error) {
 	if n.Revision != "" && n.Revision != "main" {
-		return "", nil, &Error{Name: n, text: "there is no such repository, and a new one has no branch but main"}
+		return "", nil, &Error{Name: n, text: "there is no such repository, and a new one has only the branch main"}
 	}
 	org, name, _ := strings.Cut(n.Repo, "/")
 	body := map[string]any{"type": n.Kind, "name": name, "organization": org}
@@ -184,7 +184,7 @@ func (h *Hub) create(ctx context.Context, n Name, private bool) (head string, fi
 		body["visibility"] = "private"
 	}
 	err = h.post(ctx, n, h.Endpoint+"/api/repos/create", "application/json", body, nil)
-	if e := new(Error); errors.As(err, &e) && e.Status == http.StatusConflict { // somebody else made it meanwhile
+	if e := new(Error); errors.As(err, &e) && e.Status == http.StatusConflict { // it was created meanwhile
 		err = nil
 	}
 	if err != nil {
@@ -193,7 +193,7 @@ func (h *Hub) create(ctx context.Context, n Name, private bool) (head string, fi
 	return h.list(ctx, n)
 }
 
-// perRequest is how many files a request speaks of.
+// perRequest is the number of files per request.
 const perRequest = 250
 
 // modes asks which files go to LFS.
@@ -220,7 +220,7 @@ func (h *Hub) modes(ctx context.Context, n Name, files []*addition) error {
 		modes := map[string]string{}
 		for _, f := range told.Files {
 			if modes[f.Path] = f.Mode; f.Ignore {
-				return &Error{Name: n, text: fmt.Sprintf("its .gitignore leaves out %s", f.Path)}
+				return &Error{Name: n, text: fmt.Sprintf("its .gitignore excludes %s", f.Path)}
 			}
 		}
 		for _, a := range part {
@@ -229,7 +229,7 @@ func (h *Hub) modes(ctx context.Context, n Name, files []*addition) error {
 				a.large = a.size > 0 // LFS has no empty files
 			case "regular":
 			default:
-				return &Error{Name: n, text: fmt.Sprintf("%s does not say how %s is uploaded (%q)", h.shown, a.path,
+				return &Error{Name: n, text: fmt.Sprintf("%s returned no upload mode for %s (%q)", h.shown, a.path,
 					modes[a.path])}
 			}
 		}
@@ -237,7 +237,7 @@ func (h *Hub) modes(ctx context.Context, n Name, files []*addition) error {
 	return nil
 }
 
-// commit adds the files behind the commit parent, and returns the new one.
+// commit adds the files on top of the commit parent, and returns the new commit.
 func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files []*addition) (string, error) {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
@@ -261,7 +261,7 @@ func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files 
 		OID string `json:"commitOid"`
 	}
 	err = h.post(ctx, n, h.api(n, "commit", url.PathEscape(n.revision())), "application/x-ndjson", body.Bytes(), &told)
-	if err != nil { // the answer may have been lost, or another attempt's commit be there
+	if err != nil { // the response may be lost, or an earlier attempt may have succeeded
 		if head, there, listed := h.list(ctx, n); listed == nil {
 			if left, other := h.others(n, files, there, true); other == nil && len(left) == 0 {
 				return head, nil
@@ -270,7 +270,7 @@ func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files 
 		return "", err
 	}
 	if !commitHash.MatchString(told.OID) {
-		return "", &Error{Name: n, text: fmt.Sprintf("%s does not say which commit it made (%q)", h.shown, told.OID)}
+		return "", &Error{Name: n, text: fmt.Sprintf("%s did not return the new commit (%q)", h.shown, told.OID)}
 	}
 	return told.OID, nil
 }
@@ -284,7 +284,7 @@ func (a *addition) bytes() ([]byte, error) {
 	defer r.Close()
 	raw, err := io.ReadAll(r)
 	if sum := sha256.Sum256(raw); err == nil && hex.EncodeToString(sum[:]) != a.sha {
-		err = &fs.PathError{Op: "push", Path: a.content.Path, Err: errors.New("the file has changed meanwhile")}
+		err = &fs.PathError{Op: "push", Path: a.content.Path, Err: errors.New("the file changed meanwhile")}
 	}
 	return raw, err
 }

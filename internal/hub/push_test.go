@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newPusher is a Hub with one repository, and a client of it whose token may write.
+// newPusher starts a Hub with one repository, and returns a client with a token that can write.
 func newPusher(t *testing.T) (*hubtest.Server, *hubtest.Repo, *Hub) {
 	t.Helper()
 	repo := &hubtest.Repo{Kind: Model, ID: "org/there", Refs: map[string]string{"main": hubtest.Commit("x")},
@@ -36,7 +36,7 @@ func newPusher(t *testing.T) (*hubtest.Server, *hubtest.Repo, *Hub) {
 	return s, repo, h
 }
 
-// content is a push of a small file, a large one of 3 MB, an empty one, and one in a folder.
+// content returns a small file, a large one of 3 MB, an empty one, and one in a folder.
 func content(t *testing.T) map[string]Content {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "head.safetensors")
@@ -47,10 +47,10 @@ func content(t *testing.T) map[string]Content {
 		"empty": {Bytes: []byte{}}, "folder/a.json": {Bytes: []byte("{}")}}
 }
 
-// atMain are the files of a repository at main.
+// atMain returns the files of a repository at main.
 func atMain(repo *hubtest.Repo) map[string][]byte { return repo.Commits[repo.Refs["main"]] }
 
-// TestPush: a repository is made, has the files and no others, and a second push sends nothing.
+// TestPush: a repository is created, has exactly the files, and a second push sends nothing.
 func TestPush(t *testing.T) {
 	for _, parts := range []int64{0, 700_000, 1 << 20, 3_200_000} {
 		t.Run(fmt.Sprint("parts of ", parts), func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPush(t *testing.T) {
 			}
 			there := atMain(s.Repo(Model, "org/new"))
 			if len(there) != 5 { // with .gitattributes
-				t.Errorf("got %d files, want those that were pushed and .gitattributes", len(there))
+				t.Errorf("got %d files, want the pushed ones and .gitattributes", len(there))
 			}
 			for name, c := range p.Files {
 				raw := c.Bytes
@@ -95,14 +95,15 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushOverwrites: files with another content are replaced only if that is wanted; others of the repository stay.
+// TestPushOverwrites: files with different content are replaced only with Overwrite; other files of the repository
+// stay.
 func TestPushOverwrites(t *testing.T) {
 	_, repo, h := newPusher(t)
 	n := Name{Kind: Model, Repo: "org/there"}
 	before := repo.Refs["main"]
 	p := Push{Files: map[string]Content{"README.md": {Bytes: []byte("new")}, "kept": {Bytes: []byte("kept")}}}
 	_, err := h.Push(t.Context(), n, p)
-	if err == nil || !strings.Contains(err.Error(), "it has other files named README.md at main") ||
+	if err == nil || !strings.Contains(err.Error(), "it already has different files named README.md at main") ||
 		repo.Refs["main"] != before {
 		t.Errorf("got error %v, head %s, want the file named and nothing changed", err, repo.Refs["main"])
 	}
@@ -117,7 +118,7 @@ func TestPushOverwrites(t *testing.T) {
 	}
 }
 
-// TestPushFaults: what the Hub or the network does on the way, and what is in the repository then: all or nothing.
+// TestPushFaults: whatever fails at the Hub or in the network, the repository has all files or none.
 func TestPushFaults(t *testing.T) {
 	once := func(at string, do func(w http.ResponseWriter, r *http.Request, repo *hubtest.Repo)) func(*hubtest.Repo) func(
 		w http.ResponseWriter, r *http.Request) bool {
@@ -174,14 +175,14 @@ func TestPushFaults(t *testing.T) {
 			}
 			for _, line := range s.Requests() {
 				if strings.Contains(line, " cdn ") && strings.Contains(line, "token") {
-					t.Errorf("the storage was shown the token: %s", line)
+					t.Errorf("the storage got the token: %s", line)
 				}
 			}
 		})
 	}
 }
 
-// TestPushLostAnswer: a commit whose answer is lost is found, and not made twice.
+// TestPushLostAnswer: a commit whose response is lost is found, and not created twice.
 func TestPushLostAnswer(t *testing.T) {
 	s, repo, h := newPusher(t)
 	lost := false
@@ -195,11 +196,11 @@ func TestPushLostAnswer(t *testing.T) {
 	}
 	got, err := h.Push(t.Context(), Name{Kind: Model, Repo: "org/there"}, Push{Files: content(t)})
 	if err != nil || got.Commit != repo.Refs["main"] || len(repo.Commits) != 2 {
-		t.Errorf("got %+v, %v, %d commits, want the one that was made", got, err, len(repo.Commits))
+		t.Errorf("got %+v, %v, %d commits, want the one that was created", got, err, len(repo.Commits))
 	}
 }
 
-// TestPushRefused: what cannot be pushed is told before anything is asked.
+// TestPushRefused: an invalid push is refused before any request.
 func TestPushRefused(t *testing.T) {
 	_, _, h := newPusher(t)
 	for name, c := range map[string]struct {
@@ -210,10 +211,10 @@ func TestPushRefused(t *testing.T) {
 		"offline":       {func(h *Hub, _ *Name, _ *Push) { h.Offline = true }, "HF_HUB_OFFLINE"},
 		"a folder":      {func(_ *Hub, n *Name, _ *Push) { n.Path = "x" }, "not into a folder"},
 		"a commit":      {func(_ *Hub, n *Name, _ *Push) { n.Revision = hubtest.Commit("x") }, "not to a commit"},
-		"a path":        {func(_ *Hub, _ *Name, p *Push) { p.Files = map[string]Content{"../x": {}} }, "can be no file"},
+		"a path":        {func(_ *Hub, _ *Name, p *Push) { p.Files = map[string]Content{"../x": {}} }, "invalid file name"},
 		"no such file":  {func(_ *Hub, _ *Name, p *Push) { p.Files = map[string]Content{"x": {Path: "none"}} }, "none"},
 		"a wrong token": {func(h *Hub, _ *Name, _ *Push) { h.Token = "hf_wrong" }, "refuses the token"},
-		"a new branch":  {func(_ *Hub, n *Name, _ *Push) { n.Repo, n.Revision = "org/new", "v1" }, "no branch but main"},
+		"a new branch":  {func(_ *Hub, n *Name, _ *Push) { n.Repo, n.Revision = "org/new", "v1" }, "only the branch main"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, n, p := *h, Name{Kind: Model, Repo: "org/there"}, Push{Files: map[string]Content{"x": {Bytes: []byte("x")}}}
@@ -225,7 +226,7 @@ func TestPushRefused(t *testing.T) {
 	}
 }
 
-// TestScorerFiles: a scorer's files, with the backbone's name where its folder was.
+// TestScorerFiles: a scorer's files, with the backbone's folder replaced by its name.
 func TestScorerFiles(t *testing.T) {
 	dir := t.TempDir()
 	base, err := filepath.Abs(filepath.Join(dir, "../base"))
@@ -247,7 +248,7 @@ func TestScorerFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := ScorerFiles(dir, ""); err == nil || !strings.Contains(err.Error(), "backbone is ../base, a folder of") {
+	if _, err := ScorerFiles(dir, ""); err == nil || !strings.Contains(err.Error(), "is ../base, a local folder") {
 		t.Errorf("a folder as backbone: got error %v, want one", err)
 	}
 	files, err := ScorerFiles(dir, "hf://org/base@v1")
@@ -264,7 +265,7 @@ func TestScorerFiles(t *testing.T) {
 		"README.md":        "base_model: org/base\n`org/base`\n",
 		"head.safetensors": "", "calibration/report.html": ""}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("files and what is sent in their place (-want +got):\n%s", d)
+		t.Errorf("files and replaced contents (-want +got):\n%s", d)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "scorer.yaml"), []byte("backbone: \"hf://org/base\"\n"), 0o666); err != nil {
 		t.Fatal(err)
@@ -272,7 +273,7 @@ func TestScorerFiles(t *testing.T) {
 	files, err = ScorerFiles(dir, "")
 	if err != nil || string(files["scorer.yaml"].Bytes) != "backbone: hf://org/base\n" ||
 		string(files["adapter_config.json"].Bytes) != want["adapter_config.json"] {
-		t.Errorf("a name as backbone: got %s, %s, %v, want it, and the adapter's base by it", files["scorer.yaml"].Bytes,
+		t.Errorf("a name as backbone: got %s, %s, %v, want it, also as the adapter's base", files["scorer.yaml"].Bytes,
 			files["adapter_config.json"].Bytes, err)
 	}
 	if _, err := ScorerFiles(t.TempDir(), ""); !os.IsNotExist(err) {

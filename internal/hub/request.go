@@ -20,38 +20,38 @@ import (
 	"assay/internal/version"
 )
 
-// Error says what the Hub has not, does not give, or did not answer.
+// Error is a failed request: missing, refused or unanswered.
 type Error struct {
 	Name   Name
-	Status int // of HTTP; 0: no answer
+	Status int // HTTP status; 0: no response
 
 	text   string
 	cause  error
-	absent bool // there is no such thing: an error of the name
-	final  bool // what an earlier fetch left is not taken instead
-	passes bool // may go well another time
+	absent bool // it does not exist: the name is wrong
+	final  bool // do not fall back to the cache
+	passes bool // a retry may succeed
 }
 
 func (e *Error) Error() string { return e.Name.String() + ": " + e.text }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is says that what is absent does not exist.
+// Is makes the error of a missing repository or file match fs.ErrNotExist.
 func (e *Error) Is(target error) bool { return target == fs.ErrNotExist && e.absent }
 
-// Temporary reports whether the same may go well another time.
+// Temporary reports whether a retry may succeed.
 func (e *Error) Temporary() bool { return e.passes }
 
 const (
 	attempts   = 5
-	longest    = 2 * time.Minute // that is waited because the Hub says so
+	longest    = 2 * time.Minute // longest Retry-After to obey
 	redirects  = 10
-	errorBytes = 2000 // of an answer that is shown
+	errorBytes = 2000 // of a response to show in an error
 )
 
-// retry sends what send makes until it is answered well, or refused for good. Answers of 408, 429 and 5xx are tried
-// again, and connections that break; a *Error of send and a file here that cannot be read end it. The caller closes the
-// body of the answer, whose status is 2xx, or 416 where a range was asked for.
+// retry calls send until it succeeds or fails permanently. Responses 408, 429 and 5xx and broken connections are
+// retried; a *Error of send and an unreadable local file are not. The caller closes the body of the response, whose
+// status is 2xx, or 416 if a range was requested.
 func (h *Hub) retry(ctx context.Context, n Name, send func() (*http.Response, error)) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		wait := time.Duration(1<<(attempt-1))*time.Second + rand.N(500*time.Millisecond)
@@ -91,13 +91,13 @@ func (h *Hub) retry(ctx context.Context, n Name, send func() (*http.Response, er
 	}
 }
 
-// unanswered is the error of a connection that broke, or was not made.
+// unanswered returns the error for a connection that broke or failed.
 func (h *Hub) unanswered(n Name, err error) *Error {
-	return &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not answer: %v", h.shown, bare(err))}
+	return &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not respond: %v", h.shown, bare(err))}
 }
 
-// ask gets an address and follows redirects, as retry does; but a host that cannot be reached at all is not tried
-// again. first is the header of the answer before any redirect.
+// ask gets an address with retries and follows redirects; a host that cannot be reached at all is not retried. first
+// is the header of the response before any redirect.
 func (h *Hub) ask(ctx context.Context, n Name, address, span string) (answer *http.Response, first http.Header,
 	err error) {
 	answer, err = h.retry(ctx, n, func() (answer *http.Response, err error) {
@@ -111,7 +111,7 @@ func (h *Hub) ask(ctx context.Context, n Name, address, span string) (answer *ht
 	return answer, first, err
 }
 
-// sleep waits, less long in tests.
+// sleep waits, for a shorter time in tests.
 func (h *Hub) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(time.Duration(d.Seconds() * float64(h.second)))
 	defer timer.Stop()
@@ -123,10 +123,10 @@ func (h *Hub) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errStalled ends a request of which no byte came for too long.
-var errStalled = errors.New("no byte came for too long")
+// errStalled ends a request that has stalled.
+var errStalled = errors.New("no data was received for too long")
 
-// lively is the body of an answer that is given up when no byte comes for a while.
+// lively is the body of a response that is given up if no data arrives for a while.
 type lively struct {
 	io.ReadCloser
 	stall  time.Duration
@@ -152,7 +152,7 @@ func (l *lively) Close() error {
 	return err
 }
 
-// bare is an error without the address, which may hold a signature.
+// bare returns an error without the address, which may contain a signature.
 func bare(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {
@@ -207,8 +207,8 @@ func (h *Hub) follow(parent context.Context, address, span string) (
 	return nil, nil, fmt.Errorf("it redirects more than %d times", redirects)
 }
 
-// post sends a request with a body, as JSON unless it is bytes, and reads the answer into v (nil: it is passed over).
-// The endpoint alone is shown the token.
+// post sends a request with a body, as JSON unless it is bytes, and reads the response into v (nil: it is ignored).
+// Only the endpoint gets the token.
 func (h *Hub) post(ctx context.Context, n Name, address, kind string, body, v any) error {
 	raw, ok := body.([]byte)
 	if !ok {
@@ -240,13 +240,13 @@ func (h *Hub) post(ctx context.Context, n Name, address, kind string, body, v an
 		err = json.Unmarshal(text, v)
 	}
 	if err != nil {
-		return &Error{Name: n, passes: true, cause: err, text: fmt.Sprintf("the answer of %s cannot be read: %v", h.shown,
+		return &Error{Name: n, passes: true, cause: err, text: fmt.Sprintf("cannot read the response of %s: %v", h.shown,
 			err)}
 	}
 	return nil
 }
 
-// authorize adds the token to a request of the endpoint, and of no other host.
+// authorize adds the token to requests to the endpoint, but to no other host.
 func (h *Hub) authorize(q *http.Request) error {
 	own, err := url.Parse(h.Endpoint)
 	if err == nil && h.Token != "" && q.URL.Scheme == own.Scheme && q.URL.Host == own.Host {
@@ -255,10 +255,10 @@ func (h *Hub) authorize(q *http.Request) error {
 	return err
 }
 
-// reset is the time of a RateLimit header: "api";r=0;t=55.
+// reset matches the time of a RateLimit header: "api";r=0;t=55.
 var reset = regexp.MustCompile(`;\s*r=0\b.*;\s*t=(\d+)`)
 
-// retryAfter is how long the Hub wants to be left alone; 0: it does not say.
+// retryAfter returns how long the Hub asks to wait; 0 if it does not say.
 func retryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
 	if m := reset.FindStringSubmatch(header.Get("RateLimit")); value == "" && m != nil {
@@ -273,7 +273,7 @@ func retryAfter(header http.Header) time.Duration {
 	return 0
 }
 
-// refused is the error of an answer: what the Hub says, and what to do.
+// refused returns the error for a response: the message of the Hub, and the remedy.
 func (h *Hub) refused(n Name, answer *http.Response) *Error {
 	e := &Error{Name: n, Status: answer.StatusCode}
 	page := h.shown + "/" + n.Repo
@@ -296,29 +296,29 @@ func (h *Hub) refused(n Name, answer *http.Response) *Error {
 		e.text = fmt.Sprintf("it is gated: accept its terms on %s, then set HF_TOKEN to a token of that account (or "+
 			"`hf auth login`)", page)
 	case code == "GatedRepo":
-		e.text = fmt.Sprintf("it is gated, and the account of the token has no access: ask for it on %s", page)
+		e.text = fmt.Sprintf("it is gated, and the account of the token has no access: request it on %s", page)
 	case code == "RepoNotFound", e.Status == http.StatusNotFound, e.Status == http.StatusUnauthorized && h.Token == "":
 		e.absent = true
-		e.text = fmt.Sprintf("%s has no such %s repository, or it is private: HF_TOKEN is to be a token with access",
+		e.text = fmt.Sprintf("%s has no such %s repository, or it is private: set HF_TOKEN to a token with access",
 			h.shown,
 			n.Kind)
 		if n.Kind == Model {
-			e.text += fmt.Sprintf(" (a data set is %sdatasets/%s)", Scheme, n.Repo)
+			e.text += fmt.Sprintf(" (for a data set use %sdatasets/%s)", Scheme, n.Repo)
 		}
 	case h.Token != "" && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
 		e.text = fmt.Sprintf("%s refuses the token of HF_TOKEN or `hf auth login` (%d): %s", h.shown, e.Status, said)
 	case e.Status == http.StatusTooManyRequests:
 		e.passes = true
-		e.text = fmt.Sprintf("%s has had too many requests (429)", h.shown)
+		e.text = fmt.Sprintf("%s received too many requests (429)", h.shown)
 		if wait := retryAfter(answer.Header); wait > 0 {
 			e.text += fmt.Sprintf(": try again in %v", wait.Round(time.Second))
 		}
 		if h.Token == "" {
-			e.text += "; with HF_TOKEN set more are allowed"
+			e.text += "; with HF_TOKEN the limit is higher"
 		}
 	default:
 		e.passes = e.Status == http.StatusRequestTimeout || e.Status >= 500
-		e.text = fmt.Sprintf("%s answers %s: %s", h.shown, answer.Status, said)
+		e.text = fmt.Sprintf("%s responded %s: %s", h.shown, answer.Status, said)
 	}
 	return e
 }

@@ -15,12 +15,12 @@ import (
 	"strings"
 )
 
-// backboneLine is where scorer.yaml names the backbone.
+// backboneLine matches the line of scorer.yaml with the backbone.
 var backboneLine = regexp.MustCompile(`(?m)^backbone:[ \t]*(.*)$`)
 
-// ScorerFiles are the files of a scorer directory for [Hub.Push]. A backbone that only this machine has is of no use to
-// others: backbone is its name on the Hub, "" if scorer.yaml has that already. It replaces the path in scorer.yaml, the
-// card and each adapter_config.json, whose digest in scorer.yaml is that of the new text.
+// ScorerFiles returns the files of a scorer directory for [Hub.Push]. A local path of the backbone is of no use to
+// others: backbone is its name on the Hub, "" if scorer.yaml already has it. It replaces the path in scorer.yaml, the
+// card and each adapter_config.json, whose digest in scorer.yaml is updated.
 func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "scorer.yaml"))
 	if err != nil {
@@ -28,12 +28,12 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 	}
 	m := backboneLine.FindSubmatch(text)
 	if m == nil {
-		return nil, fmt.Errorf("%s: it names no backbone", filepath.Join(dir, "scorer.yaml"))
+		return nil, fmt.Errorf("%s: it has no backbone", filepath.Join(dir, "scorer.yaml"))
 	}
 	old := strings.Trim(strings.TrimSpace(string(m[1])), `"'`)
 	if backbone == "" && !Is(old) {
-		return nil, fmt.Errorf("%s: the backbone is %s, a folder of this machine: say with --backbone what it is on the Hub "+
-			"(hf://org/name@commit); whoever opens the scorer there is refused another one",
+		return nil, fmt.Errorf("%s: the backbone is %s, a local folder: set --backbone to its name on the Hub "+
+			"(hf://org/name@commit); the scorer does not open with a different backbone",
 			filepath.Join(dir, "scorer.yaml"), old)
 	}
 	folders, err := backboneFolders(dir, old)
@@ -75,7 +75,7 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 	return files, err
 }
 
-// adapterFile is PEFT's configuration: of a scorer beside scorer.yaml, of an ensemble in the folder of each member.
+// adapterFile is PEFT's configuration: next to scorer.yaml in a scorer, in each member's folder in an ensemble.
 const adapterFile = "adapter_config.json"
 
 func hexDigest(text []byte) []byte {
@@ -83,8 +83,8 @@ func hexDigest(text []byte) []byte {
 	return hex.AppendEncode(nil, sum[:])
 }
 
-// backboneFolders are the folders by which a scorer's files name its backbone: as scorer.yaml does, and as PEFT's
-// configurations do.
+// backboneFolders returns the paths by which a scorer's files refer to its backbone: in scorer.yaml, and in PEFT's
+// configurations.
 func backboneFolders(dir, named string) ([]string, error) {
 	folders := []string{named}
 	if !filepath.IsAbs(named) && !Is(named) {
@@ -120,7 +120,7 @@ func backboneFolders(dir, named string) ([]string, error) {
 	return folders, nil
 }
 
-// renamed replaces a backbone's folder by its repository, as PEFT and model cards name it.
+// renamed replaces a backbone's folder by its repository, in the forms of PEFT and model cards.
 func renamed(text []byte, folders []string, backbone string) []byte {
 	n, err := Parse(backbone)
 	if err != nil {
@@ -135,13 +135,13 @@ func renamed(text []byte, folders []string, backbone string) []byte {
 	return text
 }
 
-// CheckPush reports why nothing could be pushed to a name, before anything is computed.
+// CheckPush returns an error if nothing could be pushed to a name, before any work is done.
 func (h *Hub) CheckPush(n Name) error {
 	switch {
 	case h.Offline:
 		return &Error{Name: n, text: "HF_HUB_OFFLINE is set: nothing can be pushed"}
 	case h.Token == "":
-		return &Error{Name: n, text: "pushing wants a token that may write: set HF_TOKEN, or `hf auth login`"}
+		return &Error{Name: n, text: "pushing needs a token with write access: set HF_TOKEN, or run `hf auth login`"}
 	case n.Path != "":
 		return &Error{Name: n, text: "a scorer is pushed to a repository, not into a folder of one"}
 	case n.commit() != "":
@@ -150,7 +150,7 @@ func (h *Hub) CheckPush(n Name) error {
 	return nil
 }
 
-// ParseTarget reads the name of a repository to push to: org/name, or hf://org/name@branch.
+// ParseTarget parses the name of a repository to push to: org/name, or hf://org/name@branch.
 func ParseTarget(text string) (Name, error) {
 	if !Is(text) {
 		text = Scheme + text

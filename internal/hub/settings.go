@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// Hub is an endpoint and a cache.
+// Hub is a client of an endpoint, with a cache.
 type Hub struct {
-	Endpoint  string // without a slash at its end
+	Endpoint  string // without a trailing slash
 	Token     string // "": none
 	Cache     string
 	Offline   bool
 	Monitor   Monitor
-	NoWeights bool // leaves out the weights of checkpoints: a plan reads their configuration
+	NoWeights bool // skips the weights of checkpoints: a plan only reads their configuration
 
-	loads  bool   // what is fetched is read here, and not only kept
+	loads  bool   // fetched files will be loaded, not only stored
 	shown  string // Endpoint without a password
 	client *http.Client
-	stall  time.Duration // without a byte, after which a connection is given up
-	second time.Duration // of waiting for another attempt; tests shorten it
+	stall  time.Duration // time without data after which a connection is given up
+	second time.Duration // unit of waits between attempts; tests shorten it
 }
 
 // FromEnvironment reads the variables of huggingface_hub: HF_ENDPOINT, HF_TOKEN (or the file HF_TOKEN_PATH, by default
@@ -44,7 +44,7 @@ func FromEnvironment() (*Hub, error) {
 	if home == "" {
 		caches := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(user, ".cache"))
 		if user == "" && !filepath.IsAbs(caches) {
-			return nil, errors.New("neither HF_HOME nor HOME is set: there is no folder for what is fetched from the Hub")
+			return nil, errors.New("neither HF_HOME nor HOME is set: there is no folder for the Hub cache")
 		}
 		home = filepath.Join(caches, "huggingface")
 	}
@@ -63,21 +63,21 @@ func FromEnvironment() (*Hub, error) {
 	h.second = time.Second
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
-	transport.DisableCompression = true // sizes and ranges are of the files as they are
+	transport.DisableCompression = true // sizes and ranges refer to uncompressed files
 	transport.ResponseHeaderTimeout = h.stall
 	h.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // ask follows them: the token must not go elsewhere
+		return http.ErrUseLastResponse // ask follows them: the token must not go to other hosts
 	}}
 	return h, nil
 }
 
-// folderOf is a variable's value with ~ and other variables replaced.
+// folderOf returns a variable's value with ~ and other variables expanded.
 func folderOf(variable, user string) string {
 	value := os.Expand(os.Getenv(variable), func(name string) string {
 		if value, ok := os.LookupEnv(name); ok {
 			return value
 		}
-		return "$" + name // as Python's expandvars leaves it
+		return "$" + name // left as it is, as by Python's expandvars
 	})
 	if rest, ok := strings.CutPrefix(value, "~"); ok && (rest == "" || rest[0] == '/') {
 		return user + rest
@@ -93,7 +93,7 @@ func isTrue(value string) bool {
 	return false
 }
 
-// token is that of the environment, or of the file that `hf auth login` writes.
+// token returns the token from the environment, or from the file that `hf auth login` writes.
 func token(file string) string {
 	value := cmp.Or(os.Getenv("HF_TOKEN"), os.Getenv("HUGGING_FACE_HUB_TOKEN"))
 	if value == "" {

@@ -10,7 +10,7 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// TestDamage: of a journal with a damaged byte nothing is read that was not written.
+// TestDamage: a journal with a damaged byte yields no result that was not written.
 func TestDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	head := map[string]string{"in": "a.jsonl"}
@@ -39,7 +39,7 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// TestEarlierJournals: lines without a sum are read.
+// TestEarlierJournals: lines without a checksum are read.
 func TestEarlierJournals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	if err := os.WriteFile(path, []byte("{}\n{\"Row\":1}\n{\"Row\":2}\n"), 0o666); err != nil {

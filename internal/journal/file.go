@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// File is an append-only file that resumes at a size which is known to be good.
+// File is an append-only file that resumes at a size that is known to be good.
 type File struct {
 	file *os.File
 	size int64
 }
 
-// ErrShort: a file has fewer bytes than it had, so somebody changed it.
+// ErrShort: a file has fewer bytes than were written to it, so something else changed it.
 var ErrShort = errors.New("the file is too short")
 
 // OpenFile creates the file at path, or truncates an existing one to size bytes. The error wraps ErrShort if the file
@@ -24,7 +24,7 @@ func OpenFile(path string, size int64) (*File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() < size {
-		err = fmt.Errorf("%s has %d bytes, %d were expected: %w", path, info.Size(), size, ErrShort)
+		err = fmt.Errorf("%s has %d bytes, want %d: %w", path, info.Size(), size, ErrShort)
 	}
 	if err == nil {
 		err = f.Truncate(size)
@@ -38,7 +38,7 @@ func OpenFile(path string, size int64) (*File, error) {
 // Size is the number of bytes that were completely written.
 func (f *File) Size() int64 { return f.size }
 
-// Write appends p. The next write overwrites what a failed one left.
+// Write appends p. After a failed write, the next one overwrites its remains.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.file.WriteAt(p, f.size)
 	if err == nil {
@@ -50,5 +50,5 @@ func (f *File) Write(p []byte) (int, error) {
 // Sync flushes the file to disk.
 func (f *File) Sync() error { return f.file.Sync() }
 
-// Close closes the file and leaves it.
+// Close closes the file.
 func (f *File) Close() error { return f.file.Close() }

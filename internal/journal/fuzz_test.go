@@ -7,8 +7,8 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// FuzzOpen: whatever a crash left in a journal, it is opened or refused; what was opened goes on and is read again in
-// full.
+// FuzzOpen: whatever a crash left in a journal, it is opened or refused; an opened journal can be appended to and is
+// then read back in full.
 func FuzzOpen(f *testing.F) {
 	x := fuzzing.New(f)
 	x.Add([]byte("{\"in\":\"a\"}\n{\"Row\":1}\n{\"Row\":2}\n"))

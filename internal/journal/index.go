@@ -11,21 +11,21 @@ import (
 	"sync"
 )
 
-// Index is a journal of the results of a table's rows. In memory a row takes a bit, however long its result. It is
+// Index is a journal of the results of a table's rows. In memory a row takes one bit, however long its result. It is
 // safe for concurrent use.
 type Index[Result any] struct {
 	journal *Journal[Result]
 	place   func(Result) int
 
-	mu    sync.Mutex     // of what follows
+	mu    sync.Mutex     // guards the fields below
 	has   []uint64       // a bit for each row: it is in the journal
-	at    *os.File       // by row: where its line begins, in eight bytes; the file has no name
+	at    *os.File       // the offset of each row's line, in eight bytes; an unlinked file
 	held  map[int]Result // rows that are not in the journal
 	count int
 }
 
-// OpenIndex opens the journal at path, or begins one, for a table of so many rows; place is the row of a result. keep
-// decides whether an existing result is still valid. Errors are those of [Open].
+// OpenIndex opens or creates the journal at path for a table with this number of rows; place returns the row of a
+// result. keep decides whether an existing result is still valid. Errors are those of [Open].
 func OpenIndex[Result any](
 	path string, head any, rows int, place func(Result) int, keep func(Result) bool,
 ) (*Index[Result], error) {
@@ -53,7 +53,7 @@ func OpenIndex[Result any](
 	return x, nil
 }
 
-// nameless creates an unlinked file, which is gone when it is closed, however the process ends.
+// nameless creates an unlinked file, which disappears when it is closed or the process ends.
 func nameless(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
@@ -98,7 +98,7 @@ func (x *Index[Result]) Len() int {
 	return x.count
 }
 
-// Write adds results, which survive the end of the process.
+// Write appends results. They survive the end of the process.
 func (x *Index[Result]) Write(results ...Result) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -125,7 +125,7 @@ func (x *Index[Result]) Hold(r Result) {
 	x.held[i] = r
 }
 
-// Get reads the result of a row; ok: it has one.
+// Get reads the result of a row; ok is false if it has none.
 func (x *Index[Result]) Get(row int) (r Result, ok bool, err error) {
 	x.mu.Lock()
 	held, ok := x.held[row]
@@ -142,7 +142,7 @@ func (x *Index[Result]) Get(row int) (r Result, ok bool, err error) {
 	if err == nil {
 		text, good := Row(line[:len(line)-1])
 		if err = json.Unmarshal(text, &r); err == nil && (!good || x.place(r) != row) {
-			err = errors.New("another process changed it")
+			err = errors.New("another process changed the file")
 		}
 	}
 	if err != nil {
@@ -151,11 +151,11 @@ func (x *Index[Result]) Get(row int) (r Result, ok bool, err error) {
 	return r, true, nil
 }
 
-// Path is the journal's file.
+// Path is the path of the journal.
 func (x *Index[Result]) Path() string { return x.journal.file.file.Name() }
 
 // Sync flushes the journal to disk.
 func (x *Index[Result]) Sync() error { return x.journal.file.Sync() }
 
-// Close closes the journal and leaves its file.
+// Close closes the journal. Its file stays.
 func (x *Index[Result]) Close() error { return errors.Join(x.at.Close(), x.journal.Close()) }

@@ -11,8 +11,8 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// TestIndex: what was written is read back by its row, now and after the journal was opened again; what is held is not
-// there then, nor what no longer holds.
+// TestIndex: results are read back by row, at once and after the journal is reopened. After that, held results are
+// gone, and so are those that keep rejects.
 func TestIndex(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	open := func(keep func(result) bool) *Index[result] {
@@ -64,7 +64,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestIndexMemory: a row without a result takes a bit, and where the lines are lies in a file that nobody sees.
+// TestIndexMemory: a row without a result takes one bit, and the offsets of lines are in an unlinked file.
 func TestIndexMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	const rows = 8 << 20
@@ -86,7 +86,7 @@ func TestIndexMemory(t *testing.T) {
 	})
 }
 
-// TestIndexOfShorterTable: rows that the table does not have any more are left out.
+// TestIndexOfShorterTable: rows that are no longer in the table are skipped.
 func TestIndexOfShorterTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	all := func(result) bool { return true }
@@ -108,15 +108,16 @@ func TestIndexOfShorterTable(t *testing.T) {
 		t.Errorf("5 rows: got %d results, row 0 %t, row 4 %t, want 2, both", x.Len(), x.Has(0), x.Has(4))
 	}
 	x.Close()
-	shift = 1 // row 0 of the journal is before the first
+	shift = 1 // row 0 of the journal is before the first row
 	x = open(5)
 	defer x.Close()
 	if x.Len() != 2 || !x.Has(3) || !x.Has(4) {
-		t.Errorf("from row 1 on: got %d results, row 3 %t, row 4 %t, want 2, both", x.Len(), x.Has(3), x.Has(4))
+		t.Errorf("starting at row 1: got %d results, row 3 %t, row 4 %t, want 2, both", x.Len(), x.Has(3), x.Has(4))
 	}
 }
 
-// TestIndexChangedMeanwhile: a journal that somebody else changed gives no result that was not written for its row.
+// TestIndexChangedMeanwhile: a journal that something else changed returns no result that was not written for its
+// row.
 func TestIndexChangedMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(raw []byte) []byte{
 		"damaged": func(raw []byte) []byte { return bytes.Replace(raw, []byte("two"), []byte("tvo"), 1) },
@@ -152,7 +153,7 @@ func TestIndexChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestIndexHeld: a result that is held counts once, gives way to one that is written, and is not in the journal.
+// TestIndexHeld: a held result counts once, is replaced by a written one, and is not in the journal.
 func TestIndexHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	x, err := OpenIndex(path, "work", 70, func(r result) int { return r.Row }, nil)
@@ -163,7 +164,7 @@ func TestIndexHeld(t *testing.T) {
 	x.Hold(result{65, "held"})
 	x.Hold(result{65, "held again"})
 	if r, ok, err := x.Get(65); x.Len() != 1 || !ok || r.Text != "held again" || err != nil || x.Has(1) || x.Has(64) {
-		t.Errorf("held: got %d results, %+v, %t, %v, want the last one of row 65 alone", x.Len(), r, ok, err)
+		t.Errorf("held: got %d results, %+v, %t, %v, want only the last one of row 65", x.Len(), r, ok, err)
 	}
 	if err := x.Write(result{65, "written"}); err != nil {
 		t.Fatal(err)
@@ -173,11 +174,11 @@ func TestIndexHeld(t *testing.T) {
 	}
 	x.Hold(result{65, "held over it"})
 	if r, _, _ := x.Get(65); x.Len() != 1 || r.Text != "held over it" {
-		t.Errorf("held over it: got %d results, %+v, want one, the held", x.Len(), r)
+		t.Errorf("held over it: got %d results, %+v, want one, the held one", x.Len(), r)
 	}
 }
 
-// TestIndexRefused: a journal of other work is refused, and leaves nothing beside it.
+// TestIndexRefused: a journal of other work is refused, and leaves no other files.
 func TestIndexRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	place := func(r result) int { return r.Row }
@@ -193,7 +194,7 @@ func TestIndexRefused(t *testing.T) {
 		t.Errorf("other work: got %v, %v, want an error with the work's head", x, err)
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
-		t.Errorf("folder: got %v, %v, want the journal alone", files, err)
+		t.Errorf("folder: got %v, %v, want only the journal", files, err)
 	}
 	if x, err := OpenIndex(filepath.Join(path, "x"), "work", 3, place, nil); x != nil || err == nil {
 		t.Errorf("a journal below a file: got %v, %v, want an error", x, err)

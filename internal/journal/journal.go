@@ -1,6 +1,7 @@
-// Package journal keeps the results of a long command, so that the same command resumes after an interrupt or a crash.
-// [File] is append-only, [Lines] is a file of JSON lines, a [Journal] begins with a line that identifies the work, and
-// an [Index] finds the line of a row.
+// Package journal stores the results of a long command on disk as they come, so that the same command resumes after
+// an interrupt or a crash. A [File] is append-only, and [Lines] is such a file of JSON lines. A [Journal] starts with
+// a line that identifies the work, and each line has a checksum. An [Index] is a journal that finds the result of a
+// row of a table.
 package journal
 
 import (
@@ -17,19 +18,19 @@ import (
 	"assay/internal/filelock"
 )
 
-// Journal is an open journal of results: JSON lines after one that identifies the work. One process at a time holds
-// it.
+// Journal is an open journal: a line that identifies the work, then one JSON line per result. Only one process at a
+// time can have it open.
 type Journal[Result any] struct {
 	Lines[Result]
 	lock *os.File
 }
 
-// Close closes the journal and leaves its file.
+// Close closes the journal. Its file stays.
 func (j *Journal[Result]) Close() error { return errors.Join(j.Lines.Close(), j.lock.Close()) }
 
-// Open opens the journal at path, or begins one, and returns its results. head identifies the work (inputs, models,
-// options); a journal of other work, or one that is open elsewhere, is an error. A line that a crash cut off is
-// dropped, and so is a damaged one with all after it.
+// Open opens or creates the journal at path, and returns its results. head identifies the work (inputs, models,
+// options); a journal of other work, or one that another process has open, is an error. A truncated last line is
+// dropped, and so is a damaged line with everything after it.
 func Open[Result any](path string, head any) (j *Journal[Result], done []Result, err error) {
 	none := func() error { return nil }
 	j, err = openEach(path, head, none, func(r Result, _ int64) { done = append(done, r) })
@@ -39,7 +40,7 @@ func Open[Result any](path string, head any) (j *Journal[Result], done []Result,
 	return j, done, nil
 }
 
-// openEach is Open that passes each result, with the offset of its line, to each. begin is called once the journal is
+// openEach is Open, but passes each result and the offset of its line to each. begin is called once the journal is
 // locked.
 func openEach[Result any](
 	path string, head any, begin func() error, each func(r Result, at int64),
@@ -62,7 +63,7 @@ func openEach[Result any](
 func lockFile(path string) (*os.File, error) {
 	f, err := filelock.Take(path)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%s: another process writes it: wait for it, or choose another output", path)
+		return nil, fmt.Errorf("%s: another process is writing it: wait for it, or choose another output", path)
 	}
 	return f, err
 }
@@ -88,8 +89,8 @@ func open[Result any](path string, head any, each func(r Result, at int64)) (*Jo
 	return &Journal[Result]{Lines: Lines[Result]{f, true}}, nil
 }
 
-// read passes each result, with the offset of its line, to each, and returns the bytes of whole lines; 0 if not even
-// the head is whole.
+// read passes each result and the offset of its line to each, and returns the size of all complete lines in bytes; 0
+// if even the head is incomplete.
 func read[Result any](path string, head []byte, each func(r Result, at int64)) (size int64, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +102,7 @@ func read[Result any](path string, head []byte, each func(r Result, at int64)) (
 	lines := bufio.NewReaderSize(f, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // a crash cut it off
+		if errors.Is(err, io.EOF) { // a crash truncated it
 			return size, nil
 		} else if err != nil {
 			return 0, err
@@ -127,13 +128,13 @@ const sumSize = len("\t01234567")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// summed appends a checksum: a tab, and eight digits of CRC-32C. JSON has no tab at its end.
+// summed appends a checksum: a tab and eight hex digits of CRC-32C. JSON never ends like this.
 func summed(line []byte) []byte {
 	return fmt.Appendf(line[:len(line):len(line)], "\t%08x", crc32.Checksum(line, castagnoli))
 }
 
-// Row returns the JSON of a line without its checksum; false if the line is damaged. Lines of earlier versions have
-// none.
+// Row returns the JSON of a line without its checksum; false if the line is damaged. Lines from earlier versions have
+// no checksum.
 func Row(line []byte) ([]byte, bool) {
 	at := len(line) - sumSize
 	if at < 0 || line[at] != '\t' {

@@ -17,7 +17,7 @@ type result struct {
 	Text string
 }
 
-// appendTo writes what a crash may leave at the end of a file.
+// appendTo appends what a crash may leave at the end of a file.
 func appendTo(t *testing.T, path, text string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -34,10 +34,10 @@ func TestGoesOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	head := map[string]string{"in": "a.jsonl"}
 	var want []result
-	for i, cut := range []string{"", `{"Row":9,"Te`, "{\"Row\":9,\"Te\n", ""} { // what a crash left behind
+	for i, cut := range []string{"", `{"Row":9,"Te`, "{\"Row\":9,\"Te\n", ""} { // what a crash left
 		j, done, err := Open[result](path, head)
 		if err != nil || !slices.Equal(done, want) {
-			t.Fatalf("opening %d gives %v, want %v (%v)", i, done, want, err)
+			t.Fatalf("opening %d: got %v, want %v (%v)", i, done, want, err)
 		}
 		more := []result{{2 * i, "a\nb"}, {2*i + 1, ""}}
 		if err := j.Write(more...); err != nil {
@@ -72,7 +72,7 @@ func TestHeadCutOff(t *testing.T) {
 	}
 }
 
-// TestOneWriter: a journal that is open is refused, and not touched.
+// TestOneWriter: a journal that is already open is refused and not changed.
 func TestOneWriter(t *testing.T) {
 	long.Test(t) // it waits
 	path := filepath.Join(t.TempDir(), "out.progress")
@@ -98,7 +98,7 @@ func TestOneWriter(t *testing.T) {
 	}
 }
 
-// TestRow: a line's sum is looked at if it has one.
+// TestRow: a line's checksum is verified if it has one.
 func TestRow(t *testing.T) {
 	for _, c := range []struct {
 		line, want string
@@ -107,7 +107,7 @@ func TestRow(t *testing.T) {
 		{"{}", "{}", true},
 		{"", "", true},
 		{"\t01234567", "", false},
-		{"{\t0123456", "{\t0123456", true}, // too short for a sum
+		{"{\t0123456", "{\t0123456", true}, // too short for a checksum
 		{string(summed([]byte("{}"))), "{}", true},
 		{string(summed(nil)), "", true},
 		{"[]" + string(summed([]byte("{}")))[2:], "[]", false},
@@ -120,18 +120,18 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// TestUnwritable: results and heads that are no JSON, and places where nothing can be written, are errors.
+// TestUnwritable: results and heads that cannot be JSON, and paths that cannot be written, are errors.
 func TestUnwritable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	if j, done, err := Open[result](path, func() {}); j != nil || done != nil || err == nil {
-		t.Errorf("a head that is no JSON: got %v, %v, %v, want an error", j, done, err)
+		t.Errorf("a head that is not JSON: got %v, %v, %v, want an error", j, done, err)
 	}
 	j, _, err := Open[float64](path, "work")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Write(1, math.NaN()); err == nil {
-		t.Errorf("a result that is no JSON: got error %v, want one", err)
+		t.Errorf("a result that is not JSON: got error %v, want one", err)
 	}
 	if err := errors.Join(j.Write(2), j.Close()); err != nil {
 		t.Fatal(err)

@@ -9,13 +9,13 @@ import (
 	"os"
 )
 
-// Lines is an append-only file of JSON lines. A line that a crash cut off is dropped on opening.
+// Lines is an append-only file of JSON lines. A truncated last line is dropped on opening.
 type Lines[Row any] struct {
 	file   *File
-	summed bool // each line has a sum behind it, as those of a [Journal]
+	summed bool // each line ends with a checksum, as in a [Journal]
 }
 
-// LineError is the error of a line.
+// LineError is an error in one line of a file.
 type LineError struct {
 	Path string
 	Line int // from 1
@@ -25,8 +25,8 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
-// OpenLines opens the file at path, or begins one, and returns its rows. A line that is no row, or that check (may be
-// nil) refuses, is a [LineError], and the file is not changed.
+// OpenLines opens or creates the file at path, and returns its rows. A line that is not a valid row, or that check
+// (may be nil) rejects, is a [LineError], and the file is not changed.
 func OpenLines[Row any](path string, check func(Row) error) (*Lines[Row], []Row, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +43,7 @@ func OpenLines[Row any](path string, check func(Row) error) (*Lines[Row], []Row,
 	return &Lines[Row]{file: f}, rows, nil
 }
 
-// readLines reads whole lines and returns their length in bytes.
+// readLines reads complete lines and returns their size in bytes.
 func readLines[Row any](path string, raw []byte, check func(Row) error) (rows []Row, size int64, err error) {
 	for n := 1; ; n++ {
 		line, rest, whole := bytes.Cut(raw, []byte{'\n'})
@@ -62,13 +62,13 @@ func readLines[Row any](path string, raw []byte, check func(Row) error) (rows []
 	}
 }
 
-// Write adds rows; they survive the end of the process.
+// Write appends rows. They survive the end of the process.
 func (l *Lines[Row]) Write(rows ...Row) error {
 	_, err := l.write(rows)
 	return err
 }
 
-// write is Write that returns the offset of each row's line.
+// write is Write, and returns the offset of each row's line.
 func (l *Lines[Row]) write(rows []Row) (starts []int64, err error) {
 	var b bytes.Buffer
 	for _, r := range rows {

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// TestLines: rows go on behind those that are there, a line that was cut off is dropped, and a foreign one is refused.
+// TestLines: rows are appended to existing ones, a truncated line is dropped, and an invalid one is refused.
 func TestLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "predictions.jsonl")
 	var want []result
 	for i, torn := range []string{"", `{"Row":9,"Te`, ""} {
 		l, rows, err := OpenLines[result](path, nil)
 		if err != nil || !slices.Equal(rows, want) {
-			t.Fatalf("opening %d gives %v, want %v (%v)", i, rows, want, err)
+			t.Fatalf("opening %d: got %v, want %v (%v)", i, rows, want, err)
 		}
 		more := []result{{2 * i, "a\nb"}, {2*i + 1, ""}}
 		if err := l.Write(more...); err != nil {
@@ -39,16 +39,16 @@ func TestLines(t *testing.T) {
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "predictions.jsonl:4: unknown row") {
-		t.Errorf("a row that is refused: got error %v, want one with %q", err, "predictions.jsonl:4: unknown row")
+		t.Errorf("a rejected row: got error %v, want one with %q", err, "predictions.jsonl:4: unknown row")
 	}
 	if err := os.WriteFile(path, append(before, "no row\n"...), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := OpenLines[result](path, nil); err == nil || !strings.Contains(err.Error(), "predictions.jsonl:7") {
-		t.Errorf("a line that is no row: got error %v, want one with %q", err, "predictions.jsonl:7")
+		t.Errorf("a line that is not a row: got error %v, want one with %q", err, "predictions.jsonl:7")
 	}
 	after, err := os.ReadFile(path)
 	if err != nil || string(after) != string(before)+"no row\n" {
-		t.Errorf("a file that was refused: got %q, %v, want it as it was", after, err)
+		t.Errorf("a refused file: got %q, %v, want it unchanged", after, err)
 	}
 }

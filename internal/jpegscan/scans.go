@@ -1,5 +1,7 @@
-// Package jpegscan reads the segments of a JPEG file without decoding them: what its frame says, and its scans. Split
-// makes files of one component each of it, which image/jpeg decodes where it does not decode the whole.
+// Package jpegscan parses the segments of a JPEG file without decoding them: its frame header and its scans. Package
+// data uses it to read sizes, to refuse files that would not decode as in libjpeg, and to choose a decoder. Split
+// rewrites a file as one file per component, which image/jpeg can decode when it does not decode the original
+// correctly.
 package jpegscan
 
 import (
@@ -26,18 +28,19 @@ const (
 	markInterval              = 0xdd
 )
 
-// frames are the frames that are read.
+// frames are the supported frame types.
 var frames = []byte{markBaseline, markExtended, markProgressive, markArithmetic, markArithmeticProgressive}
 
-// MaxScans bounds the cost of a small file: a scan of few bytes goes through all pixels. Encoders write about ten.
+// MaxScans bounds the cost of a small file, since a scan of a few bytes can cover all pixels. Encoders write about
+// ten.
 const MaxScans = 500
 
-// Unsupported is the error of a file that is whole, but has what is not read.
+// Unsupported is the error for an intact file with an unsupported feature, which it names.
 type Unsupported string
 
-func (u Unsupported) Error() string { return "JPEG with " + string(u) + " is not read" }
+func (u Unsupported) Error() string { return "JPEG with " + string(u) + " is not supported" }
 
-// A Frame is what a JPEG file says before its pixels, and its scans.
+// A Frame is the header information of a JPEG file, and its scans.
 type Frame struct {
 	Width, Height int
 	Components    []Component
@@ -55,15 +58,15 @@ type Component struct{ id, H, V, quantizer byte }
 type step struct {
 	quantizers []byte
 
-	components []int           // those in the scan
+	components []int           // indices of the components in the scan
 	selectors  []byte          // the Huffman tables of each: DC << 4 | AC
 	bounds     [3]byte         // first and last coefficient, and bits (Ss, Se, Ah and Al)
 	interval   int             // restart interval, 0 without restarts
-	tables     map[byte][]byte // class << 4 | number: how many codes there are of each length, and the symbols
+	tables     map[byte][]byte // class << 4 | number: the number of codes of each length, and the symbols
 	compressed []byte          // with restart markers
 }
 
-// Read reads the segments up to the end of the picture, or only up to the frame's header.
+// Read reads the segments up to the end of the picture, or only up to the frame header.
 func Read(raw []byte, header bool) (*Frame, error) {
 	r := reader{Frame: &Frame{adobe: -1}, tables: map[byte][]byte{}}
 	for b := raw[2:]; len(b) >= 2; {
@@ -86,15 +89,15 @@ func Read(raw []byte, header bool) (*Frame, error) {
 	return nil, io.ErrUnexpectedEOF
 }
 
-// reader reads the segments of a file one after the other.
+// reader reads the segments of a file one after another.
 type reader struct {
 	*Frame
-	tables   map[byte][]byte // Huffman tables, as they are now
+	tables   map[byte][]byte // current Huffman tables
 	interval int             // of restarts
 }
 
-// segment reads the segment that b begins with, and the compressed data behind a scan's header. It returns the length
-// of both.
+// segment reads the segment at the start of b, and the compressed data after a scan header. It returns the length of
+// both.
 func (r *reader) segment(b []byte) (n int, err error) {
 	marker := b[1]
 	n = 2 + (int(b[2])<<8 | int(b[3]))
@@ -122,7 +125,7 @@ func (r *reader) segment(b []byte) (n int, err error) {
 	return n, err
 }
 
-// scanLength returns how many bytes come before the marker that ends a scan.
+// scanLength returns the number of bytes before the marker that ends a scan.
 func scanLength(b []byte) int {
 	for at := 0; ; at++ {
 		next := bytes.IndexByte(b[at:], 0xff)
@@ -141,7 +144,7 @@ func (f *Frame) readFrame(kind byte, b []byte) error {
 		return errors.New("broken frame header")
 	}
 	if b[0] != 8 {
-		return Unsupported("another depth than 8 bits")
+		return Unsupported("a depth other than 8 bits")
 	}
 	f.kind, f.Height, f.Width = kind, int(b[1])<<8|int(b[2]), int(b[3])<<8|int(b[4])
 	for b = b[6:]; len(b) > 0; b = b[3:] {
@@ -152,7 +155,7 @@ func (f *Frame) readFrame(kind byte, b []byte) error {
 		f.Components = append(f.Components, c)
 	}
 	if n := len(f.Components); n != 1 && n != 3 && n != 4 {
-		return Unsupported("another number of channels than 1, 3 and 4")
+		return Unsupported("a number of channels other than 1, 3 and 4")
 	}
 	return nil
 }
@@ -183,7 +186,7 @@ func (f *Frame) readScan(s step, b []byte) error {
 			}
 		}
 		if found < 0 {
-			return errors.New("a scan of an unknown channel")
+			return errors.New("a scan of an unknown component")
 		}
 		s.components, s.selectors = append(s.components, found), append(s.selectors, b[2+2*i])
 	}
@@ -195,7 +198,7 @@ func (f *Frame) readScan(s step, b []byte) error {
 	return nil
 }
 
-// Arithmetic reports whether the file is compressed by arithmetic coding.
+// Arithmetic reports whether the file uses arithmetic coding.
 func (f *Frame) Arithmetic() bool {
 	return f.kind == markArithmetic || f.kind == markArithmeticProgressive
 }
@@ -204,7 +207,8 @@ func (f *Frame) progressive() bool {
 	return f.kind == markProgressive || f.kind == markArithmeticProgressive
 }
 
-// complete is an error if a progressive file lacks scans of the coefficients from which libjpeg would make up others.
+// complete is an error if a progressive file lacks scans of the low AC coefficients, for which libjpeg would smooth
+// between blocks.
 func (f *Frame) complete() error {
 	if !f.progressive() {
 		return nil
@@ -217,12 +221,12 @@ func (f *Frame) complete() error {
 		}
 		for _, s := range f.steps {
 			for i := int(s.bounds[0]); i <= int(s.bounds[1]) && slices.Contains(s.components, k); i++ {
-				missing[i] = s.bounds[2]&15 != 0 // bits of it are to come
+				missing[i] = s.bounds[2]&15 != 0 // low bits still to come
 			}
 		}
 		for i := first; i <= last; i++ {
 			if missing[i] {
-				return Unsupported("scans missing, which libjpeg smooths over,")
+				return Unsupported("missing scans, which libjpeg smooths over,")
 			}
 		}
 	}
@@ -243,7 +247,7 @@ func (f *Frame) size(c Component) (width, height int) {
 	return (f.Width*int(c.H) + h - 1) / h, (f.Height*int(c.V) + v - 1) / v
 }
 
-// A Colour says what the channels are.
+// A Colour is the colour space of the channels.
 type Colour int
 
 const (
@@ -254,7 +258,7 @@ const (
 	YCCK
 )
 
-// Colour is libjpeg's guess.
+// Colour guesses the colour space as libjpeg does.
 func (f *Frame) Colour() Colour {
 	switch len(f.Components) {
 	case 1:
@@ -280,10 +284,10 @@ func (f *Frame) named(ids string) bool {
 	return true
 }
 
-// Plain reports whether image/jpeg decodes the frame, and as libjpeg does. It miscounts restarts in scans of one
-// component of several blocks an MCU, repeats samples where a colour space is not YCbCr, and knows few sampling
-// factors. It takes components that are called R, G and B for that even if an Adobe marker says otherwise, and wants
-// that marker in CMYK.
+// Plain reports whether image/jpeg decodes the frame as libjpeg does. image/jpeg miscounts restarts in scans of a
+// single component with several blocks per MCU, replicates samples for colour spaces other than YCbCr, and supports
+// few sampling factors. It treats components called R, G and B as RGB even if an Adobe marker says otherwise, and
+// requires that marker for CMYK.
 func (f *Frame) Plain() bool {
 	if len(f.Components) == 1 {
 		return true

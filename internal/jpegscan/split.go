@@ -9,9 +9,9 @@ import (
 	"math/bits"
 )
 
-// Split rewrites a file of several components as one file of grey for each. docs/decisions/jpeg.md says why. Scans of
-// one component are copied. Those of several are taken apart: their blocks come in another order then, and so the DC
-// coefficients, which are stored as differences, are written anew, without restarts.
+// Split rewrites a file of several components as one greyscale file per component; docs/decisions/jpeg.md explains
+// why. Scans of one component are copied. Interleaved scans are taken apart: this changes the order of the blocks, so
+// the DC coefficients, which are stored as differences, are re-encoded, without restarts.
 func (f *Frame) Split(ctx context.Context) ([][]byte, error) {
 	out := make([][]byte, len(f.Components))
 	for i, c := range f.Components {
@@ -42,7 +42,8 @@ func (f *Frame) Split(ctx context.Context) ([][]byte, error) {
 	return out, nil
 }
 
-// sizesTable has a code of sizeBits bits for each size of a difference of DC coefficients, which is the size itself.
+// sizesTable is a Huffman table for the sizes of DC differences: the code of a size is the size itself in sizeBits
+// bits.
 var sizesTable = func() []byte {
 	t := make([]byte, 16, 16+maxSize+1)
 	t[sizeBits-1] = maxSize + 1
@@ -54,7 +55,8 @@ var sizesTable = func() []byte {
 
 const sizeBits, maxSize = 5, 16
 
-// header appends what stands before a scan of one component, the i-th of s, with dc in place of its DC table.
+// header appends the segments before a scan of one component, the i-th of s, with dc instead of its DC table unless
+// nil.
 func (s step) header(b []byte, f *Frame, i int, dc []byte, interval int) []byte {
 	for class, number := range []byte{s.selectors[i] >> 4, s.selectors[i] & 15} {
 		id := byte(class)<<4 | number
@@ -72,13 +74,14 @@ func (s step) header(b []byte, f *Frame, i int, dc []byte, interval int) []byte 
 	return append(b, s.bounds[:]...)
 }
 
-// A block is a block of a scan: its DC coefficient, or a bit of it, and where the codes of the others lie.
+// A block is a block of a scan: its DC coefficient, or one bit of it, and the range of the codes of its other
+// coefficients.
 type block struct {
 	dc       int32
 	from, to int
 }
 
-// apart returns the blocks of each component of an interleaved scan, in the order of a scan of its own.
+// apart returns the blocks of each component of an interleaved scan, in the order of a non-interleaved scan.
 func (s step) apart(ctx context.Context, f *Frame) ([][]byte, error) {
 	maxH, maxV := f.MaxSampling()
 	across, down := (f.Width+8*maxH-1)/(8*maxH), (f.Height+8*maxV-1)/(8*maxV)
@@ -163,7 +166,7 @@ func writeBlocks(blocks []block, rest *bitString, refine bool) []byte {
 // bitReader reads a scan bit by bit. After an error all bits are zero.
 type bitReader struct {
 	b    []byte
-	left int // bits of b[0] that were not read, less than 8
+	left int // unread bits of b[0], less than 8
 	err  error
 }
 
@@ -196,7 +199,7 @@ func (r *bitReader) take(n int) (v uint32) {
 	return v
 }
 
-// signed reads a number of n bits as JPEG stores it: those that begin with 0 are negative.
+// signed reads an n-bit number in JPEG's encoding: numbers that start with 0 are negative.
 func (r *bitReader) signed(n int) int32 {
 	v := int32(r.take(n))
 	if n > 0 && v>>(n-1) == 0 {
@@ -205,10 +208,10 @@ func (r *bitReader) signed(n int) int32 {
 	return v
 }
 
-// symbol reads a code of the table, and appends it to out if there is one.
+// symbol reads a code of the table, and appends it to out unless out is nil.
 func (r *bitReader) symbol(table []byte, out *bitString) byte {
 	if len(table) < 16 {
-		r.err = errors.New("a missing Huffman table")
+		r.err = errors.New("missing Huffman table")
 		return 0
 	}
 	code, first, index := 0, 0, 16
@@ -225,7 +228,7 @@ func (r *bitReader) symbol(table []byte, out *bitString) byte {
 		code <<= 1
 	}
 	if r.err == nil {
-		r.err = errors.New("an unknown Huffman code")
+		r.err = errors.New("unknown Huffman code")
 	}
 	return 0
 }
@@ -243,7 +246,7 @@ func (r *bitReader) copyBlock(table []byte, out *bitString) {
 	}
 }
 
-// restart skips the bits up to a restart marker, and the marker.
+// restart skips the remaining bits of a byte and a restart marker; false if there is none.
 func (r *bitReader) restart() bool {
 	if r.left > 0 {
 		if r.b[0] == 0xff {
@@ -258,7 +261,7 @@ func (r *bitReader) restart() bool {
 	return true
 }
 
-// A bitString is n bits, the first one in the highest place of the first byte.
+// A bitString is n bits, the first in the highest bit of the first byte.
 type bitString struct {
 	b []byte
 	n int

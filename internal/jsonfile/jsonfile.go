@@ -1,4 +1,4 @@
-// Package jsonfile writes JSON documents and JSON lines that are complete or absent, and reads lines.
+// Package jsonfile writes JSON documents and JSON lines atomically, and reads JSON lines back.
 package jsonfile
 
 import (
@@ -12,7 +12,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// Write writes a value as an indented document. <, > and & stay as they are.
+// Write writes a value as an indented document. <, > and & are not escaped.
 func Write(path string, v any) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		e := encoder(w)
@@ -21,7 +21,7 @@ func Write(path string, v any) error {
 	})
 }
 
-// WriteLines writes values, one a line. <, > and & stay as they are.
+// WriteLines writes values, one per line. <, > and & are not escaped.
 func WriteLines[Row any](path string, rows []Row) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		e := encoder(w)
@@ -40,7 +40,7 @@ func encoder(w io.Writer) *json.Encoder {
 	return e
 }
 
-// Lines reads what WriteLines wrote. An error is the last that it yields; it names the file and the value.
+// Lines reads values written by WriteLines. An error, which names the file and the value, ends the iteration.
 func Lines[Row any](path string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		var none Row

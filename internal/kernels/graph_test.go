@@ -8,7 +8,8 @@ import (
 	"assay/onnx/grad"
 )
 
-// A graph with a node that lacks a kernel, one of sizes that lacks one and may, and one of no known type.
+// A graph with nodes that lack a kernel: ordinary nodes, one that computes with sizes, which may, and one of unknown
+// type.
 func TestLacking(t *testing.T) {
 	b := onnx.NewBuilder("lacking", 23)
 	x := b.Input("x", onnx.Float, onnx.Dims("rows", 4))
@@ -37,7 +38,7 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// Weights as bitsandbytes packs them, forward and backward.
+// Weights packed as in bitsandbytes, forward and backward.
 func TestBnb4(t *testing.T) {
 	const out, in, block = 8, 64, 64
 	for _, dtype := range []onnx.DType{onnx.Float, onnx.BFloat16} {

@@ -1,5 +1,6 @@
-// Package kernels finds, without a GPU, the nodes of a model that ONNX Runtime's CUDA provider has no kernel for. The
-// table is the pinned release's own registry; see tools/oracle/cuda_kernels.py.
+// Package kernels finds, without a GPU, the nodes of a model that ONNX Runtime's CUDA provider has no kernel for. It
+// looks up each node's operator, version and types in a table, which is the kernel registry of the pinned release;
+// see tools/oracle/cuda_kernels.py.
 package kernels
 
 import (
@@ -24,11 +25,11 @@ type version struct {
 	since      int64
 }
 
-// kernel says which types some inputs and outputs must have.
+// kernel lists the types that some inputs and outputs must have.
 type kernel []constraint
 
 type constraint struct {
-	of    []place // these have one type; the first that is there decides, as in ONNX Runtime
+	of    []place // these share one type; the first that is present decides, as in ONNX Runtime
 	types []string
 }
 
@@ -40,14 +41,14 @@ type place struct {
 
 var table = read(cuda + fused)
 
-// kernels of all operators that the runtime knows, by version.
+// kernels are the kernels of all operators in the runtime, by version.
 type kernels struct {
 	of    map[version][]kernel
 	since map[[2]string][]int64 // versions by domain and operator
 }
 
-// read reads the table: a line is domain, operator, its version, versions that a kernel is registered for or none, and
-// types by inputs and outputs ("i0,o0=float,double i1=int64").
+// read parses the table. A line has the domain, the operator, its version, the versions that a kernel is registered
+// for or none, and types by inputs and outputs ("i0,o0=float,double i1=int64").
 func read(text string) kernels {
 	out := kernels{map[version][]kernel{}, map[[2]string][]int64{}}
 	for line := range strings.Lines(text) {
@@ -79,7 +80,7 @@ func read(text string) kernels {
 	return out
 }
 
-// Release is the version of ONNX Runtime that the table is of.
+// Release is the version of ONNX Runtime whose registry is in the table.
 func Release() string {
 	return strings.TrimSuffix(strings.Fields(cuda)[5], "'s")
 }
@@ -88,9 +89,9 @@ func Release() string {
 type MissingKernel struct {
 	*onnx.Node
 	Since int64    // version of its operator
-	Types []string // of its inputs; "" for one that is left out
-	// Sizes says that the node computes integers from sizes and constants alone. ONNX Runtime leaves such nodes to the
-	// CPU even where the provider has a kernel: what reads sizes reads them there.
+	Types []string // of its inputs; "" for an omitted one
+	// Sizes: the node computes integers only from sizes and constants. ONNX Runtime leaves such nodes on the CPU even
+	// if the provider has a kernel, because consumers of sizes read them there.
 	Sizes bool
 }
 
@@ -106,8 +107,8 @@ func domainName(domain string) string {
 }
 
 // Lacking lists the nodes of a model that the CUDA provider has no kernel for: none for the operator, for its version
-// in the model's opset, or for its types. The runtime would run them on the CPU, with copies there and back. Of a Scan
-// the body is looked into, too.
+// in the model's opset, or for its types. The runtime would run them on the CPU, with copies there and back. The body
+// of a Scan is checked as well.
 func Lacking(m *onnx.Model) ([]MissingKernel, error) {
 	types, err := onnx.Infer(m)
 	if err != nil {
@@ -123,7 +124,7 @@ func Lacking(m *onnx.Model) ([]MissingKernel, error) {
 			}
 			out = append(out, inside...)
 		} else if len(n.Captures()) > 0 {
-			return nil, fmt.Errorf("%v holds a graph of its own, which is not looked into", n)
+			return nil, fmt.Errorf("%v has a subgraph, which is not checked", n)
 		}
 		l := MissingKernel{Node: n, Since: since(n.Domain, n.Op, m.Opset(n.Domain))}
 		for _, in := range n.Inputs {
@@ -142,7 +143,8 @@ func Lacking(m *onnx.Model) ([]MissingKernel, error) {
 	return out, nil
 }
 
-// since is the version of an operator in an opset of its domain: the newest one that is not newer. 0: there is none.
+// since returns the version of an operator in an opset of its domain: the newest one that is not newer than the
+// opset; 0 if there is none.
 func since(domain, op string, opset int64) (best int64) {
 	for _, v := range table.since[[2]string{domain, op}] {
 		if v <= opset {
@@ -152,7 +154,7 @@ func since(domain, op string, opset int64) (best int64) {
 	return best
 }
 
-// has reports whether there is a kernel for types of inputs and outputs; "" is one that is left out.
+// has reports whether there is a kernel for these types of inputs and outputs; "" is an omitted one.
 func has(v version, inputs, outputs []string) bool {
 	return slices.ContainsFunc(table.of[v], func(k kernel) bool {
 		return !slices.ContainsFunc(k, func(c constraint) bool { return !c.fits(inputs, outputs) })
@@ -182,7 +184,7 @@ func typeName(types *onnx.Types, value string) string {
 	return "unknown"
 }
 
-// sizes finds the values that are computed from sizes and constants alone.
+// sizes finds the values that are computed only from sizes and constants.
 func sizes(m *onnx.Model) map[string]bool {
 	out := map[string]bool{}
 	for _, t := range m.Initializers {

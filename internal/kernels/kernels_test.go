@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// other are operators whose placement is not the registry's: the provider refuses some attributes of the first two, and
-// sessions write the last one as another operator.
+// other are operators that are not placed as in the registry: the provider refuses some attributes of the first two,
+// and sessions rewrite the last one to another operator.
 var other = map[string]bool{"GRU": true, "LSTM": true, "CastLike": true}
 
-// TestTable: where sessions of the release placed the nodes of ONNX's own tests, in all opsets, on a machine without a
-// GPU; see tools/oracle/cuda_kernels.py.
+// TestTable compares the table with where sessions of the release placed the nodes of ONNX's own tests, in all
+// opsets, on a machine without a GPU; see tools/oracle/cuda_kernels.py.
 func TestTable(t *testing.T) {
 	f, err := os.Open("testdata/placed.txt")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestTable(t *testing.T) {
 		from, _ := strconv.ParseInt(first, 10, 64)
 		to, err := strconv.ParseInt(last, 10, 64)
 		if err != nil {
-			t.Fatalf("got line %q, want numbers in it", lines.Text())
+			t.Fatalf("got line %q, want numeric opsets", lines.Text())
 		}
 		for opset := from; opset <= to; opset++ {
 			want, got := part[4], "CPU"

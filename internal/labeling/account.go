@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// Account says what became of each of Total things: they are labelled, unlabelled, skipped or duplicates, and nothing
-// else.
+// Account counts what became of each of Total items: every item is labelled, unlabelled, skipped or a duplicate.
 type Account struct {
 	Total      int            `json:"total"`
 	Labelled   int            `json:"labelled"`
-	Unlabelled map[string]int `json:"unlabelled"` // why -> how many
-	Skipped    map[string]int `json:"skipped"`    // kind -> how many; skipped.jsonl has the reasons
+	Unlabelled map[string]int `json:"unlabelled"` // reason -> count
+	Skipped    map[string]int `json:"skipped"`    // kind -> count; skipped.jsonl has the reasons
 	Duplicates int            `json:"duplicates"`
 }
 
-// state is one of the four, with its reason.
+// state is the class of an item, with the reason.
 type state struct {
 	class int
 	why   string
 }
 
-// The classes, from the least to the most: a sample has that of its best row.
+// The classes, from worst to best: a sample has the class of its best row.
 const (
 	stateNone = iota
 	stateSkipped
@@ -48,7 +47,7 @@ func (a *Account) add(s state) {
 	}
 }
 
-// check says that the sum is not the total, which is a bug here.
+// check returns an error if the sum is not the total, which is a bug in this package.
 func (a *Account) check(what string) error {
 	sum := a.Labelled + a.Duplicates
 	for _, m := range []map[string]int{a.Unlabelled, a.Skipped} {
@@ -57,13 +56,14 @@ func (a *Account) check(what string) error {
 		}
 	}
 	if sum != a.Total {
-		return fmt.Errorf("internal error, please report it: %d %s came in, and %d are accounted for: %s", a.Total, what, sum,
+		return fmt.Errorf("internal error, please report it: %d %s came in, but %d are accounted for: %s", a.Total, what, sum,
 			a)
 	}
 	return nil
 }
 
-// String is "10: 5 labelled, 2 without a label (no rule applies 2), 1 skipped (bad 1), 2 duplicates".
+// String returns a text like "10: 5 labelled, 2 without a label (no rule applies 2), 1 skipped (bad 1), 2
+// duplicates".
 func (a *Account) String() string {
 	list := func(m map[string]int) (string, int) {
 		var parts []string
@@ -83,12 +83,12 @@ func (a *Account) String() string {
 		without, m, skipped, a.Duplicates)
 }
 
-// ledger keeps the best state of every sample: of its outputs if it has any, else of its source and target, which are
-// everybody's. It takes two bytes a sample.
+// ledger keeps the best state of every sample: of its outputs if it has any, otherwise of its other rows (source and
+// target). It takes two bytes per sample.
 type ledger struct {
-	states []state // that were met
+	states []state // seen so far
 	codes  map[state]uint8
-	of     [][2][]uint8 // by source: of outputs, of the rest; index into states
+	of     [][2][]uint8 // by source: for outputs, for the rest; indexes into states
 }
 
 func newLedger(p *plan) *ledger {
@@ -99,7 +99,7 @@ func newLedger(p *plan) *ledger {
 	return l
 }
 
-// note gives a sample a state, unless it has a better one. rest: the row is none of its outputs.
+// note gives a sample a state, unless it has a better one. rest: the row is not one of its outputs.
 func (l *ledger) note(source, sample int, rest bool, s state) {
 	code, ok := l.codes[s]
 	if !ok {
@@ -115,7 +115,7 @@ func (l *ledger) note(source, sample int, rest bool, s state) {
 	}
 }
 
-// account sums up. A sample without a state is one that was lost.
+// account sums up the states. A sample without a state was lost and is not counted.
 func (l *ledger) account() Account {
 	a := newAccount()
 	for _, lists := range l.of {

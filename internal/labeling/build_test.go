@@ -31,7 +31,7 @@ var fixtures string
 
 func TestMain(m *testing.M) { packed.Main(m, &fixtures, "../../data/readers/testdata/layouts.zip") }
 
-// colours embeds a picture by its mean colour and a text by its letters: enough to tell them apart.
+// colours embeds a picture by its mean colour and a text by its letters: enough to distinguish them.
 type colours struct{ pictures, texts atomic.Int64 }
 
 func (c *colours) Images(_ context.Context, pictures []*data.Picture) ([][]float32, error) {
@@ -61,7 +61,7 @@ func (c *colours) Texts(_ context.Context, texts []string) ([][]float32, error) 
 	return out, nil
 }
 
-// measure measures a shard with encoders of the test's.
+// measure measures a shard with the test's encoders.
 func measure(ctx context.Context, j *Job, e models, shard shards.Ref, progress func(done, total int)) error {
 	j.open = func(EncoderConfig, func(string)) (models, func() error, error) {
 		return e, func() error { return nil }, nil
@@ -69,7 +69,7 @@ func measure(ctx context.Context, j *Job, e models, shard shards.Ref, progress f
 	return j.Measure(ctx, tables.Options{Shard: shard, Progress: progress}, nil)
 }
 
-// todo is how many samples are not measured yet.
+// todo returns the number of samples that are not measured yet.
 func todo(t *testing.T, j *Job) int {
 	t.Helper()
 	files, err := j.partFiles(t.Context(), shards.Ref{})
@@ -140,7 +140,7 @@ sources:
 max_bad: 0.1
 `
 
-// The labels of the fixtures' rows, worked out by hand from the rules.
+// The labels of the fixtures' rows, derived by hand from the rules.
 func TestLabels(t *testing.T) {
 	c := load(t, everything)
 	r, err := run(t, c, models{}, 1)
@@ -164,7 +164,7 @@ func TestLabels(t *testing.T) {
 		"adiee/000001/cyclediff":  "0 no_clip_d",   // NaN
 		"adiee/000001/diffedit":   "0 no_clip_d",
 		"adiee/000001/magicbrush": "0 dissimilar", // no CLIP-D; CLIP-I 0.8, DINO-I 0.4
-		"adiee/000002/cyclediff":  "0 dissimilar", // null: nobody measured it, which is no failure; 0.7, 0.3
+		"adiee/000002/cyclediff":  "0 dissimilar", // null: unknown, which is not a failure; 0.7, 0.3
 		"adiee/000002/magicbrush": "0 dissimilar", // 0.7, 0.3
 		"sessions/100/0-2/0":      "0 chain_source",
 		"sessions/100/0-2/1":      "0.5 chain_partial",
@@ -173,7 +173,7 @@ func TestLabels(t *testing.T) {
 		"sessions/100/0-1/2":      "0.5 chain_over_edited",
 		"sessions/200/0-1/1":      "1 chain_target",
 		"emu-edit/h0-000000/mgie": "none ",
-		"folder/hat/sdedit":       "0 weak_editor", // not measured either
+		"folder/hat/sdedit":       "0 weak_editor", // also unknown
 		"folder/dog/magicbrush":   "none ",
 
 		"editreward/k1-000000/left-A":  "1 given",
@@ -209,7 +209,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// files reads what a run leaves for its users.
+// files reads the output files of a run.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -223,7 +223,7 @@ func files(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// many is a table of 300 samples, five parts, of pictures that the fixtures have.
+// many is a table of 300 samples (five parts) with pictures of the fixtures.
 func many(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -254,7 +254,7 @@ func TestSameBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := files(t, one.Out)
-	// per part once as a source, once as anything else; a cache would know more
+	// per part once as a source, once as anything else; a cache would save more
 	if n := measured.pictures.Load(); n > 2*5*5+11 {
 		t.Errorf("got %d pictures embedded, want at most %d", n, 2*5*5+11)
 	}

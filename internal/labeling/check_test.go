@@ -11,7 +11,7 @@ import (
 	"assay/heuristics"
 )
 
-// A percentile of what nothing measures fails the run, so the check says it before.
+// A percentile of a similarity that nothing measures fails the run, so the check reports it in advance.
 func TestCheckOfThresholds(t *testing.T) {
 	const source = "out: out\nprofile: assay\nsources: [{layout: %s, name: a}]\n%s"
 	const turns, outputs = "magicbrush, path: FIXTURES/magicbrush_files", "emu-edit, path: FIXTURES/emu.parquet"
@@ -19,7 +19,7 @@ func TestCheckOfThresholds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weightless := filepath.Join(t.TempDir(), "clip") // a model's description alone
+	weightless := filepath.Join(t.TempDir(), "clip") // only a model's description
 	if err := os.CopyFS(weightless, os.DirFS(clip)); err != nil {
 		t.Fatal(err)
 	}
@@ -75,17 +75,17 @@ func TestPlanNamesKeys(t *testing.T) {
 			t.Errorf("want %q: %v", change.want, err)
 		}
 	}
-	// What an earlier version wrote has no keys.
+	// A plan of an earlier version has no keys.
 	path := filepath.Join(c.Out, partsFolder, planFile)
 	if err := os.WriteFile(path, []byte(`{"made":"x","sources":[]}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "another configuration: take") {
+	if _, err := Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "another configuration: use") {
 		t.Errorf("a plan without keys: got error %v, want one of another configuration", err)
 	}
 }
 
-// A column of splits that says something else is no split: the row is listed.
+// An unknown value in the split column is refused: the row is listed.
 func TestOwnSplit(t *testing.T) {
 	abs, err := filepath.Abs(photographs)
 	if err != nil {
@@ -114,13 +114,13 @@ func TestOwnSplit(t *testing.T) {
 		t.Errorf("got splits %v, %d bad, %d rows, want 2 of test, none of 0.7, 2 bad, 4 rows", r.Splits, r.Bad, r.TableRows)
 	}
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
-	if err != nil || strings.Count(string(listed), `split \"0.7\" is none of [train validation val dev test]`) != 2 {
+	if err != nil || strings.Count(string(listed), `split \"0.7\" is not one of [train validation val dev test]`) != 2 {
 		t.Errorf("got %s (%v), want two rows whose split is 0.7", listed, err)
 	}
 }
 
-// A picture of another chain does not join the two chains' scenes. Where they are on different sides, its row is left
-// out.
+// A picture of another chain does not join the scenes of the two chains. If they are on different sides, its row is
+// left out.
 func TestForeignPictureOnAnotherSide(t *testing.T) {
 	dir := t.TempDir()
 	var rows strings.Builder

@@ -20,7 +20,7 @@ import (
 // Config is one run: data sets in, one label table out.
 type Config struct {
 	Out string `yaml:"out"` // folder
-	// name, or name/version: the defaults of rules, chains and encoders.clip_d
+	// name or name/version; sets the defaults of rules, chains and encoders.clip_d
 	Profile    string            `yaml:"profile"`
 	Preset     string            `yaml:"preset"` // its old name: paper, released
 	Seed       uint64            `yaml:"seed"`
@@ -33,7 +33,7 @@ type Config struct {
 	Guard      GuardConfig       `yaml:"guard"`
 	Pictures   string            `yaml:"pictures"`   // embed, files
 	Unlabelled string            `yaml:"unlabelled"` // keep, drop
-	MaxBad     float64           `yaml:"max_bad"`    // share of rows
+	MaxBad     float64           `yaml:"max_bad"`    // share of rows that may be bad
 	Workers    int               `yaml:"workers"`    // pictures decoded at once; 0: one per core
 
 	profile heuristics.Profile
@@ -51,48 +51,49 @@ type SourceConfig struct {
 	Chains     bool              `yaml:"chains"`
 	Drop       []string          `yaml:"drop"`
 	LabelRange []float64         `yaml:"label_range"`
-	Split      string            `yaml:"split"`   // of all its rows, or "own": as the data set says
-	Profile    string            `yaml:"profile"` // with which the similarities in it were measured
+	Split      string            `yaml:"split"`   // of all its rows, or "own": from the data set
+	Profile    string            `yaml:"profile"` // that the similarities in it were measured with
 }
 
-// EncoderConfig names the models that measure similarities. Without them only those that came with the data are known.
+// EncoderConfig names the models that measure similarities. Without them only similarities that came with the data
+// are known.
 type EncoderConfig struct {
 	Clip    string `yaml:"clip"` // checkpoint directory or .onnx file
 	Dino    string `yaml:"dino"`
 	Device  string `yaml:"device"`
 	Threads int    `yaml:"threads"`
 	Batch   int    `yaml:"batch"`
-	Cache   string `yaml:"cache"` // folder of embeddings that are known
+	Cache   string `yaml:"cache"` // folder of cached embeddings
 	Given   string `yaml:"given"` // similarities that came with the data: keep, replace
 
 	CacheSize strictyaml.Bytes     `yaml:"cache_size"`
 	ClipD     heuristics.Direction `yaml:"clip_d"` // the definition: raw, unit
 }
 
-// ForeignConfig asks other samples' instructions of targets: see foreign.go.
+// ForeignConfig pairs targets with other samples' instructions: see foreign.go.
 type ForeignConfig struct {
 	Instructions int     `yaml:"instructions"` // for each target
-	ClipD        float64 `yaml:"clip_d"`       // with the other sample's captions: only at or below it
+	ClipD        float64 `yaml:"clip_d"`       // largest CLIP-D, with the other sample's captions
 }
 
-// SplitConfig says which part of the rows is held out.
+// SplitConfig sets how many rows are held out.
 type SplitConfig struct {
-	Validation float64 `yaml:"validation"` // share of the rows, by whole groups of source pictures
+	Validation float64 `yaml:"validation"` // share of the rows; a scene is never divided
 }
 
 // GuardConfig names pictures that must not be trained on.
 type GuardConfig struct {
 	Folders  []string `yaml:"folders"`
-	Distance int      `yaml:"distance"` // of hashes, in bits of 63, up to which pictures are compared
+	Distance int      `yaml:"distance"` // largest distance of hashes, in bits of 63, at which pictures are compared
 }
 
-// How pictures come into the table.
+// How pictures are stored in the table.
 const (
 	PicturesEmbed = "embed"
 	PicturesFiles = "files"
 )
 
-// defaults is the configuration that a file changes.
+// defaults returns the configuration that a file overrides.
 func defaults() *Config {
 	c := &Config{
 		Pictures:   PicturesEmbed,
@@ -107,9 +108,8 @@ func defaults() *Config {
 	return c
 }
 
-// Load reads a configuration. The error lists everything that is wrong with it, with file and line (a
-// strictyaml.Problems), or says why the file cannot be read. Paths are relative to its folder; those of the result are
-// absolute.
+// Load reads a configuration. The error lists all problems with file and line (a strictyaml.Problems), or says why
+// the file cannot be read. Paths in the file are relative to its folder; paths in the result are absolute.
 func Load(path string) (*Config, error) {
 	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
@@ -158,12 +158,12 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// under returns a function that notes problems of keys below another one.
+// under returns a function that records problems of keys below another key.
 func under(d *strictyaml.Document, key string) func(string, string, ...any) {
 	return func(k, format string, args ...any) { d.Want(false, key+"."+k, format, args...) }
 }
 
-// wantFile notes a problem if nothing is at a path; "" is none.
+// wantFile records a problem if a path does not exist; "" is allowed.
 func wantFile(d *strictyaml.Document, path, key string) {
 	if path == "" {
 		return
@@ -178,21 +178,22 @@ func wantFile(d *strictyaml.Document, path, key string) {
 }
 
 func (c *Config) check(d *strictyaml.Document) {
-	d.Want(c.Out != "", "out", "the folder to write into is wanted")
+	d.Want(c.Out != "", "out", "want the output folder")
 	_, err := heuristics.ParseProfile(c.Profile)
 	d.Want(err == nil, "profile", "%v", err)
 	if c.Preset != "" {
 		_, ok := presets[c.Preset]
-		d.Want(ok, "preset", "is the old name of profile: want one of %v there, not %q", heuristics.ProfileNames(), c.Preset)
-		d.Want(c.Profile == heuristics.ProfilePaper, "preset", "is the old name of profile: give one of them")
+		d.Want(ok, "preset", "is the old name of profile: set profile to one of %v instead of %q",
+			heuristics.ProfileNames(), c.Preset)
+		d.Want(c.Profile == heuristics.ProfilePaper, "preset", "is the old name of profile: set only one of them")
 	}
-	d.Want(len(c.Sources) > 0, "sources", "a list of data sets is wanted")
+	d.Want(len(c.Sources) > 0, "sources", "want a list of data sets")
 	names := map[string]bool{}
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		key := fmt.Sprintf("sources[%d]", i)
 		s.check(d, key)
-		d.Want(!names[s.Name], key+".name", "two sources %q: give them names", s.Name)
+		d.Want(!names[s.Name], key+".name", "two sources %q: give them different names", s.Name)
 		names[s.Name] = true
 	}
 	c.Rules.Check(under(d, "rules"))
@@ -222,7 +223,7 @@ func (s *SourceConfig) check(d *strictyaml.Document, key string) {
 		d.Want(false, key+".layout", "want one of %v, not %q", names, s.Layout)
 		return
 	}
-	d.Want(s.Path != "", key+".path", "the data set's file or folder is wanted")
+	d.Want(s.Path != "", key+".path", "want the data set's file or folder")
 	if l.Many {
 		_, err := readers.Files(s.Path)
 		d.Want(s.Path == "" || err == nil, key+".path", "%v", err)
@@ -240,7 +241,7 @@ func (s *SourceConfig) check(d *strictyaml.Document, key string) {
 	_, one := l.Fields["label"]
 	_, each := l.Fields["left_score"]
 	d.Want(len(s.LabelRange) == 0 || one || each, key+".label_range",
-		"layout %s has no labels of people: leave it out", s.Layout)
+		"layout %s has no human labels: leave it out", s.Layout)
 	d.Want(len(s.LabelRange) == 0 || len(s.LabelRange) == 2 && s.LabelRange[0] < s.LabelRange[1], key+".label_range",
 		"want [lowest, highest], not %v", s.LabelRange)
 	if s.Profile != "" {
@@ -264,7 +265,7 @@ func (e *EncoderConfig) check(d *strictyaml.Document) {
 	d.Want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)
 }
 
-// options are what the reader of the source is opened with.
+// options returns the options that the source's reader is opened with.
 func (s *SourceConfig) options(out string) readers.Options {
 	o := readers.Options{
 		Path:     s.Path,

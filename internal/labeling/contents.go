@@ -16,22 +16,22 @@ import (
 // partFormat is the version of the rows of parts.
 const partFormat = "3"
 
-// inputs are what a part is made of: texts, the bytes of pictures, the weights of encoders. Their digest is the first
-// line of a part, which is measured again when it has changed.
+// inputs are the inputs of a part: texts, the bytes of pictures, the weights of encoders. Their digest is the first
+// line of the part, which is measured again if the digest changes.
 type inputs struct {
 	part  part
-	of    string               // digest of all
+	of    string               // digest of all inputs
 	files map[string]store.Key // content of the picture files, by path
-	// embedded are the contents of pictures whose embeddings are wanted.
+	// embedded are the contents of pictures whose embeddings are needed.
 	embedded map[store.Key]bool
 }
 
-// embeds reports whether an output has to be embedded. Sources and targets always are, pictures of chains never.
+// embeds reports whether an output must be embedded. Sources and targets always are, pictures of chains never.
 func (c *Config) embeds(o *readers.Output) bool {
 	return c.Encoders.Given != "keep" || o.ClipD.Unknown() || o.ClipI.Unknown() || o.DinoI.Unknown()
 }
 
-// inputs looks at the samples of a part.
+// inputs collects the inputs of a part.
 func (j *Job) inputs(ctx context.Context, p part) (inputs, error) {
 	in := inputs{part: p, files: map[string]store.Key{}, embedded: map[store.Key]bool{}}
 	pool, err := j.lenders(ctx, p.source)
@@ -56,13 +56,13 @@ func (j *Job) inputs(ctx context.Context, p part) (inputs, error) {
 	return in, nil
 }
 
-// describe describes a sample with the content of its pictures in place of the pictures.
+// describe returns a sample as text, with the content digests of its pictures instead of the pictures.
 func (j *Job) describe(in *inputs, source, i int) (string, error) {
 	s, err := j.readers[source].Read(i)
 	var left readers.Left
 	if errors.As(err, &left) {
 		return "left out: " + string(left), nil
-	} else if err != nil { // wherever the data set lies
+	} else if err != nil { // independent of where the data set is
 		root := filepath.Dir(j.Config.Sources[source].Path)
 		return "unreadable: " + strings.ReplaceAll(err.Error(), root, ""), nil
 	}
@@ -87,7 +87,7 @@ func (j *Job) describe(in *inputs, source, i int) (string, error) {
 	return string(text), err
 }
 
-// image names a picture by its place and content.
+// image identifies a picture by its path and content.
 func (j *Job) image(in *inputs, m data.Image, embed bool) data.Image {
 	if m.IsZero() {
 		return m

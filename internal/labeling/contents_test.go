@@ -13,7 +13,7 @@ import (
 	"assay/internal/store"
 )
 
-// write puts content under a name and, if there was some, gives the file its former times.
+// write writes a file and, if it existed, restores its former times.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	info, statErr := os.Stat(path)
@@ -27,9 +27,9 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestChangedInputs: a picture is replaced under its name, or an instruction or a caption is edited in the table. Then
-// the part that it is in is measured again, and the table says what is so now. A table of more rows is measured as far
-// as it is new; what has not changed is not measured.
+// TestChangedInputs: if a picture is replaced under the same name, or an instruction or a caption is edited in the
+// table, its part is measured again and the table is up to date. Of a table with more rows only the new rows are
+// measured; unchanged parts are not.
 func TestChangedInputs(t *testing.T) {
 	dir := t.TempDir()
 	picture := func(name string, red byte) {
@@ -126,7 +126,7 @@ func TestChangedInputs(t *testing.T) {
 	label("unchanged at last", false)
 }
 
-// remembering is an encoder in front of a store.
+// remembering is an encoder with a cache.
 type remembering struct {
 	*colours
 	known map[store.Key][]float32
@@ -183,9 +183,9 @@ func TestDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestUnreadablePart: a part that is there and cannot be read is an error that names it, and not one that is lacking.
+// TestUnreadablePart: an existing but unreadable part is an error that names it, not a missing part.
 func TestUnreadablePart(t *testing.T) {
-	dir := t.TempDir() // opens, and cannot be read
+	dir := t.TempDir() // can be opened but not read
 	if _, err := madeOf(dir); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got error %v, want one that names %s", err, dir)
 	}
@@ -194,8 +194,7 @@ func TestUnreadablePart(t *testing.T) {
 	}
 }
 
-// TestPartOfAnEarlierVersion: a part whose rows were written in another form says so by its first line, and is measured
-// again.
+// TestPartOfAnEarlierVersion: a part in an older format is recognized by its first line and measured again.
 func TestPartOfAnEarlierVersion(t *testing.T) {
 	c := load(t, "out: out\nprofile: adiee-released\nsources: [{layout: folder, path: FIXTURES/folder}]\n")
 	if _, err := run(t, c, models{}, 1); err != nil {

@@ -13,18 +13,18 @@ import (
 	"assay/heuristics"
 )
 
-// poolSize is how many samples of a data set lend their instructions. They are enough for another colour or place of
-// most edits, and few enough to compare each target with all of them.
+// poolSize is the number of samples of a data set whose instructions are borrowed: enough for another colour or place
+// of most edits, and few enough to compare each target with all of them.
 const poolSize = 512
 
-// foreignInstruction is an instruction of one sample that is asked of others' targets.
+// foreignInstruction is an instruction of one sample that is paired with targets of others.
 type foreignInstruction struct {
 	instruction   string
 	words         map[string]bool
 	before, after []float32 // embeddings of its captions; nil: none, or no encoder
 }
 
-// pool draws the samples of a data set that lend their instructions, in their order there.
+// pool draws the samples of a data set whose instructions are borrowed, in the order of the data set.
 func (m *measurer) pool(ctx context.Context, source int) ([]foreignInstruction, error) {
 	if p, ok := m.pools[source]; ok {
 		return p, nil
@@ -46,7 +46,7 @@ func (m *measurer) pool(ctx context.Context, source int) ([]foreignInstruction, 
 	return p, nil
 }
 
-// lenders draws the samples whose instructions are asked of others' targets, without their pictures.
+// lenders draws the samples whose instructions are paired with others' targets, without their pictures.
 func (j *Job) lenders(ctx context.Context, source int) ([]*readers.Sample, error) {
 	c, r := j.Config, j.readers[source]
 	if known, ok := j.pools[source]; ok || c.Foreign.Instructions == 0 {
@@ -54,14 +54,14 @@ func (j *Job) lenders(ctx context.Context, source int) ([]*readers.Sample, error
 	}
 	at := rand.New(rand.NewPCG(c.Seed, uint64(source))).Perm(r.Len())
 	at = at[:min(len(at), 4*poolSize)]
-	slices.Sort(at) // tables are quickest from the front
+	slices.Sort(at) // tables are fastest to read in order
 	var samples []*readers.Sample
 	seen := map[string]bool{}
 	for k, i := range at {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if len(samples)*len(at) > poolSize*k { // spread over the whole of it
+		if len(samples)*len(at) > poolSize*k { // spread over the full data set
 			continue
 		}
 		s, err := r.Read(i)
@@ -69,7 +69,7 @@ func (j *Job) lenders(ctx context.Context, source int) ([]*readers.Sample, error
 			continue
 		}
 		seen[words(s.Instruction)] = true
-		// not its pictures
+		// without its pictures
 		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption,
 			TargetCaption: s.TargetCaption})
 	}
@@ -77,14 +77,14 @@ func (j *Job) lenders(ctx context.Context, source int) ([]*readers.Sample, error
 	return samples, nil
 }
 
-// foreign asks instructions of other samples of the target of a sample: label 0. In ADIEE's data targets are always
-// right and sources always wrong, so that much of a label can be told without reading the instruction. These rows look
-// like any target, and only the instruction is wrong. Half of the instructions are those that share the most words with
-// the right one: another attribute of the same edit. An instruction that the target fulfils all the same, or a
-// rewording of the right one, is known by its CLIP-D. It is taken of source and target with the captions of the
-// instruction's own sample. Where that cannot be measured, instructions are drawn. rows are the sample's, the source's
-// first; before are those of the samples before it in its part: a table may have a sample for every output, and one of
-// them is asked.
+// foreign pairs the target of a sample with instructions of other samples: label 0. In ADIEE's data targets are
+// always right and sources always wrong, so that much of a label can be predicted without reading the instruction.
+// These rows look like any target, and only the instruction is wrong. Half of the instructions are the ones that
+// share the most words with the right one: another attribute of the same edit. An instruction that the target fulfils
+// anyway, or a rewording of the right one, is detected by CLIP-D, computed from source and target with the captions
+// of the instruction's own sample. If that cannot be measured, instructions are only drawn at random. rows are the
+// sample's rows, with the source's row first; before are the rows of the preceding samples in its part: a table may
+// have a sample for every output, and only one of them gets foreign instructions.
 func (m *measurer) foreign(source int, rows []row, s *readers.Sample, before []row, pool []foreignInstruction) []row {
 	own := &rows[0]
 	again := func(r row) bool {
@@ -128,15 +128,15 @@ func (m *measurer) foreign(source int, rows []row, s *readers.Sample, before []r
 	return out
 }
 
-// unfulfilled measures the row's CLIP-D. Where there is none, only instructions that were drawn are taken to be
-// unfulfilled.
+// unfulfilled measures the row's CLIP-D and reports whether the instruction counts as unfulfilled. Without a CLIP-D,
+// only instructions drawn at random do.
 func (m *measurer) unfulfilled(r *row, l *foreignInstruction, near bool) bool {
 	if l.before == nil || l.after == nil || r.Edit.clip == nil {
 		return !near
 	}
 	v := m.job.Config.Encoders.ClipD.Of(r.Source.clip, r.Edit.clip, l.before, l.after)
 	r.ClipD = heuristics.Measured(v)
-	return v <= m.job.Config.Foreign.ClipD // not of NaN: two captions are equal
+	return v <= m.job.Config.Foreign.ClipD // false for NaN: the two captions are equal
 }
 
 // turns draws the turns of a chain of n pictures.
@@ -144,11 +144,11 @@ func (c *Config) turns(source int, s *readers.Sample, n int) ([]heuristics.Turn,
 	return c.Chains.Turns(c.Seed, c.Sources[source].Name+"/"+s.ID, n)
 }
 
-// foreignPictures draws, for each turn of a chain that shows a picture of another chain, that picture; the zero one if
-// a few tries find none.
+// foreignPictures draws a picture of another chain for each turn of a chain that shows one; the zero Image if a few
+// tries find none.
 func (c *Config) foreignPictures(source, sample int, s *readers.Sample, r readers.Reader) []data.Image {
 	turns, err := c.turns(source, s, len(s.Chain.Pictures))
-	if err != nil { // measuring says so
+	if err != nil { // measuring reports it
 		return nil
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, uint64(source)<<40|uint64(sample)))
@@ -176,7 +176,7 @@ func foreignPicture(rng *rand.Rand, r readers.Reader, own int, session string) d
 	return data.Image{}
 }
 
-// words is an instruction without case and punctuation.
+// words returns an instruction in lower case without punctuation.
 func words(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(text),
 		func(r rune) bool { return strings.ContainsRune(" .,;:!?\"'\t\n", r) }), " ")
@@ -190,7 +190,7 @@ func wordSet(text string) map[string]bool {
 	return set
 }
 
-// alike is the Jaccard index of two sets.
+// alike returns the Jaccard index of two sets.
 func alike(a, b map[string]bool) float64 {
 	n := 0
 	for w := range a {

@@ -41,8 +41,8 @@ func (named) Texts(_ context.Context, texts []string) ([][]float32, error) {
 	return out, nil
 }
 
-// Targets are asked instructions that they do not fulfil, the ones nearest in words among them; never a rewording of
-// their own.
+// Targets are paired with instructions that they do not fulfil, including the ones nearest in words, but never with a
+// rewording of their own.
 func TestForeignInstructions(t *testing.T) {
 	dir := t.TempDir()
 	paint := func(name string, r, g, b byte) string {
@@ -70,7 +70,7 @@ func TestForeignInstructions(t *testing.T) {
 				paint(c.colour, rgb[0], rgb[1], rgb[2])
 			}
 		}
-		for _, editor := range []string{"one", "two"} { // a row for each output: still one task
+		for _, editor := range []string{"one", "two"} { // a row for each output, still one task
 			json.NewEncoder(&lines).Encode(map[string]any{"id": fmt.Sprint(i), "source": "grey.png", "edit": "grey.png",
 				"target": target, "method": editor,
 				"instruction": c.instruction, "source_caption": "a wall", "target_caption": "a " + c.colour + " wall"})
@@ -117,13 +117,13 @@ func TestForeignInstructions(t *testing.T) {
 			t.Errorf("task %s, %s: %q", own, colour, list)
 		}
 	}
-	if len(got) != 3 { // two pairs of tasks have one target, and the same is asked of it
+	if len(got) != 3 { // two pairs of tasks share a target and get the same instructions
 		t.Errorf("%d targets", len(got))
 	}
 	if d := cmp.Diff(got, asked(models{Clip: named{}}, 3)); d != "" {
 		t.Errorf("got others by three shards (-want +got):\n%s", d)
 	}
-	for own, list := range asked(models{}, 1) { // nothing tells a rewording: the nearest are not asked
+	for own, list := range asked(models{}, 1) { // nothing detects a rewording: the nearest instructions are not used
 		if len(list) != 1 {
 			t.Errorf("task %s without an encoder: %q", own, list)
 		}

@@ -31,8 +31,8 @@ func givenTable(t *testing.T, labels ...string) string {
 	return fmt.Sprintf("sources: [{layout: table, path: %s, pictures: %s}]\n", path, abs)
 }
 
-// TestAllGiven: data in which every output has its label need no encoder and no target, in a check and in a run, and
-// both say so. One output without a label is enough to need them.
+// TestAllGiven: if every output has a label, neither a check nor a run needs an encoder or target, and both say so.
+// One output without a label is enough to need them.
 func TestAllGiven(t *testing.T) {
 	said := func(list []string) bool { return slices.Contains(list, allGiven) }
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestAllGiven(t *testing.T) {
 			t.Errorf("labels %q, %q: run: got %v, want success %v", c.labels, c.rules, err, c.ok)
 		}
 		if err != nil {
-			if !strings.Contains(err.Error(), "rows need a target, and an encoder") {
+			if !strings.Contains(err.Error(), "add targets and an encoder") {
 				t.Errorf("labels %q, %q: got %v, want what is missing", c.labels, c.rules, err)
 			}
 			continue
@@ -73,14 +73,14 @@ func TestAllGiven(t *testing.T) {
 	}
 }
 
-// TestFirstBad: the error of too many bad rows says what is wrong with the first of them.
+// TestFirstBad: the error about too many bad rows describes the first of them.
 func TestFirstBad(t *testing.T) {
 	var bad *BadError
 	_, err := run(t, load(t, "out: out\n"+givenTable(t, "0", "5", "10")), models{}, 1)
 	if !errors.As(err, &bad) {
 		t.Fatalf("got %v, want a *BadError", err)
 	}
-	for _, want := range []string{"2 of ", "given.csv:3", "5 is outside 0 to 1: label_range"} {
+	for _, want := range []string{"2 of ", "given.csv:3", "5 is outside 0 to 1: set label_range"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %q, want %q in it", err, want)
 		}

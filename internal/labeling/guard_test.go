@@ -88,7 +88,7 @@ func TestGuard(t *testing.T) {
 		!strings.Contains(string(listed), `"table/000000/edit"`) {
 		t.Errorf("got %s (%v), want two rows that show 1.png", listed, err)
 	}
-	// The page shows the pictures and asks nobody for anything.
+	// The page shows the pictures and makes no requests.
 	page, err := os.ReadFile(filepath.Join(c.Out, PageFile))
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ max_bad: 2
 	for _, want := range []string{"out:", ":1:", "profile:", "sources[0].layout", "sources[1].path", "sources[1].columns",
 		"sources[2].label_range",
 		"sources[3].name", "sources[4].tasks: layout table has none", "sources[4].chains: layout", "sources[4].drop: layout",
-		"sources[6].label_range: layout magicbrush has no labels", "rules.join",
+		"sources[6].label_range: layout magicbrush has no human labels", "rules.join",
 		"rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip",
 		"split.validation",
 		"picture: unknown key (did you mean pictures?)", "max_bad"} {
@@ -194,7 +194,7 @@ chains: {samples: 3}
 	}
 }
 
-// A benchmark's picture is found in a source, a target and an output, though it is cropped, mirrored or has bars.
+// A benchmark's picture is found in a source, a target and an output, even if cropped, mirrored or with bars.
 func TestGuardLooksAtAllPictures(t *testing.T) {
 	long.Test(t)
 	dir := t.TempDir()
@@ -253,7 +253,7 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 	}
 	if left["its source"] != 0 || left["its target"] != 0 || left["none"] != 3 ||
 		left["an editor that gave nothing"] == 0 ||
-		left["its output"] != 2 { // the source and the target are no benchmark's
+		left["its output"] != 2 { // the source and the target are not a benchmark's
 		t.Errorf("got rows %v, guard %+v, want none of its source or target, 2 of its output, 3 of none\n%s", left,
 			r.Guard, raw)
 	}
@@ -278,7 +278,7 @@ var copying = []func(p *data.Picture) *data.Picture{
 	},
 }
 
-// isCopy reports whether package nearcopy takes b for a near copy of a.
+// isCopy reports whether package nearcopy considers b a near copy of a.
 func isCopy(t *testing.T, a, b *data.Picture) (found bool) {
 	t.Helper()
 	var x nearcopy.Index
@@ -291,7 +291,7 @@ func isCopy(t *testing.T, a, b *data.Picture) (found bool) {
 	return found
 }
 
-// Near copies are on one side of a split wherever they stand in a row, and in whatever order the rows come.
+// Near copies are on one side of a split wherever they are in a row, and whatever the order of the rows.
 func TestSplitOfNearCopies(t *testing.T) {
 	long.Test(t)
 	all := tiles(t)

@@ -1,15 +1,15 @@
-// Package labeling turns data sets of edited pictures into a label table. It knows neither the layouts of data sets
-// (data/readers) nor the rules (heuristics), only the way between them:
+// Package labeling turns data sets of edited pictures into a label table. It connects the layouts of data sets
+// (data/readers) and the rules (heuristics):
 //
 //	readers.Sample   an instruction, a source, a target, editors' outputs, or a chain of edits
 //	row              an edit of a sample with its similarities, measured by the encoders (Job.Measure)
-//	data.Row         a row of the table, with its label, the rule that gave it, and its split (Job.Merge)
+//	data.Row         a row of the table, with its label, the rule that set it, and its split (Job.Merge)
 //
 // Measure is a [table.Job] whose rows are parts: 64 samples each, a file in OUT/parts, which any number of machines
-// can make. Merge reads the rows of all parts several times. It finds near copies (package nearcopy), pictures of
+// can measure. Merge reads the rows of all parts several times. It finds near copies (package nearcopy), pictures of
 // benchmarks (package guard) and repeated edits, decides the thresholds, labels and splits, and writes the table, the
-// report and the list of what was left out. The same inputs give the same bytes, however often the work was
-// interrupted and however it was shared.
+// report and the list of skipped rows. The same inputs produce the same bytes, however often the work was interrupted
+// and however it was distributed.
 package labeling
 
 import (
@@ -36,13 +36,13 @@ type Job struct {
 	plan    *plan
 	readers []readers.Reader
 	models  string                    // digest of the encoders
-	pools   map[int][]*readers.Sample // the samples that lend their instructions, by source
+	pools   map[int][]*readers.Sample // by source: the samples whose instructions are borrowed
 	loaded  atomic.Int64              // pictures
 
 	open func(c EncoderConfig, warn func(string)) (models, func() error, error)
 }
 
-// SourceError says why a data set cannot be opened: its files or its columns are not as the configuration says.
+// SourceError reports why a data set cannot be opened: its files or columns do not match the configuration.
 type SourceError struct {
 	Source string
 	Err    error
@@ -51,8 +51,8 @@ type SourceError struct {
 func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// Open opens the data sets of a configuration (else the error is a *SourceError), and checks that what was measured
-// already belongs to it (else the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
+// Open opens the data sets of a configuration (otherwise the error is a *SourceError) and checks that parts already
+// measured belong to it (otherwise the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
 func Open(ctx context.Context, c *Config) (*Job, error) {
 	j := &Job{Config: c, plan: &plan{}, pools: map[int][]*readers.Sample{}, open: openEncoders}
 	if err := j.openSources(ctx); err != nil {
@@ -62,7 +62,7 @@ func Open(ctx context.Context, c *Config) (*Job, error) {
 	return j, nil
 }
 
-var errEmpty = errors.New("there is no sample in it")
+var errEmpty = errors.New("it contains no samples")
 
 func (j *Job) openSources(ctx context.Context) (err error) {
 	c := j.Config
@@ -93,7 +93,7 @@ func (j *Job) openSources(ctx context.Context) (err error) {
 	return keepPlan(c.Out, j.plan)
 }
 
-// Pictures is how many pictures Measure has loaded so far.
+// Pictures returns the number of pictures that Measure has loaded so far.
 func (j *Job) Pictures() int64 { return j.loaded.Load() }
 
 // Close closes the data sets.
@@ -123,11 +123,11 @@ func (j *Job) AddShard(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	wanted := map[string]bool{} // parts here that are missing, or were made of something else
+	wanted := map[string]bool{} // parts that are missing here, or were built from other inputs
 	for i, p := range files.parts {
 		wanted[p.file(j.Config.Out)] = !files.measured[i]
 	}
-	for _, folder := range []string{picturesFolder, partsFolder} { // parts last: they speak of pictures
+	for _, folder := range []string{picturesFolder, partsFolder} { // parts last: they refer to pictures
 		root := filepath.Join(dir, folder)
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err == nil {

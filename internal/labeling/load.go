@@ -24,20 +24,20 @@ import (
 	"assay/internal/store"
 )
 
-// models are the encoders that measure similarities; either may be nil. Equal inputs must give equal vectors, so a
-// cache is wanted in front of a model.
+// models holds the encoders that measure similarities; either may be nil. Equal inputs must produce equal vectors, so
+// a model should be used through a cache.
 type models struct {
 	Clip, Dino encoders.Encoder
-	Store      *store.Store // of what was measured, so that each distinct picture is decoded once; nil: none
+	Store      *store.Store // of measurements, so that each distinct picture is decoded once; nil: none
 }
 
-// embedder is an encoder with the embedding that it fills in.
+// embedder is an encoder and the embedding that it fills in.
 type embedder struct {
 	encoders.Encoder
 	of func(p *picture) *[]float32
 }
 
-// list has the encoders that there are.
+// list returns the encoders that are not nil.
 func (e models) list() (list []embedder) {
 	if e.Clip != nil {
 		list = append(list, embedder{e.Clip, func(p *picture) *[]float32 { return &p.clip }})
@@ -48,31 +48,31 @@ func (e models) list() (list []embedder) {
 	return list
 }
 
-// rememberer is an encoder that knows the embeddings of pictures that it saw before.
+// rememberer is an encoder that caches the embeddings of pictures.
 type rememberer interface {
 	Known(pixels store.Key) []float32
 }
 
-// thumbnailKind is what a store calls thumbnails, with the version of their computation.
+// thumbnailKind is the store's name for thumbnails, with the version of their computation.
 const thumbnailKind = "look-1"
 
-// loader reads and embeds the pictures of one part. Several workers decode, and one goroutine embeds in batches what
-// they queue. No more than two batches and one picture per worker are in memory.
+// loader reads and embeds the pictures of one part. Several workers decode, and one goroutine embeds the decoded
+// pictures in batches. No more than two batches and one picture per worker are in memory.
 type loader struct {
-	ctx      context.Context // ends at the first error that is not one of a picture
+	ctx      context.Context // ends at the first error that is not a picture's error
 	stop     func()
 	out      string
 	encoders []embedder
 	inputs   *inputs
 	loaded   *atomic.Int64 // counts pictures
 
-	pictures   *store.Pictures // what is known of pictures; nil: nothing
+	pictures   *store.Pictures // cached facts about pictures; nil: no cache
 	thumbnails *store.Bucket
 
-	known    map[string]*picture // by content, or name where that is not known
+	known    map[string]*picture // by content, or by path if the content is unknown
 	decoders errgroup.Group
-	queue    chan *picture // decoded pictures, of one batch at most
-	embedded chan error    // the end of the goroutine that embeds
+	queue    chan *picture // decoded pictures, at most one batch
+	embedded chan error    // result of the goroutine that embeds
 }
 
 func (m *measurer) newLoader(ctx context.Context, in *inputs) (l *loader, err error) {
@@ -99,8 +99,8 @@ func (m *measurer) newLoader(ctx context.Context, in *inputs) (l *loader, err er
 	return l, nil
 }
 
-// add begins to load a picture and returns what it is called; it is ready when wait has returned. A picture that was
-// asked for before is not loaded again: whether anything in the part needs its embedding is known beforehand.
+// add starts to load a picture and returns its name for of; the picture is ready when wait has returned. A picture
+// that was added before is not loaded again: inputs already knows whether anything in the part needs its embedding.
 func (l *loader) add(m data.Image, embed bool) data.Image {
 	path := m.File("")
 	content, ok := l.inputs.files[path]
@@ -130,10 +130,11 @@ func (l *loader) add(m data.Image, embed bool) data.Image {
 	return data.Image{Path: key}
 }
 
-// of is a picture by what add called it; nil for the zero one.
+// of returns a picture by the name from add; nil for the zero name.
 func (l *loader) of(m data.Image) *picture { return l.known[m.Path] }
 
-// load reads a picture; nil: it cannot be used, or all that is needed is known. Its error is not one of the picture.
+// load reads a picture; nil: it is unusable, or everything needed is cached. Its error is not the picture's error,
+// which goes into s.err.
 func (l *loader) load(s *picture, m data.Image, embed bool) (*data.Picture, error) {
 	if s.err = l.ctx.Err(); s.err != nil {
 		return nil, nil
@@ -141,7 +142,7 @@ func (l *loader) load(s *picture, m data.Image, embed bool) (*data.Picture, erro
 	raw, err := m.Read("", data.Limits{})
 	content := store.Key(sha256.Sum256(raw))
 	if want, ok := l.inputs.files[m.File("")]; err == nil && ok && want != content {
-		err = fmt.Errorf("%s: it was changed while it was read", m.Path)
+		err = fmt.Errorf("%s: changed while it was read", m.Path)
 	}
 	if err != nil {
 		s.err = err
@@ -164,7 +165,7 @@ func (l *loader) load(s *picture, m data.Image, embed bool) (*data.Picture, erro
 	return p, err
 }
 
-// recall fills an image with what is known of a content, and reports whether that is all that is needed.
+// recall fills in the cached facts about a content, and reports whether they are everything needed.
 func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 	if l.pictures == nil {
 		return false
@@ -193,7 +194,7 @@ func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 	return true
 }
 
-// prepare decodes a picture and measures what needs no encoder.
+// prepare decodes a picture and computes everything that needs no encoder.
 func (l *loader) prepare(s *picture, m data.Image, raw []byte) (p *data.Picture, err error) {
 	var pixels store.Key
 	if l.pictures == nil {
@@ -207,16 +208,16 @@ func (l *loader) prepare(s *picture, m data.Image, raw []byte) (p *data.Picture,
 		return nil, err
 	}
 	s.Pixels, s.Thumbnail = pixelsName(pixels), nearcopy.ThumbnailOf(p)
-	if l.thumbnails != nil { // behind a byte, since a thumbnail may be empty
+	if l.thumbnails != nil { // after a byte, because a thumbnail may be empty
 		l.thumbnails.Remember(pixels, append([]byte{1}, s.Thumbnail...))
 	}
 	return p, nil
 }
 
-// pixelsName is what a part calls the pixels of that digest.
+// pixelsName is the name in a part of the pixels with that digest.
 func pixelsName(digest store.Key) string { return hex.EncodeToString(digest[:16]) }
 
-// embedQueue embeds the pictures of the queue until it is closed. After an error it only empties it.
+// embedQueue embeds the pictures in the queue until it is closed. After an error it only drains it.
 func (l *loader) embedQueue() (err error) {
 	var batch []*picture
 	embed := func() {
@@ -249,7 +250,7 @@ func (l *loader) embed(batch []*picture) error {
 	for _, e := range l.encoders {
 		vectors, err := e.Images(l.ctx, pictures)
 		if err = cmp.Or(l.ctx.Err(), err); err == nil && len(vectors) != n {
-			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
+			err = fmt.Errorf("an encoder returned %d vectors for %d pictures", len(vectors), n)
 		}
 		for i := 0; err == nil && i < n; i++ {
 			err = finite(vectors[i], batch[i].Path)
@@ -264,7 +265,7 @@ func (l *loader) embed(batch []*picture) error {
 	return nil
 }
 
-// wait returns when all pictures are ready. Its error is not one of a picture. ctx is newLoader's.
+// wait returns when all pictures are ready. Its error is not a picture's error. ctx is the one passed to newLoader.
 func (l *loader) wait(ctx context.Context) error {
 	defer l.stop()
 	err := l.decoders.Wait()
@@ -273,19 +274,19 @@ func (l *loader) wait(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), err, embedding)
 }
 
-// finite refuses what a broken encoder gives: NaN would pass for a similarity that is undefined, which fails an edit.
+// finite refuses the output of a broken encoder: NaN would be taken for an undefined similarity, which fails an edit.
 func finite(vector []float32, of string) error {
 	for _, x := range vector {
 		if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) {
-			return fmt.Errorf("%s: an encoder gave the embedding %v: its weights are broken, or its precision does not suffice",
+			return fmt.Errorf("%s: an encoder returned the embedding %v: its weights are broken, or its precision is too low",
 				of, x)
 		}
 	}
 	return nil
 }
 
-// keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path
-// from the output folder.
+// keepPicture stores a picture that is inside another file under a name derived from its content, and returns its
+// path relative to the output folder.
 func keepPicture(out string, raw []byte) (string, error) {
 	sum := sha256.Sum256(raw)
 	name := hex.EncodeToString(sum[:16])
@@ -304,8 +305,8 @@ func keepPicture(out string, raw []byte) (string, error) {
 	return filepath.ToSlash(rel), atomicfile.WriteBytes(path, raw)
 }
 
-// openEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
-// store could not do. closer frees them.
+// openEncoders opens the models that a configuration names, each with the store of embeddings as cache; warn is
+// called with problems of the store. closer frees them.
 func openEncoders(c EncoderConfig, warn func(string)) (e models, closer func() error, err error) {
 	var open []io.Closer
 	closeAll := func() (err error) {
@@ -316,7 +317,7 @@ func openEncoders(c EncoderConfig, warn func(string)) (e models, closer func() e
 	}
 	defer func() {
 		if err != nil {
-			closeAll() // err came first
+			closeAll() // the first error is returned
 		}
 	}()
 	if c.Clip == "" && c.Dino == "" {

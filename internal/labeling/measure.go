@@ -16,10 +16,10 @@ import (
 	"assay/internal/table"
 )
 
-// Measure makes the parts of the shard o.Shard (the zero one: all) that are not there yet, or of which something has
-// changed: an instruction, a caption, the content of a picture, an encoder's weights. It opens the encoders if there is
-// anything to do; warn is told what their store could not do. o.Progress counts samples. What is measured stays if ctx
-// ends: the error is a *table.InterruptedError then, and the next call resumes.
+// Measure measures the parts of the shard o.Shard (the zero Ref: all parts) that are missing or whose inputs have
+// changed: an instruction, a caption, the content of a picture, an encoder's weights. It opens the encoders if there
+// is anything to do; warn is called with problems of their store. o.Progress counts samples. If ctx ends, the parts
+// measured so far stay and the error is a *table.InterruptedError; the next call resumes.
 func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text string)) error {
 	files, err := j.partFiles(ctx, o.Shard)
 	if err != nil || files.samples == files.total {
@@ -60,10 +60,10 @@ type measurer struct {
 	job      *Job
 	encoders models
 	workers  int
-	pools    map[int][]foreignInstruction // of the data sets so far
+	pools    map[int][]foreignInstruction // by data set, drawn so far
 }
 
-// part measures the samples of one part. The error is none of a sample.
+// part measures the samples of one part. Errors of samples become rows; the returned error is never a sample's.
 func (m *measurer) part(ctx context.Context, in *inputs) ([]row, error) {
 	load, err := m.newLoader(ctx, in)
 	if err != nil {
@@ -108,7 +108,8 @@ func (m *measurer) part(ctx context.Context, in *inputs) ([]row, error) {
 	return out, nil
 }
 
-// begin reads a sample and starts to load its pictures. In place of these the sample has what load calls them.
+// begin reads a sample and starts to load its pictures. In the returned sample they are replaced by their names in
+// load.
 func (m *measurer) begin(source, i int, load *loader) (*readers.Sample, error) {
 	r := m.job.readers[source]
 	s, err := r.Read(i)
@@ -151,7 +152,7 @@ func (m *measurer) beginChain(source, i int, s *readers.Sample, load *loader) er
 	return nil
 }
 
-// failed is the line of a sample that has no rows.
+// failed returns the line of a sample that has no rows.
 func (m *measurer) failed(source, i int, s *readers.Sample, err error) row {
 	var left readers.Left
 	if errors.As(err, &left) {
@@ -180,11 +181,11 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 		return found, nil
 	}
 	vectors, err := m.encoders.Clip.Texts(ctx, list)
-	if errors.Is(err, encoders.ErrNoTexts) { // it has no vectors for captions, so there is no CLIP-D
+	if errors.Is(err, encoders.ErrNoTexts) { // no text tower, so there is no CLIP-D
 		return nil, nil
 	}
 	if err == nil && len(vectors) != len(list) {
-		err = fmt.Errorf("an encoder gave %d vectors for %d texts", len(vectors), len(list))
+		err = fmt.Errorf("an encoder returned %d vectors for %d texts", len(vectors), len(list))
 	}
 	for i := 0; err == nil && i < len(list); i++ {
 		found[list[i]] = vectors[i]
@@ -196,8 +197,8 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 	return found, nil
 }
 
-// rows are the rows of a sample whose pictures are loaded: the source and the target as edits, the editors' outputs,
-// and which of them is preferred. The error is of the whole sample.
+// rows returns the rows of a sample whose pictures are loaded: the source and the target as edits, the editors'
+// outputs, and which of two is preferred. The error concerns the full sample.
 func (m *measurer) rows(
 	source, i int, s *readers.Sample, load *loader, texts map[string][]float32,
 ) (out []row, err error) {
@@ -252,7 +253,7 @@ func (m *measurer) rows(
 	return out, nil
 }
 
-// output is the row of an editor's output, with the similarities that came with it if they are kept.
+// output returns the row of an editor's output, with the similarities that came with it if encoders.given is keep.
 func (m *measurer) output(r row, o *readers.Output) (row, error) {
 	if m.job.Config.Encoders.Given != "keep" {
 		r.Candidate = heuristics.Candidate{Editor: o.Editor, Given: o.Given}
@@ -267,7 +268,7 @@ func (m *measurer) output(r row, o *readers.Output) (row, error) {
 	return r, nil
 }
 
-// similarities measures what is not known yet and has all its ingredients.
+// similarities computes the similarities that are unknown and whose inputs are available.
 func (m *measurer) similarities(r *row, s *readers.Sample, texts map[string][]float32) {
 	set := func(to *heuristics.Similarity, x float64) {
 		if to.Unknown() {
@@ -278,7 +279,7 @@ func (m *measurer) similarities(r *row, s *readers.Sample, texts map[string][]fl
 		r.Edit.clip != nil {
 		set(&r.ClipD, m.job.Config.Encoders.ClipD.Of(r.Source.clip, r.Edit.clip, before, after))
 	} else if s.SourceCaption != "" && s.SourceCaption == s.TargetCaption {
-		set(&r.ClipD, math.NaN()) // of no model equal captions have a direction
+		set(&r.ClipD, math.NaN()) // in no model do equal captions have a direction
 	}
 	if r.Target == nil {
 		return
@@ -291,7 +292,7 @@ func (m *measurer) similarities(r *row, s *readers.Sample, texts map[string][]fl
 	}
 }
 
-// chainRows are the rows of a chain. A picture that cannot be read costs the rows that need it.
+// chainRows returns the rows of a chain. The rows that need an unreadable picture are left out.
 func (m *measurer) chainRows(source, i int, id string, s *readers.Sample, load *loader) (out []row) {
 	n := len(s.Chain.Instructions) + 1
 	pictures := make([]*picture, len(s.Chain.Pictures))
@@ -304,7 +305,7 @@ func (m *measurer) chainRows(source, i int, id string, s *readers.Sample, load *
 			out = append(out, row{Sample: i, ID: fmt.Sprintf("%s/%d", id, k), Bad: "picture of a chain: " + p.err.Error()})
 		}
 	}
-	turns, _ := m.job.Config.turns(source, s, n) // its error was begin's
+	turns, _ := m.job.Config.turns(source, s, n) // begin has reported its error
 	for _, t := range turns {
 		var edit *picture
 		name := fmt.Sprintf("%s/%d-%d/%d", id, t.From, t.To, t.Shown)
@@ -312,7 +313,7 @@ func (m *measurer) chainRows(source, i int, id string, s *readers.Sample, load *
 			edit, foreign = foreign[0], foreign[1:]
 			name = fmt.Sprintf("%s/%d-%d/foreign%d", id, t.From, t.To, t.Shown)
 			if edit != nil && slices.ContainsFunc(chain, func(p *picture) bool { return p.Pixels == edit.Pixels }) {
-				edit = nil // the two chains share a picture, so it is not foreign
+				edit = nil // both chains have the picture, so it is not foreign
 			}
 		} else {
 			edit = chain[t.Shown]
@@ -337,12 +338,12 @@ func (m *measurer) chainRows(source, i int, id string, s *readers.Sample, load *
 	return out
 }
 
-// cosines refuses given similarities that cannot be any: percentages, or a column of something else.
+// cosines refuses given similarities that cannot be cosines: percentages, or another kind of column.
 func cosines(c *heuristics.Candidate) error {
-	const rounding = 1e-3 // half floats lie on a grid of 2^-10 at 1
+	const rounding = 1e-3 // float16 has steps of 2^-10 at 1
 	for name, s := range c.Similarities() {
 		if x, ok := s.Value(); ok && math.Abs(x) > 1+rounding {
-			return fmt.Errorf("%s is %v, and a cosine lies in -1..1: map another column, or measure it with encoders.given: "+
+			return fmt.Errorf("%s is %v, but a cosine is in -1..1: map another column, or measure it with encoders.given: "+
 				"replace", name, x)
 		}
 	}

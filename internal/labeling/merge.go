@@ -22,34 +22,34 @@ const (
 	TableFile       = "table.parquet"
 	ReportFile      = "report.json"
 	PageFile        = "report.html"
-	SkippedFile     = "skipped.jsonl"     // what could not be used, and what was left out on purpose
-	PreferencesFile = "preferences.jsonl" // votes between two rows, if the data have any
+	SkippedFile     = "skipped.jsonl"     // unusable rows, and rows left out on purpose
+	PreferencesFile = "preferences.jsonl" // votes between two rows, if the data sets have any
 )
 
-// MissingError says that parts are still to be measured.
+// MissingError reports that parts still have to be measured.
 type MissingError struct{ Parts, Of int }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or "+
-		"give their output folders", e.Parts, e.Of)
+	return fmt.Sprintf("%d of %d parts are not measured yet, or their inputs have changed: run the other shards, or "+
+		"pass their output folders", e.Parts, e.Of)
 }
 
-// BadError says that too many rows cannot be used.
+// BadError reports that too many rows are unusable.
 type BadError struct {
 	Bad, Rows int
 	Share     float64
-	First     string // the first of them, and why
-	List      string // where they are listed
+	First     string // the first bad row, and the reason
+	List      string // the file that lists them
 }
 
 func (e *BadError) Error() string {
-	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them. The first: %s. See %s", e.Bad, e.Rows,
-		e.Share, e.First, e.List)
+	return fmt.Sprintf("%d of %d rows cannot be used, a larger share than max_bad (%v); the first: %s; see %s",
+		e.Bad, e.Rows, e.Share, e.First, e.List)
 }
 
-// merger labels the rows of all parts, in passes over them: compare finds near copies, and what comes more than once;
-// survey decides which rows stay; write labels these. It holds 16 bytes of every row while they are compared, then an
-// outcome.
+// merger labels the rows of all parts, in passes over them: compare finds near copies and repeated edits and ids;
+// survey decides which rows stay; write labels these. It holds 16 bytes per row during compare, and then an outcome
+// per row.
 type merger struct {
 	job      *Job
 	pictures *pictureGraph
@@ -58,30 +58,30 @@ type merger struct {
 	votes    votes
 	labels   labels
 	log      *mergeLog
-	outcomes []outcome // by the number of the edit
+	outcomes []outcome // by row.number
 }
 
-// outcome is what survey decided about a row.
+// outcome is the decision of survey about a row.
 type outcome struct {
 	scene   int32
-	foreign int32 // scene of a foreign picture, -1: it has none
+	foreign int32 // scene of a foreign picture; -1: none
 	drop    bool
 }
 
-// votes maps the ids of dropped rows to the rows that stand for them, for the votes that name them.
+// votes maps the ids of dropped rows to the rows that replace them, for the votes that refer to them.
 type votes struct {
-	any     bool              // there are votes between rows
-	renamed map[string]string // "": no row stands for it
+	any     bool              // whether there are votes between rows
+	renamed map[string]string // "": no row replaces it
 }
 
-// rename notes which row stands for one that is dropped, "" for none.
+// rename records the row that replaces a dropped row; "" for none.
 func (v *votes) rename(id, first string) {
 	if v.any {
 		v.renamed[id] = first
 	}
 }
 
-// standsFor follows the names of dropped rows to one that is in the table, "" for none.
+// standsFor follows the replacements of dropped rows to a row that is in the table; "" if there is none.
 func (v *votes) standsFor(id string) string {
 	for {
 		other, ok := v.renamed[id]
@@ -92,14 +92,14 @@ func (v *votes) standsFor(id string) string {
 	}
 }
 
-// Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list
-// only, and the error is a *BadError; with parts missing it is a *MissingError. One process at a time merges in a
-// folder, so that table and report are of the same rules.
+// Merge writes the table and the reports from the parts of all shards. With too many bad rows it only writes their
+// list, and the error is a *BadError; with missing parts the error is a *MissingError. Only one process at a time
+// merges in a folder, so that table and report come from the same rules.
 func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	out := j.Config.Out
 	lock, err := filelock.Take(filepath.Join(out, ".merge.lock"))
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("another process writes the table of %s: wait for it, or choose another out", out)
+		return nil, fmt.Errorf("another process is writing the table in %s: wait for it, or use another out", out)
 	} else if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	return r, m.log.save(out)
 }
 
-// merger opens the pictures of the guard; nothing is read of the parts yet.
+// merger opens the pictures of the guard; it does not read the parts yet.
 func (j *Job) merger(ctx context.Context) (*merger, error) {
 	m := &merger{
 		job:     j,
@@ -159,7 +159,7 @@ func (j *Job) merger(ctx context.Context) (*merger, error) {
 	return m, nil
 }
 
-// kept yields the edits that are kept.
+// kept yields the edits that are not dropped.
 func (m *merger) kept(ctx context.Context) iter.Seq2[*row, error] {
 	return func(yield func(*row, error) bool) {
 		for r, err := range m.job.rows(ctx) {
@@ -173,8 +173,8 @@ func (m *merger) kept(ctx context.Context) iter.Seq2[*row, error] {
 	}
 }
 
-// compare finds near copies among the pictures: it joins the scenes of the data's, and notes those that show a picture
-// of a benchmark. It also finds which edits and ids may come more than once.
+// compare finds near copies among the pictures: it joins the scenes of pictures in the data, and records the pictures
+// that show a picture of a benchmark. It also finds which edits and ids may occur more than once.
 func (m *merger) compare(ctx context.Context) error {
 	edits := 0
 	for r, err := range m.job.rows(ctx) {
@@ -198,7 +198,7 @@ func (m *merger) compare(ctx context.Context) error {
 	return err
 }
 
-// survey decides which rows stay, which scene each belongs to, and which split that is in.
+// survey decides which rows stay, which scene each belongs to, and the split of each scene.
 func (m *merger) survey(ctx context.Context) error {
 	report := m.log.report
 	for r, err := range m.job.rows(ctx) {
@@ -219,7 +219,7 @@ func (m *merger) survey(ctx context.Context) error {
 			return err
 		}
 	}
-	// Only now it is known which scenes are one.
+	// Only now are all scenes joined.
 	sizes := map[int32]int{}
 	for i, f := range m.outcomes {
 		if f.drop {
@@ -244,7 +244,7 @@ func (m *merger) row(r *row) error {
 	source := &m.job.Config.Sources[r.source]
 	if want := source.wantedSplit(r); source.Split == splitOwn && want != "" && !slices.Contains(splitNames, want) {
 		m.log.report.Rows--
-		return m.log.bad(r, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows",
+		return m.log.bad(r, fmt.Sprintf("split %q is not one of %v: map another column, or set one split for all rows",
 			want, splitNames))
 	}
 	if reason := m.pictures.leak(r); reason != "" {
@@ -252,19 +252,19 @@ func (m *merger) row(r *row) error {
 		m.log.report.Guard.Rows++
 		return m.log.skip(r, "guard", reason)
 	}
-	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
+	// The same output of the same editor may occur in several rows (pairs), the source and target with every output.
 	key := r.key()
 	if first, ok := m.repeats.edits[key]; ok {
 		return m.again(r, first)
 	}
 	if first, ok := m.repeats.ids[r.ID]; ok {
-		if r.Kind == heuristics.Foreign { // asked twice, for two rows of one sample
+		if r.Kind == heuristics.Foreign { // paired twice, for two rows of one sample
 			m.log.duplicate(r)
 			return nil
 		}
 		m.log.report.Rows--
-		return m.log.bad(r, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be "+
-			"unique, or no column id be named", first.Sample, m.job.plan.Sources[first.source].Name))
+		return m.log.bad(r, fmt.Sprintf("sample %d of source %q has the same id but is another edit: ids must be "+
+			"unique; otherwise do not map a column to id", first.Sample, m.job.plan.Sources[first.source].Name))
 	}
 	m.repeats.keep(r, key)
 	f.drop = false
@@ -280,20 +280,20 @@ func (m *merger) row(r *row) error {
 	return nil
 }
 
-// again decides about a row of an edit that another row has already.
+// again decides about a row whose edit another row already has.
 func (m *merger) again(r, first *row) error {
 	if first.ID != r.ID {
 		m.votes.rename(r.ID, first.ID)
 	}
 	if what := first.contradicts(r); what != "" {
 		m.log.report.Rows--
-		return m.log.bad(r, fmt.Sprintf("the same edit as %s, with another %s: one of both is wrong", first.ID, what))
+		return m.log.bad(r, fmt.Sprintf("the same edit as %s, with another %s: one of the two is wrong", first.ID, what))
 	}
 	m.log.duplicate(r)
 	return nil
 }
 
-// split gives scenes their splits. Rows whose data set, or whose foreign picture, asks for another one are dropped.
+// split assigns splits to scenes. Rows whose data set or foreign picture requires another split are dropped.
 func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
 	wanted, err := m.wantedSplits(ctx)
 	if err != nil {
@@ -329,7 +329,7 @@ func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
 	return nil
 }
 
-// wantedSplits are the splits that data sets ask for, by scene; nil if none asks.
+// wantedSplits returns the splits that data sets require, by scene; nil if none does.
 func (m *merger) wantedSplits(ctx context.Context) (splits, error) {
 	if !slices.ContainsFunc(m.job.Config.Sources, func(s SourceConfig) bool { return s.Split != "" }) {
 		return nil, nil
@@ -340,7 +340,8 @@ func (m *merger) wantedSplits(ctx context.Context) (splits, error) {
 			return nil, err
 		}
 		want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[r.number].scene
-		// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
+		// Held-out data stay complete: pictures that are also in them leave the training data, not the other way
+		// round.
 		if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
 			wanted[root] = want
 		}

@@ -10,7 +10,7 @@ import (
 	"assay/internal/shards"
 )
 
-// TestRepeats: all that comes more than once is found, and with hashes of 64 bits nothing else.
+// TestRepeats: all names that occur more than once are found, and with 64-bit hashes no others.
 func TestRepeats(t *testing.T) {
 	r := newRepeats()
 	for i := range 10_000 {
@@ -29,7 +29,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestMergeMemory: what merging holds of a row that is like no other is a few bytes, whatever its id and instruction.
+// TestMergeMemory: merging holds only a few bytes of a unique row, whatever its id and instruction.
 func TestMergeMemory(t *testing.T) {
 	held := func(samples int) (bytes, rows int) {
 		var list []string
@@ -75,7 +75,7 @@ func TestMergeMemory(t *testing.T) {
 	}
 }
 
-// alive is how many bytes the heap holds.
+// alive returns the number of bytes in use on the heap.
 func alive() int {
 	runtime.GC()
 	runtime.GC()

@@ -17,7 +17,7 @@ import (
 	"assay/internal/labeling/nearcopy"
 )
 
-// mergeLog records what becomes of every sample and row while a table is merged, and makes the report of it.
+// mergeLog records what becomes of every sample and row while a table is merged, and builds the report.
 type mergeLog struct {
 	config     *Config
 	report     *Report
@@ -25,11 +25,12 @@ type mergeLog struct {
 	ledger     *ledger
 	firstBad   string
 	given      map[givenKey]int     // rows that came with similarities
-	unmeasured int                  // outputs of prompt-guided editors whose CLIP-D nobody knows
+	unmeasured int                  // outputs of prompt-guided editors with unknown CLIP-D
 	shown      map[string][]example // rule -> examples
 }
 
-// givenKey is where similarities that came with rows are from: their source, and the profile that measured them.
+// givenKey is the origin of similarities that came with rows: their source, and the profile that they were measured
+// with.
 type givenKey struct {
 	source int
 	by     string
@@ -59,14 +60,14 @@ func newMergeLog(j *Job) *mergeLog {
 	}
 }
 
-// became notes what became of a row.
+// became records what became of a row.
 func (l *mergeLog) became(r *row, s state) {
 	l.report.Candidates.add(s)
 	rest := r.Chain == "" && r.Kind != heuristics.Output
 	l.ledger.note(r.source, r.Sample, rest, s)
 }
 
-// skip lists what does not come into the table.
+// skip lists a row that is left out of the table.
 func (l *mergeLog) skip(r *row, kind, reason string) error {
 	l.became(r, state{stateSkipped, kind})
 	l.report.Skipped[kind]++
@@ -77,7 +78,7 @@ func (l *mergeLog) skip(r *row, kind, reason string) error {
 		"kind": kind, "reason": reason})
 }
 
-// bad lists a row, or what should have been one, that cannot be used.
+// bad lists an unusable row or sample.
 func (l *mergeLog) bad(r *row, reason string) error {
 	if l.report.Bad++; l.report.Bad == 1 {
 		l.firstBad = fmt.Sprintf("%s: %s", cmp.Or(r.ID, fmt.Sprintf("sample %d", r.Sample)), reason)
@@ -85,16 +86,16 @@ func (l *mergeLog) bad(r *row, reason string) error {
 	return l.skip(r, "bad", reason)
 }
 
-// duplicate notes a row that says again what another one said.
+// duplicate records a row that repeats another.
 func (l *mergeLog) duplicate(r *row) {
 	l.report.Duplicates++
 	l.became(r, state{class: stateDuplicate})
 }
 
-// unlabelled is what the report calls the rule and the label of rows without.
+// unlabelled is the name in the report of the rule and label of unlabelled rows.
 const unlabelled = "none"
 
-// count takes a row that stays; label is nil if no rule applied. drop: the table leaves it out all the same.
+// count counts a row that stays; label is nil if no rule applied. drop: the table leaves the row out nevertheless.
 func (l *mergeLog) count(r *row, label *float64, rule string, drop bool, split string) {
 	to := l.report
 	rule, name := cmp.Or(rule, unlabelled), unlabelled
@@ -123,7 +124,7 @@ func (l *mergeLog) count(r *row, label *float64, rule string, drop bool, split s
 	to.Splits[split]++
 }
 
-// example keeps the rows of each rule whose ids have the smallest hashes: any, but the same in every run.
+// example keeps the rows of each rule whose ids have the smallest hashes: arbitrary, but the same in every run.
 func (l *mergeLog) example(rule string, r *row, label *float64) {
 	h := fnv.New64a()
 	h.Write([]byte(r.ID)) // never fails
@@ -134,7 +135,7 @@ func (l *mergeLog) example(rule string, r *row, label *float64) {
 	l.shown[rule] = list[:min(len(list), examplesPerRule)]
 }
 
-// finish accounts for all rows, takes over the thresholds, and warns of what may surprise.
+// finish accounts for all rows, adds the thresholds to the report, and adds warnings.
 func (l *mergeLog) finish(by *labels) error {
 	r := l.report
 	r.Samples = l.ledger.account()
@@ -157,27 +158,27 @@ func (l *mergeLog) finish(by *labels) error {
 	r.Histograms[2].marks = []float64{dinoI}
 	slices.Sort(r.Guard.Unreadable)
 	if n := len(r.Guard.Unreadable); n > 0 {
-		r.warn("the guard could not look into %d files, the first one %s: edits of pictures in them may be in the table",
+		r.warn("the guard could not search %d files, the first one %s: edits of pictures in them may be in the table",
 			n, r.Guard.Unreadable[0])
 	}
 	if l.unmeasured > 0 {
-		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions "+
-			"are equal; give an encoder and captions",
+		r.warn("CLIP-D of %d outputs of prompt-guided editors is unknown: rule %s only applies to those with equal "+
+			"captions; set an encoder and captions",
 			l.unmeasured, heuristics.RuleNoClipD)
 	}
 	if r.Scenes > 1 && 2*r.LargestScene > r.TableRows+1 && r.LargestScene > 100 {
-		r.warn("the largest of %d scenes has %d rows: pictures that look alike may have joined it, one after the other",
+		r.warn("the largest of %d scenes has %d rows: it may be a chain of pictures, each like the next",
 			r.Scenes, r.LargestScene)
 	}
 	if r.Crowded > 0 {
-		r.warn("%d pictures look like very many others: of those that the index lists first only the %d nearest were "+
-			"compared. A near copy may be on the other side of the split", r.Crowded, nearcopy.MaxCompared)
+		r.warn("%d pictures look like very many others, of which only the %d nearest in the index were "+
+			"compared: a near copy may be on the other side of the split", r.Crowded, nearcopy.MaxCompared)
 	}
 	if r.TableRows == 0 {
 		r.warn("the table is empty")
 	}
 	if l.config.Split.Validation > 0 && r.TableRows > 0 && len(r.Splits) == 1 && r.Splits[splitTrain] > 0 {
-		r.warn("no row is held out for validation: the scenes of the rows (%d) are not divided", r.Scenes)
+		r.warn("no row is held out for validation (%d scenes; a scene is never divided)", r.Scenes)
 	}
 	if by.allGiven {
 		r.warn(allGiven)

@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// broken are data sets of every layout that cannot be opened: what to write where ("" removes it), and what is said of
-// it.
+// broken are data sets of every layout that cannot be opened: the content to write into a file ("" removes it), and
+// the expected error.
 var broken = []struct{ layout, path, file, content, want string }{
 	{"table", "t.csv", "t.csv", "source,edit\na,b\n",
 		`source "mine": table: DIR/t.csv: no column "instruction", only source, edit`},
 	{"table", "t.csv", "t.csv", "source,instruction\na,b\n", `t.csv: no column "edit"`},
 	{"table", "t.csv", "t.csv", "source,edit,instruction\na,\xe9,c\n", "t.csv: line 2: not UTF-8"},
 	{"table", "t.csv", "t.csv", "source,edit,instruction,edit\n", `t.csv: two columns "edit"`},
-	{"table", "t.csv", "t.csv", "", "t.csv: empty, want a line with the columns' names"},
-	{"table", "t.csv", "t.csv", "source,edit,instruction\n", `source "mine": there is no sample in it`},
-	{"table", "t.jsonl", "t.jsonl", "", `source "mine": there is no sample in it`},
+	{"table", "t.csv", "t.csv", "", "t.csv: empty, want a header line with the column names"},
+	{"table", "t.csv", "t.csv", "source,edit,instruction\n", `source "mine": it contains no samples`},
+	{"table", "t.jsonl", "t.jsonl", "", `source "mine": it contains no samples`},
 	{"table", "t.csv", "t.csv", "source;edit;instruction\na;b;c\n", "want commas between the columns"},
 	{"table", "t.jsonl", "t.jsonl", `{"source": "a"}`, `t.jsonl: no column "instruction", only source`},
 	{"table", "t.parquet", "t.parquet", "PAR1 and no more", "t.parquet: damaged Parquet file"},
@@ -34,16 +34,16 @@ var broken = []struct{ layout, path, file, content, want string }{
 	{"magicbrush", "t.csv", "t.csv", "img_id\n", `no column "turn_index"`},
 	{"magicbrush", "t.zip", "t.zip", "no archive", "t.zip: zip: not a valid zip file"},
 	{"magicbrush", "d", "d/edit_turns.json", "[", "edit_turns.json: unexpected end of JSON input"},
-	{"seed-data-edit", "d", "d/x.txt", "", "d: no annotations/*.jsonl in it"},
+	{"seed-data-edit", "d", "d/x.txt", "", "d: no annotations/*.jsonl found"},
 	{"seed-data-edit", "d", "d/annotations/a.jsonl", `{"before": 1}`, `no column "source_image", only before`},
 	{"instructpix2pix", "d", "d/seeds.json", "{}", "seeds.json: json: cannot unmarshal"},
 	{"instructpix2pix", "d", "d/x.txt", "", "seeds.json: no such file"},
 	{"instructpix2pix-hub", "t.csv", "t.csv", "original_image\n", `no column "edit_prompt"`},
-	{"webdataset", "t.tar", "t.tar", "no archive", "t.tar: no tar file"},
+	{"webdataset", "t.tar", "t.tar", "no archive", "t.tar: not a tar file"},
 	{"folder", "d", "d/x.txt", "", "d: no folder in it has an instruction.txt"},
 }
 
-// A data set that cannot be opened is said by its reader, with the file and the reason, for every layout.
+// The reader reports a data set that cannot be opened, with the file and the reason, for every layout.
 func TestOpenBroken(t *testing.T) {
 	for _, c := range broken {
 		dir := t.TempDir()
@@ -136,8 +136,8 @@ func TestCheckReport(t *testing.T) {
 		}
 	}
 	mixes := strings.Join(r.Mixes, "\n")
-	for _, want := range []string{`1 rows of source "table" bring similarities, and nobody says how they were measured`,
-		`8 rows of source "adiee-magicbrush" bring similarities of adiee-released/1`} {
+	for _, want := range []string{`1 rows of source "table" come with similarities, but their profile is unknown`,
+		`8 rows of source "adiee-magicbrush" come with similarities of adiee-released/1`} {
 		if !strings.Contains(mixes, want) {
 			t.Errorf("%s\nno word of %s", mixes, want)
 		}

@@ -21,7 +21,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"svg": (*Histogram).svg}).Parse(pageText))
 
-// page renders the report as one HTML file that loads nothing: histograms are SVG, pictures data URIs. read returns the
+// page renders the report as one self-contained HTML file: histograms are SVG, pictures data URIs. read returns the
 // file of a picture.
 func (l *mergeLog) page(read func(*picture) ([]byte, error)) ([]byte, error) {
 	labels := map[string]bool{}
@@ -101,7 +101,7 @@ func (x example) show(c *Config, read func(*picture) ([]byte, error)) (shownExam
 
 const thumbSide = 128 // pixels of the longer side
 
-// thumb makes a small JPEG.
+// thumb returns a small JPEG as a data URI.
 func thumb(raw []byte) (template.URL, error) {
 	p, err := data.Decode(raw, data.Limits{})
 	if err != nil {
@@ -120,8 +120,8 @@ func thumb(raw []byte) (template.URL, error) {
 	return page.DataURL("image/jpeg", b.Bytes()), nil
 }
 
-// svg draws the histogram over the bins that are not empty, with the thresholds as lines. Each series is as high as its
-// largest bin.
+// svg draws the histogram over the range of non-empty bins, with the thresholds as lines. Each series is scaled to
+// its largest bin.
 func (h *Histogram) svg() template.HTML {
 	const width, height, top, bottom = 640., 180., 14., 22.
 	first, last := histBins, -1
@@ -138,7 +138,7 @@ func (h *Histogram) svg() template.HTML {
 		fmt.Fprintf(&b, `<text x="8" y="%g">no %s is known</text></svg>`, height/2, h.Similarity)
 		return template.HTML(b.String())
 	}
-	for _, m := range h.marks { // thresholds stay in sight
+	for _, m := range h.marks { // keep thresholds visible
 		if !math.IsNaN(m) {
 			bin := min(max(int((m+1)/histWidth), 0), histBins-1)
 			first, last = min(first, bin), max(last, bin)

@@ -26,8 +26,9 @@ import (
 	"assay/internal/table"
 )
 
-// The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and
-// is a file: parts/<source>-<part>.jsonl. Which machine made it, and how many there were, cannot be seen in it.
+// samplesPerPart is the number of samples of one source in a part. A part is measured by one machine without
+// interruption and is one file: parts/<source>-<part>.jsonl. Its content does not depend on which machine measured
+// it, or how many there were.
 const samplesPerPart = 64
 
 const (
@@ -36,11 +37,11 @@ const (
 	planFile       = "plan.json"
 )
 
-// plan says what samples there are and what parts depend on. It lies beside them, so that parts of another
-// configuration are not mistaken for this one's.
+// plan lists the samples and what parts depend on. It is stored next to the parts, so that parts of another
+// configuration are not mistaken for parts of this one.
 type plan struct {
-	Made    string            `json:"made"`           // digest of all that the content of parts depends on
-	Keys    map[string]string `json:"keys,omitempty"` // and of each key of the configuration among that
+	Made    string            `json:"made"`           // digest of everything in the configuration that parts depend on
+	Keys    map[string]string `json:"keys,omitempty"` // digest of each configuration key among that
 	Sources []planSource      `json:"sources"`
 }
 
@@ -49,7 +50,7 @@ type planSource struct {
 	Samples int    `json:"samples"`
 }
 
-// part is a run of samples of one source.
+// part is a range of samples of one source.
 type part struct{ source, first, samples int }
 
 func (p part) file(out string) string {
@@ -66,14 +67,14 @@ func (p *plan) parts() (list []part) {
 	return list
 }
 
-// digest covers the parts of the configuration that the measured rows depend on, together and key by key. The keys
-// rules, split, guard and report are not in it, and can be changed without measuring again.
+// digest covers the keys of the configuration that the measured rows depend on, together and key by key. Other keys,
+// such as rules, split and guard, are not covered and can be changed without measuring again.
 func (c *Config) digest() (all string, keys map[string]string, err error) {
 	sources := append([]SourceConfig(nil), c.Sources...)
 	for i := range sources {
 		s := &sources[i]
 		s.Path, s.Pictures = c.relative(s.Path), c.relative(s.Pictures)
-		s.Split = "" // only the merge looks at it
+		s.Split = "" // only used by the merge
 	}
 	chains := c.Chains
 	chains.ForeignLabel, chains.OverEditedLabel = 0, 0
@@ -102,7 +103,8 @@ func (c *Config) digest() (all string, keys map[string]string, err error) {
 	return hex.EncodeToString(sum[:]), keys, nil
 }
 
-// differs is nil if the parts of another plan belong to this one too: the same configuration, whatever the samples.
+// differs returns nil if the parts of another plan also belong to this one, that is, if the configuration is the
+// same, whatever the samples; otherwise a *PlanError.
 func (p *plan) differs(other *plan, folder string) error {
 	if other.Made == p.Made {
 		return nil
@@ -116,7 +118,7 @@ func (p *plan) differs(other *plan, folder string) error {
 	return e
 }
 
-// relative names a path from the output folder, as machines with different roots agree on.
+// relative returns a path relative to the output folder, so that machines with different roots agree.
 func (c *Config) relative(path string) string {
 	if path == "" {
 		return ""
@@ -128,7 +130,7 @@ func (c *Config) relative(path string) string {
 	return filepath.ToSlash(rel)
 }
 
-// keepPlan writes the plan beside the parts, or compares it with the one that is there.
+// keepPlan writes the plan next to the parts, or compares it with an existing plan.
 func keepPlan(out string, p *plan) error {
 	folder := filepath.Join(out, partsFolder)
 	path := filepath.Join(folder, planFile)
@@ -139,7 +141,7 @@ func keepPlan(out string, p *plan) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
 	}
-	lock, err := filelock.Take(filepath.Join(folder, ".plan.lock")) // or two find none, and both write one
+	lock, err := filelock.Take(filepath.Join(folder, ".plan.lock")) // or two processes may both write one
 	if err != nil {
 		return err
 	}
@@ -160,13 +162,13 @@ func keepPlan(out string, p *plan) error {
 	if err := p.differs(&before, folder); err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(path, raw) // there are more samples, or fewer: parts say what they were made of
+	return atomicfile.WriteBytes(path, raw) // there are more or fewer samples; each part records its inputs
 }
 
-// PlanError says that the parts in a folder were measured with another configuration.
+// PlanError reports that the parts in a folder were measured with another configuration.
 type PlanError struct {
 	Folder string
-	Keys   []string // that differ; none: it is not known which
+	Keys   []string // keys that differ; none: unknown
 }
 
 func (e *PlanError) Error() string {
@@ -175,28 +177,28 @@ func (e *PlanError) Error() string {
 		what = " (" + strings.Join(e.Keys, ", ") + ")"
 	}
 	return e.Folder + ": was measured with another configuration" + what +
-		": take another out, or remove the folder to measure anew"
+		": use another out, or remove the folder to measure again"
 }
 
 // partHead is the first line of a part.
 type partHead struct {
-	Of string `json:"of"` // digest of what the part was made of
+	Of string `json:"of"` // digest of the part's inputs
 }
 
-// partFiles are the parts of a shard as the results of a table.Job, whose rows they are.
+// partFiles are the parts of a shard as the results of a table.Job whose rows are parts.
 type partFiles struct {
 	out   string
 	parts []part
 	shard shards.Ref
 
-	mu       sync.Mutex // of what follows
-	measured []bool     // by part of the shard: it is there, and made of what there is now
-	count    int        // of these
-	samples  int        // in these
+	mu       sync.Mutex // guards the fields below
+	measured []bool     // by part: it exists and its inputs are unchanged
+	count    int        // parts measured
+	samples  int        // samples in them
 	total    int        // samples of the shard
 }
 
-// partFiles looks for the parts of a shard that are there and up to date.
+// partFiles finds the parts of a shard that exist and are up to date.
 func (j *Job) partFiles(ctx context.Context, shard shards.Ref) (*partFiles, error) {
 	f := &partFiles{out: j.Config.Out, parts: j.plan.parts(), shard: shard}
 	f.measured = make([]bool, len(f.parts))
@@ -226,7 +228,7 @@ func (j *Job) partFiles(ctx context.Context, shard shards.Ref) (*partFiles, erro
 	return f, nil
 }
 
-// skip reports whether another shard has a part.
+// skip reports whether a part belongs to another shard.
 func (f *partFiles) skip(i int) bool {
 	return f.shard.Count > 0 && i%f.shard.Count != f.shard.Index%f.shard.Count
 }
@@ -244,13 +246,13 @@ func (f *partFiles) Has(i int) bool {
 	return f.measured[i]
 }
 
-// Len is the number of parts that are measured.
+// Len returns the number of parts that are measured.
 func (f *partFiles) Len() int { return f.count }
 
-// Line is not asked for: parts do not fail.
+// Line is never called: parts do not fail.
 func (f *partFiles) Line(int) (table.Line[[]row], error) { return table.Line[[]row]{}, nil }
 
-// Add writes the files of parts, each complete or not at all.
+// Add writes the files of parts, each atomically.
 func (f *partFiles) Add(lines ...table.Line[[]row]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -276,7 +278,7 @@ func (f *partFiles) Add(lines ...table.Line[[]row]) error {
 	return nil
 }
 
-// madeOf reads what a part says it was made of; "" if the file is of an earlier version or not there.
+// madeOf reads the digest of a part's inputs; "" if the file is missing or was written by an earlier version.
 func madeOf(path string) (string, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -286,7 +288,7 @@ func madeOf(path string) (string, error) {
 	}
 	defer f.Close()
 	line, err := bufio.NewReader(f).ReadBytes('\n')
-	if err != nil && err != io.EOF { // a part that cannot be read is not one that is lacking
+	if err != nil && err != io.EOF { // an unreadable part is not a missing part
 		return "", err
 	}
 	var head partHead
@@ -329,12 +331,12 @@ func readPart(path string) iter.Seq2[*row, error] {
 		lines := bufio.NewScanner(f)
 		lines.Buffer(nil, 64<<20)
 		for first := true; lines.Scan(); first = false {
-			if first { // what the part was made of
+			if first { // the partHead
 				continue
 			}
 			r := &row{}
 			if err := json.Unmarshal(lines.Bytes(), r); err != nil {
-				yield(nil, fmt.Errorf("%s: %w: remove the file to measure it anew", path, err))
+				yield(nil, fmt.Errorf("%s: %w: remove the file to measure it again", path, err))
 				return
 			}
 			if !yield(r, nil) {

@@ -20,7 +20,7 @@ func filled(w, h int, r, g, b byte) *data.Picture {
 	return p
 }
 
-// laid puts a picture on another one.
+// laid draws a picture on another one.
 func laid(on, p *data.Picture, left, top int) *data.Picture {
 	for y := range p.Height {
 		copy(on.Pix[3*((top+y)*on.Width+left):], p.Pix[3*y*p.Width:3*(y+1)*p.Width])
@@ -50,7 +50,8 @@ func asJPEG(p *data.Picture, quality int) *data.Picture {
 	return out
 }
 
-// watermark lays stripes, half transparent, over the lower right corner: a quarter of the width, a tenth of the height.
+// watermark draws half-transparent stripes over the lower right corner: a quarter of the width, a tenth of the
+// height.
 func watermark(p *data.Picture) *data.Picture {
 	out := p.Crop(0, 0, p.Width, p.Height)
 	w, h := p.Width/4, max(p.Height/10, 1)

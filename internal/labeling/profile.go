@@ -13,13 +13,13 @@ import (
 	"assay/heuristics"
 )
 
-// presets are the names that profiles had in their first form, whose CLIP-D was of embeddings of length 1.
+// presets are the old names of profiles, whose CLIP-D was computed from embeddings of length 1.
 var presets = map[string]struct{ profile, rules string }{
 	"paper":    {heuristics.ProfileAssay, heuristics.ProfileAssay},
 	"released": {heuristics.ProfileAssay, heuristics.ProfileReleased},
 }
 
-// adopt gives the configuration the defaults of a profile, or of a preset.
+// adopt sets the defaults of a profile or preset, and reports whether there is one with that name.
 func (c *Config) adopt(profile, preset string) bool {
 	p, err := heuristics.ParseProfile(profile)
 	r := p
@@ -34,15 +34,17 @@ func (c *Config) adopt(profile, preset string) bool {
 	return true
 }
 
-// profileName is what the label table says of the rows: the profile, its version, and what the configuration changed.
+// profileName is the column profile of the label table: the profile, its version, and what the configuration changed.
 func (c *Config) profileName() string {
 	return c.profile.Describe(c.Encoders.ClipD, c.Rules, c.Chains)
 }
 
-// similaritiesOf stands in the table between the profile of a row and the one that measured its similarities.
+// similaritiesOf separates, in the table, the profile of a row from the profile that its similarities were measured
+// with.
 const similaritiesOf = " with similarities of "
 
-// measuredWith is the profile by which a table's similarities were measured, out of what it says of a row.
+// measuredWith returns the profile that the similarities of a row were measured with, from the table's column
+// profile.
 func measuredWith(text string) string {
 	if _, other, ok := strings.Cut(text, similaritiesOf); ok {
 		return other
@@ -50,12 +52,12 @@ func measuredWith(text string) string {
 	return text
 }
 
-// unsaid stands for the profile of similarities that came without one.
+// unsaid represents the profile of similarities that came without one.
 const unsaid = "?"
 
-// Mixes lists what does not belong together in the configuration: a threshold means nothing with other definitions and
-// encoders than it was measured with. Encoders are compared by their architecture, from config.json; weights of the
-// same architecture from another source cannot be told apart.
+// Mixes lists the settings of the configuration that do not belong together: a threshold is meaningless with a
+// definition or encoders other than the ones it was measured with. Encoders are compared by their architecture, from
+// config.json; different weights of the same architecture cannot be distinguished.
 func (c *Config) Mixes() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -67,7 +69,7 @@ func (c *Config) Mixes() []string {
 		p = heuristics.Profiles[old.rules]
 	}
 	if c.Encoders.ClipD != p.ClipD {
-		say("profiles are mixed: the thresholds are those of %s, whose CLIP-D is %s, and CLIP-D is measured %s", p.ID(),
+		say("profiles are mixed: the thresholds are from %s, whose CLIP-D is %s, but CLIP-D is measured %s", p.ID(),
 			p.ClipD, c.Encoders.ClipD)
 	}
 	for _, e := range []struct {
@@ -80,17 +82,17 @@ func (c *Config) Mixes() []string {
 		have, err := architecture(e.path)
 		switch {
 		case err != nil:
-			say("profiles may be mixed: the thresholds of %s were measured with %s, and what %s is cannot be told: %v", p.ID(),
-				e.want, e.key, err)
+			say("profiles may be mixed: the thresholds of %s were measured with %s, and the architecture of %s is unknown: %v",
+				p.ID(), e.want, e.key, err)
 		case !have.Same(e.want):
-			say("profiles are mixed: the thresholds of %s were measured with %s, and %s is %s", p.ID(), e.want, e.key, have)
+			say("profiles are mixed: the thresholds of %s were measured with %s, but %s is %s", p.ID(), e.want, e.key, have)
 		}
 	}
 	return out
 }
 
-// architecture reads an encoder's shape out of the config.json of its checkpoint, or of the one beside an .onnx file.
-// Defaults as in transformers' CLIPConfig and Dinov2Config.
+// architecture reads an encoder's shape from the config.json of its checkpoint, or from the one next to an .onnx
+// file. Defaults are as in transformers' CLIPConfig and Dinov2Config.
 func architecture(path string) (a heuristics.Architecture, err error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		path = filepath.Dir(path)
@@ -132,23 +134,23 @@ func architecture(path string) (a heuristics.Architecture, err error) {
 		Projection: s.Projection}, nil
 }
 
-// givenMixes warns of similarities that came with the data and were measured under another profile. given counts rows
-// by source and profile.
+// givenMixes returns warnings about similarities that came with the data and were measured with another profile.
+// given counts rows by source and profile.
 func (c *Config) givenMixes(given map[givenKey]int) []string {
 	var out []string
 	for _, key := range slices.SortedFunc(maps.Keys(given), func(a, b givenKey) int {
 		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.by, b.by))
 	}) {
-		rows := fmt.Sprintf("%d rows of source %q bring similarities", given[key], c.Sources[key.source].Name)
+		rows := fmt.Sprintf("%d rows of source %q come with similarities", given[key], c.Sources[key.source].Name)
 		p, err := heuristics.ParseProfile(key.by)
 		switch {
 		case key.by == unsaid:
-			out = append(out, rows+", and nobody says how they were measured: say it with sources[].profile, or take "+
+			out = append(out, rows+", but their profile is unknown: set sources[].profile, or use "+
 				"encoders.given: replace")
 		case err != nil:
 			out = append(out, fmt.Sprintf("%s of another profile: %v", rows, err))
 		case p.ClipD != c.Encoders.ClipD || p.Name != c.profile.Name:
-			out = append(out, fmt.Sprintf("profiles are mixed: %s of %s (CLIP-D %s), and the rules are those of %s (CLIP-D %s)",
+			out = append(out, fmt.Sprintf("profiles are mixed: %s of %s (CLIP-D %s), but the rules are from %s (CLIP-D %s)",
 				rows, p.ID(), p.ClipD, c.profileName(), c.Encoders.ClipD))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"assay/internal/shards"
 )
 
-// colouredTable is a table of five outputs beside the fixtures' pictures, with captions.
+// colouredTable is a table of five outputs next to the fixtures' pictures, with captions.
 func colouredTable(t *testing.T, header string, rows ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "t.csv")
@@ -35,7 +35,7 @@ const (
 	four  = "200/200-output1.png"
 )
 
-// CLIP-D is that of the profile: of embeddings as they are, or of length 1.
+// CLIP-D follows the profile: computed from raw embeddings, or from embeddings of length 1.
 func TestClipDOfProfiles(t *testing.T) {
 	source := colouredTable(t, "source,edit,target,method,instruction,source_caption,target_caption",
 		one+","+three+","+two+",aurora,edit,a man,two men")
@@ -80,7 +80,7 @@ func TestClipDOfProfiles(t *testing.T) {
 	}
 }
 
-// checkpoint writes what of an encoder tells its architecture.
+// checkpoint writes the files that determine an encoder's architecture.
 func checkpoint(t *testing.T, config string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,24 +109,24 @@ func TestMixes(t *testing.T) {
 	sources := "sources: [{layout: folder, path: FIXTURES/folder}]\n"
 	for _, c := range []struct {
 		name, yaml string
-		want       []string // parts of what is said, one each
+		want       []string // one part of each message
 	}{
 		{"as released", fmt.Sprintf("profile: adiee-released\nencoders: {clip: %s, dino: %s}\n", base16, dino), nil},
 		{"with defaults", fmt.Sprintf("profile: adiee-released\nencoders: {clip: %s}\n", short16), nil},
 		{"other patches", fmt.Sprintf("profile: adiee-released\nencoders: {clip: %s, dino: %s}\n", base32, dino),
-			[]string{"measured with clip-vit-base-patch16, and encoders.clip is clip of 12 layers, width 768, patches of 32"}},
+			[]string{"measured with clip-vit-base-patch16, but encoders.clip is clip of 12 layers, width 768, patches of 32"}},
 		{"larger", fmt.Sprintf("profile: adiee-released\nencoders: {clip: %s, dino: %s}\n", large, registers),
 			[]string{"encoders.clip is clip of 24 layers",
-				"measured with dinov2-base, and encoders.dino is dinov2_with_registers"}},
+				"measured with dinov2-base, but encoders.dino is dinov2_with_registers"}},
 		{"percentiles go with any", fmt.Sprintf("profile: adiee-paper\nencoders: {clip: %s, dino: %s}\n", large, registers),
 			nil},
 		{"another definition", "profile: adiee-released\nencoders: {clip_d: unit}\n",
-			[]string{"CLIP-D is raw, and CLIP-D is measured unit"}},
+			[]string{"CLIP-D is raw, but CLIP-D is measured unit"}},
 		{"no config", "profile: adiee-released\nencoders: {clip: FIXTURES}\n",
-			[]string{"what encoders.clip is cannot be told"}},
+			[]string{"the architecture of encoders.clip is unknown"}},
 		{"old name", "preset: paper\n", []string{"preset is the old name of profile: paper is profile assay/1"}},
 		{"old mix", "preset: released\n", []string{"old name",
-			"profiles are mixed: the thresholds are those of adiee-released/1"}},
+			"profiles are mixed: the thresholds are from adiee-released/1"}},
 	} {
 		got := load(t, "out: out\n"+sources+c.yaml).Mixes()
 		if len(got) != len(c.want) {
@@ -141,7 +141,8 @@ func TestMixes(t *testing.T) {
 	}
 }
 
-// Similarities that came with the data are compared with the profile, also those of a table that label wrote.
+// The profile of similarities that came with the data is compared with the configured one, also for a table that
+// label wrote.
 func TestGivenMixes(t *testing.T) {
 	header := "source,edit,target,method,instruction,clip_d,clip_i,dino_i,profile"
 	row := one + "," + three + "," + two + ",aurora,edit %s,0.1,0.9,0.9,%s"
@@ -149,10 +150,10 @@ func TestGivenMixes(t *testing.T) {
 		{"adiee-released", "adiee-released/1", "", ""},
 		{"adiee-released", "adiee-released/1 + rules.weak", "", ""},
 		{"adiee-released", "", "profile: adiee-released, ", ""},
-		{"adiee-released", "", "", "nobody says how they were measured"},
+		{"adiee-released", "", "", "their profile is unknown"},
 		{"adiee-released", "assay/1", "",
-			"profiles are mixed: 1 rows of source \"t\" bring similarities of assay/1 (CLIP-D unit)"},
-		{"adiee-released", "adiee-released/1 with similarities of assay/1", "", "bring similarities of assay/1"},
+			"profiles are mixed: 1 rows of source \"t\" come with similarities of assay/1 (CLIP-D unit)"},
+		{"adiee-released", "adiee-released/1 with similarities of assay/1", "", "come with similarities of assay/1"},
 		{"adiee-released", "assay/9", "", "profile assay has version 1 here"},
 	} {
 		source := colouredTable(t, header, fmt.Sprintf(row, "1", c.own))
@@ -170,7 +171,7 @@ func TestGivenMixes(t *testing.T) {
 	}
 }
 
-// A number that the column undefined names does not exist, as a NaN does not; one that is only missing fails nothing.
+// A number that the column undefined names does not exist, like a NaN; a number that is only missing fails nothing.
 func TestUndefinedOfTables(t *testing.T) {
 	source := colouredTable(t, "id,source,edit,method,instruction,clip_d,undefined",
 		"a,"+one+","+three+",pr2pr,edit,nan,",
@@ -197,9 +198,9 @@ func TestAccounts(t *testing.T) {
 		"b,"+three+",none.png,,ip2p,edit,,,",                     // bad: no such picture
 		"c,"+three+","+four+",,ip2p,edit it,,,",                  // nothing is known
 		"c,"+three+","+one+",,pr2pr,edit it,nan,,",               // undefined: failed
-		"c,"+three+","+two+",,mgie,edit it,,0.9,",                // CLIP-D is not known
+		"c,"+three+","+two+",,mgie,edit it,,0.9,",                // CLIP-D is unknown
 		"c,"+three+","+three+",,ip2p,edit it,,,",                 // bad: the id of another edit
-		"d,"+four+","+one+",,ip2p,edit,,,", "e,"+four+",,,,x,,,") // no output: its source is labelled
+		"d,"+four+","+one+",,ip2p,edit,,,", "e,"+four+",,,,x,,,") // no output: only its source is labelled
 	cfg := load(t, "out: out\nprofile: adiee-released\nmax_bad: 1\nsources: ["+source+"]\n")
 	r, err := run(t, cfg, models{}, 1)
 	if err != nil {
@@ -215,7 +216,7 @@ func TestAccounts(t *testing.T) {
 			r.Bad, r.Duplicates)
 	}
 	raw, err := os.ReadFile(filepath.Join(cfg.Out, SkippedFile))
-	if err != nil || !strings.Contains(string(raw), `sample 4 of source \"t\" has the same id and is another edit`) {
+	if err != nil || !strings.Contains(string(raw), `sample 4 of source \"t\" has the same id but is another edit`) {
 		t.Errorf("got %s (%v), want a row whose id another edit has", raw, err)
 	}
 	a := r.Samples
@@ -225,7 +226,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// An edit that comes again says the same, or its row is bad: the first label would hide the second.
+// A repeated edit must have the same values, or its row is bad: the first label would hide the second.
 func TestContradictingDuplicates(t *testing.T) {
 	header := "id,source,edit,target,method,instruction,label,clip_d,clip_i,dino_i"
 	row := func(rest string) string { return "a," + one + "," + three + "," + two + ",aurora,edit," + rest }
@@ -252,7 +253,7 @@ func TestContradictingDuplicates(t *testing.T) {
 	}
 }
 
-// brokenEncoder gives NaN.
+// brokenEncoder returns NaN.
 type brokenEncoder struct{ colours }
 
 func (b *brokenEncoder) Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error) {
@@ -261,7 +262,7 @@ func (b *brokenEncoder) Images(ctx context.Context, pictures []*data.Picture) ([
 	return out, err
 }
 
-// NaN of an encoder is its failure, not the edit's.
+// NaN from an encoder is a failure of the encoder, not of the edit.
 func TestBrokenEncoder(t *testing.T) {
 	c := load(t, "out: out\nsources: ["+colouredTable(t, "source,edit,instruction", one+","+two+",x")+"]\n")
 	j, err := Open(t.Context(), c)
@@ -270,7 +271,7 @@ func TestBrokenEncoder(t *testing.T) {
 	}
 	defer j.Close()
 	err = measure(t.Context(), j, models{Clip: &brokenEncoder{}}, shards.Ref{}, nil)
-	if err == nil || !strings.Contains(err.Error(), "an encoder gave the embedding NaN") {
+	if err == nil || !strings.Contains(err.Error(), "an encoder returned the embedding NaN") {
 		t.Error(err)
 	}
 }
@@ -303,7 +304,7 @@ sources:
 		"shards/0001/a/edit":   "given",
 		"hub/000001/source":    "source",
 		"hub/000001/target":    "target",
-	} // hub/000000 shows what shards/0000/a does
+	} // hub/000000 has the same content as shards/0000/a
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -324,7 +325,7 @@ sources:
 func TestGivenSimilaritiesAreCosines(t *testing.T) {
 	for _, o := range []heuristics.Candidate{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)},
 		{ClipD: heuristics.Measured(1.1)}} {
-		if err := cosines(&o); err == nil || !strings.Contains(err.Error(), "a cosine lies in -1..1") {
+		if err := cosines(&o); err == nil || !strings.Contains(err.Error(), "a cosine is in -1..1") {
 			t.Errorf("%+v: got error %v, want one that a cosine lies in -1..1", o, err)
 		}
 	}

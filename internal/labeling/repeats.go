@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// repeats finds the names that occur more than once, with eight bytes of memory for each name. All names are added,
-// then found is called, then has answers. A hash collision makes has true for a name that occurs once.
+// repeats finds the names that occur more than once, with eight bytes of memory per name. First all names are added,
+// then found is called, then has may be called. A hash collision makes has true for a name that occurs once.
 type repeats struct {
 	seed   maphash.Seed
 	hashes []uint64 // after found: sorted, only hashes that occur more than once
@@ -16,7 +16,7 @@ func newRepeats() *repeats { return &repeats{seed: maphash.MakeSeed()} }
 
 func (r *repeats) add(name string) { r.hashes = append(r.hashes, maphash.String(r.seed, name)) }
 
-// found keeps what came more than once, and frees the rest.
+// found keeps the hashes that occur more than once, and frees the rest.
 func (r *repeats) found() {
 	slices.Sort(r.hashes)
 	var several []uint64
@@ -33,11 +33,12 @@ func (r *repeats) has(name string) bool {
 	return ok
 }
 
-// dedup finds rows of one edit, and ids of two edits. All rows are added, then found is called, then rows are kept.
+// dedup finds rows of the same edit, and ids that several edits share. First all rows are added, then found is
+// called, then keep.
 type dedup struct {
-	keys, names *repeats          // rows' keys, and ids
-	edits       map[[16]byte]*row // claims of the first row of each edit that may come again, by key
-	ids         map[string]*row   // and of kept rows whose id may come again
+	keys, names *repeats          // keys and ids of rows
+	edits       map[[16]byte]*row // claims of the first row of each edit that may be repeated, by key
+	ids         map[string]*row   // claims of kept rows whose id may be repeated
 }
 
 func newDedup() *dedup {

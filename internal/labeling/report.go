@@ -9,29 +9,30 @@ import (
 	"assay/heuristics"
 )
 
-// Report tells what Merge did; report.json. It holds no times and no paths outside the data, so that two runs give the
-// same bytes.
+// Report describes what Merge did; it is report.json. It holds no times and no paths outside the data, so that two
+// runs produce the same bytes.
 type Report struct {
 	Profile string               `json:"profile"` // name/version, and what the configuration changed
-	ClipD   heuristics.Direction `json:"clip_d"`  // the definition
+	ClipD   heuristics.Direction `json:"clip_d"`  // its definition
 	Table   string               `json:"table"`
 
 	Rows       int `json:"rows"`       // measured
 	TableRows  int `json:"table_rows"` // in the table
 	Labelled   int `json:"labelled"`
 	Unlabelled int `json:"unlabelled"` // no rule applies
-	Duplicates int `json:"duplicates"` // the same edit of the same source and instruction again
+	Duplicates int `json:"duplicates"` // repeats of an edit with the same source and instruction
 	Scenes     int `json:"scenes"`     // sets of rows that share no source picture and no session
-	// Rows of the largest scene, and pictures that have so many like them that only the nearest ones were compared.
+	// LargestScene is the number of rows of the largest scene. Crowded counts pictures with so many similar ones that
+	// only the nearest were compared.
 	LargestScene int     `json:"largest_scene"`
 	Crowded      int     `json:"crowded"`
-	Bad          int     `json:"bad"` // could not be used
+	Bad          int     `json:"bad"` // unusable
 	MaxBad       float64 `json:"max_bad"`
 	Preferences  int     `json:"preferences"`
 
 	Thresholds Thresholds `json:"thresholds"`
 
-	// Rows by what they have.
+	// Counts of rows by rule, label, ...
 	Rules    map[string]int            `json:"rules"`
 	Labels   map[string]int            `json:"labels"`
 	Editors  map[string]map[string]int `json:"editors"` // editor -> label -> rows; label "none": unlabelled
@@ -40,14 +41,14 @@ type Report struct {
 
 	Guard      GuardReport    `json:"guard"`
 	Histograms []*Histogram   `json:"histograms"`
-	Skipped    map[string]int `json:"skipped"` // kind -> how many; all are in skipped.jsonl
+	Skipped    map[string]int `json:"skipped"` // kind -> count; skipped.jsonl lists them
 	Examples   []SkippedRow   `json:"skipped_examples"`
 	Warnings   []string       `json:"warnings"`
-	Samples    Account        `json:"samples"`    // what became of the data's samples, by their best row
-	Candidates Account        `json:"candidates"` // and of the rows that were to be made of them
+	Samples    Account        `json:"samples"`    // what became of the samples, by their best row
+	Candidates Account        `json:"candidates"` // and of the rows built from them
 }
 
-// Thresholds are the numbers that edits were compared with; null: none.
+// Thresholds are the values that edits were compared with; null: none.
 type Thresholds struct {
 	FailedClipD  float64  `json:"failed_clip_d"`
 	PartialClipD float64  `json:"partial_clip_d"`
@@ -56,10 +57,10 @@ type Thresholds struct {
 	Join         string   `json:"join"`
 }
 
-// GuardReport tells what the leakage guard did.
+// GuardReport describes what the leakage guard did.
 type GuardReport struct {
-	Pictures   int      `json:"pictures"` // of benchmarks
-	Rows       int      `json:"rows"`     // left out
+	Pictures   int      `json:"pictures"` // benchmark pictures
+	Rows       int      `json:"rows"`     // rows left out
 	Unreadable []string `json:"unreadable"`
 }
 
@@ -67,7 +68,7 @@ func (g *GuardReport) unreadable(name string, err error) {
 	g.Unreadable = append(g.Unreadable, name+": "+err.Error())
 }
 
-// SkippedRow is something that did not come into the table.
+// SkippedRow is a row or sample that is not in the table.
 type SkippedRow struct {
 	Kind   string `json:"kind"`
 	ID     string `json:"id"`
@@ -83,7 +84,7 @@ type Histogram struct {
 	marks      []float64     // thresholds
 }
 
-// similarities are what histograms and examples show of rows.
+// similarities are the similarities that histograms and examples show.
 var similarities = []struct {
 	name string
 	of   func(*row) heuristics.Similarity
@@ -123,7 +124,7 @@ const (
 	skippedExamples = 100
 )
 
-// RuleNames lists the rules that decided about rows, sorted; "none" where none did.
+// RuleNames lists the rules that decided about rows, sorted; "none" stands for rows without a rule.
 func (r *Report) RuleNames() []string { return slices.Sorted(maps.Keys(r.Rules)) }
 
 func (r *Report) warn(format string, args ...any) {

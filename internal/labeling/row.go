@@ -14,14 +14,14 @@ import (
 	"assay/internal/labeling/nearcopy"
 )
 
-// row is an edit of a data set with its similarities, before the rules: a line of a part. A line that is no edit says
-// what became of one that cannot be used (Bad), or of a whole sample (Left).
+// row is an edit of a data set with its similarities, before rules are applied: a line of a part. A line that is not
+// an edit records an unusable row (Bad) or a sample that is left out (Left).
 type row struct {
-	source, number int // of its data set, and of the edit among all, in the order of parts
+	source, number int // index of the data set; index of the edit among all, in the order of parts
 
 	Sample int    `json:"sample"` // number in the data set, from 0
 	ID     string `json:"id,omitempty"`
-	Bad    string `json:"bad,omitempty"`  // why it cannot be used
+	Bad    string `json:"bad,omitempty"`  // why it is unusable
 	Left   string `json:"left,omitempty"` // why its sample is left out on purpose
 
 	Session     string   `json:"session,omitempty"`
@@ -31,13 +31,13 @@ type row struct {
 	Target      *picture `json:"target,omitempty"`
 	Instruction string   `json:"instruction,omitempty"`
 
-	heuristics.Candidate        // what the rules look at
+	heuristics.Candidate        // the input of the rules
 	By                   string `json:"by,omitempty"` // the profile of similarities that came with the data
 
-	Chain string  `json:"chain,omitempty"` // of a chain: why it gets its label
-	Label float64 `json:"label,omitempty"` // of a chain
+	Chain string  `json:"chain,omitempty"` // chains only: the reason for the label
+	Label float64 `json:"label,omitempty"` // chains only
 
-	Vote *vote `json:"vote,omitempty"` // between the row and one before it
+	Vote *vote `json:"vote,omitempty"` // between this row and an earlier one
 }
 
 // vote is a preference between two rows of a sample.
@@ -47,13 +47,13 @@ type vote struct {
 	Winner string `json:"winner"` // left, right, tie
 }
 
-// picture is where a picture lies and what it looks like.
+// picture is the path of a picture, its digest and its thumbnail.
 type picture struct {
 	Path      string             `json:"path"`           // relative to the output folder
 	Pixels    string             `json:"pixels"`         // digest of width, height and pixels
-	Thumbnail nearcopy.Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
+	Thumbnail nearcopy.Thumbnail `json:"look,omitempty"` // only at the first mention of the picture in a part
 
-	// While it is measured: why it cannot be read, its pixels until they are embedded, and its embeddings (nil: none).
+	// Only while measuring: why it is unreadable, its pixels until they are embedded, and its embeddings (nil: none).
 	err        error
 	decoded    *data.Picture
 	clip, dino []float32
@@ -62,20 +62,20 @@ type picture struct {
 // isEdit reports whether the row is an edit.
 func (r *row) isEdit() bool { return r.Bad == "" && r.Left == "" }
 
-// group is the same for all edits of one source by one instruction.
+// group returns a digest that is the same for all edits of one source with one instruction.
 func (r *row) group() string {
 	sum := sha256.Sum256([]byte(r.Source.Pixels + "\x00" + r.Instruction))
 	return hex.EncodeToString(sum[:8])
 }
 
-// key tells edits apart: rows with one key are the same.
+// key identifies an edit: rows with the same key are the same edit.
 func (r *row) key() [16]byte {
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels,
 		r.Chain}, "\x00")))
 	return [16]byte(sum[:16])
 }
 
-// method is the table's name for what made the edit.
+// method is the name in the table of what produced the edit.
 func (r *row) method() string {
 	switch {
 	case r.Chain != "":
@@ -95,13 +95,13 @@ func (r *row) pictures() iter.Seq[*picture] {
 	}
 }
 
-// claims is the part of a row that another row of the same edit must not contradict.
+// claims returns the part of a row that another row of the same edit must not contradict.
 func (r *row) claims() *row {
 	return &row{source: r.source, Sample: r.Sample, ID: r.ID, By: r.By, Candidate: r.Candidate}
 }
 
-// contradicts names what a further row of the edit says otherwise, or says where the first one says nothing; "" if
-// there is nothing to lose with it. Numbers that are written with six digits are the same.
+// contradicts names a value that another row of the edit sets differently, or sets although this row does not; "" if
+// dropping that row loses nothing. Numbers that differ by at most 1e-6 count as equal.
 func (r *row) contradicts(again *row) string {
 	const digits = 1e-6
 	if g := again.Given; g != nil && (r.Given == nil || math.Abs(*g-*r.Given) > digits) {
@@ -121,7 +121,7 @@ func (r *row) contradicts(again *row) string {
 	return ""
 }
 
-// thumbnailOnce leaves each thumbnail where the rows first speak of its picture.
+// thumbnailOnce keeps each thumbnail only at the first mention of its picture in the rows.
 func thumbnailOnce(rows []row) {
 	seen := map[string]bool{}
 	for i := range rows {

@@ -13,17 +13,17 @@ import (
 	"assay/internal/labeling/nearcopy"
 )
 
-// pictureGraph knows which pictures show the same scene, and which show a picture of a benchmark. All pictures are
-// added, then compare is called.
+// pictureGraph records which pictures show the same scene, and which show a picture of a benchmark. First all
+// pictures are added, then compare is called.
 type pictureGraph struct {
 	guarded  []guard.Picture
-	distance int // of hashes, up to which a picture is a benchmark's
+	distance int // largest distance of hashes at which a picture is a benchmark's
 	scenes   *scenes
-	near     *nearcopy.Index    // nil once all were compared
+	near     *nearcopy.Index    // nil after compare
 	indexed  int32              // nodes below it are pictures with a thumbnail
-	alike    []int32            // of each of these nodes, the first one with the same thumbnail, which is in the index
+	alike    []int32            // by such node: the first node with the same thumbnail, which represents it in the index
 	first    map[[32]byte]int32 // thumbnail -> that node
-	leaked   map[int32]leak     // benchmark pictures that nodes show
+	leaked   map[int32]leak     // by node: the benchmark picture that it shows
 	blank    map[string]leak    // benchmark pictures without a thumbnail, by pixels
 }
 
@@ -34,7 +34,7 @@ func newPictureGraph(guarded []guard.Picture, distance int) *pictureGraph {
 
 func (g *pictureGraph) node(p *picture) int32 { return g.scenes.node("picture " + p.Pixels) }
 
-// add gives a picture to the index, if it has a thumbnail. One of all that have the same thumbnail is enough.
+// add adds a picture to the index, if it has a thumbnail. Pictures with the same thumbnail are indexed once.
 func (g *pictureGraph) add(p *picture) {
 	if len(p.Thumbnail) == 0 {
 		return
@@ -54,8 +54,8 @@ func (g *pictureGraph) add(p *picture) {
 	g.scenes.join(same, n)
 }
 
-// compare joins the scenes of near copies and finds the pictures of benchmarks. It returns for how many pictures not
-// all that is like them was compared.
+// compare joins the scenes of near copies and finds the pictures of benchmarks. It returns the number of pictures
+// that were compared with only a part of the similar ones.
 func (g *pictureGraph) compare(ctx context.Context) (crowded int, err error) {
 	g.addGuarded()
 	skip := func(a, b int32) bool {
@@ -85,7 +85,7 @@ type leak struct {
 	distance int // of their hashes, in bits
 }
 
-// addGuarded gives the pictures of benchmarks to the index. They count downwards from -1.
+// addGuarded adds the pictures of benchmarks to the index, with numbers counting down from -1.
 func (g *pictureGraph) addGuarded() {
 	known := map[[32]byte]bool{}
 	for i, p := range g.guarded {
@@ -100,14 +100,14 @@ func (g *pictureGraph) addGuarded() {
 		if same, ok := g.first[thumbnail]; ok {
 			g.noteLeak(same, leak{name: p.Name})
 		}
-		if !known[thumbnail] { // by the first of their names
+		if !known[thumbnail] { // under the first name
 			known[thumbnail] = true
 			g.near.Add(int32(-1-i), p.Thumbnail)
 		}
 	}
 }
 
-// noteLeak keeps the nearest of the benchmark pictures that a picture shows.
+// noteLeak records the nearest of the benchmark pictures that a picture shows.
 func (g *pictureGraph) noteLeak(node int32, l leak) {
 	old, ok := g.leaked[node]
 	if !ok || cmp.Or(cmp.Compare(l.distance, old.distance), cmp.Compare(l.name, old.name)) < 0 {
@@ -115,7 +115,7 @@ func (g *pictureGraph) noteLeak(node int32, l leak) {
 	}
 }
 
-// leak says which picture of a row shows one of a benchmark, "" if none does.
+// leak says which picture of a row shows a benchmark's picture; "" if none does.
 func (g *pictureGraph) leak(r *row) string {
 	for p := range r.pictures() {
 		node := g.node(p)
@@ -140,9 +140,9 @@ func (g *pictureGraph) leak(r *row) string {
 	return ""
 }
 
-// join puts all pictures of a row into one scene and returns its node, and that of a picture of another chain, which
-// stays in its own scene (-1: none). An editor's output that shows nothing, as a black one, is no scene: it would join
-// all samples where editors failed.
+// join puts all pictures of a row into one scene and returns its node, and the node of a picture of another chain,
+// which stays in its own scene (-1: none). An editor's output without content, such as a black one, is not joined: it
+// would connect all samples where editors failed.
 func (g *pictureGraph) join(r *row) (scene, foreign int32) {
 	scene, foreign = g.node(r.Source), -1
 	if r.Target != nil {
@@ -158,15 +158,15 @@ func (g *pictureGraph) join(r *row) (scene, foreign int32) {
 	return scene, foreign
 }
 
-// scenes joins what shows the same scene: pictures that are equal, and the pictures of a session. It is a forest of
-// disjoint sets.
+// scenes joins the nodes of a scene: near copies, the pictures of a row, and the pictures of a session. It is a
+// disjoint-set forest (union-find).
 type scenes struct {
 	index  map[[16]byte]int32
 	parent []int32
 	keys   [][16]byte
 }
 
-// node returns the node of a name, which is hashed to spare memory.
+// node returns the node of a name. Names are hashed to save memory.
 func (s *scenes) node(name string) int32 {
 	h := sha256.Sum256([]byte(name))
 	key := [16]byte(h[:16])
@@ -188,29 +188,29 @@ func (s *scenes) root(n int32) int32 {
 	return n
 }
 
-// join puts two names into one scene.
+// join puts two nodes into one scene.
 func (s *scenes) join(a, b int32) {
 	a, b = s.root(a), s.root(b)
 	if slices.Compare(s.keys[a][:], s.keys[b][:]) > 0 {
 		a, b = b, a
 	}
-	s.parent[b] = a // the smallest key names the scene, in whatever order its parts were met
+	s.parent[b] = a // the smallest key identifies the scene, whatever the order of joins
 }
 
 // Splits of rows.
 const (
 	splitTrain      = "train"
 	splitValidation = "validation"
-	splitOwn        = "own" // as the data set says
+	splitOwn        = "own" // from the data set
 )
 
-// splitNames are the words that data sets use for splits. Any other word in their column is no split.
+// splitNames are the names that data sets use for splits. Other values in their column are refused.
 var splitNames = []string{splitTrain, splitValidation, "val", "dev", "test"}
 
 // splits are the splits of scenes, by root.
 type splits map[int32]string
 
-// wantedSplit is the split that the data set asks for, "" if it has no wish.
+// wantedSplit returns the split that the data set requires; "" if none.
 func (s *SourceConfig) wantedSplit(r *row) string {
 	if s.Split == splitOwn {
 		return r.Split
@@ -218,9 +218,10 @@ func (s *SourceConfig) wantedSplit(r *row) string {
 	return s.Split
 }
 
-// assign gives every scene a split, by its root: the wanted one, if there is one. Of the others, in the order of a hash
-// of their names and the seed, those go to validation that fit into the share of the rows. One does in any case, if it
-// has at most half of the rows. The rest is train. sizes are the rows of each scene.
+// assign returns a split for every scene, by its root: the wanted split, if there is one. The other scenes are
+// visited in the order of a hash of their key and the seed, and each goes to validation if it still fits into the
+// share of the rows. At least one goes to validation, if it has at most half of the rows. The rest is train. sizes
+// are the rows of each scene.
 func (s *scenes) assign(sizes map[int32]int, wanted splits, share float64, seed uint64) splits {
 	out := splits{}
 	type draw struct {

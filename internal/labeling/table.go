@@ -45,11 +45,11 @@ func (m *merger) write(ctx context.Context) error {
 	return m.preferences(ctx)
 }
 
-// allGiven says why a threshold that cannot be computed is off.
+// allGiven is the warning that thresholds are off because every output came with a label.
 const allGiven = "every output came with its label: the thresholds that are percentiles of the sources' similarities " +
 	"are not needed, and are off"
 
-// labels decides the labels of rows, once the similarities of all sources are known.
+// labels computes the labels of rows, after the similarities of all sources are known.
 type labels struct {
 	rules        heuristics.Rules
 	chains       heuristics.Chains
@@ -59,7 +59,7 @@ type labels struct {
 	allGiven bool // every output came with its label, and a threshold that cannot be computed is off
 }
 
-// note takes what the thresholds are computed from.
+// note collects the values that the thresholds are computed from.
 func (l *labels) note(r *row) {
 	if r.Kind == heuristics.Output && r.Given == nil {
 		l.unlabelled++
@@ -84,13 +84,13 @@ func (l *labels) open() (err error) {
 	return err
 }
 
-// label is the label of a row and the rule that gave it; nil if no rule applies.
+// label returns the label of a row and the rule that set it; nil if no rule applies.
 func (l *labels) label(r *row) (label *float64, rule string) {
 	if r.Chain == "" {
 		return l.Label(r.Candidate)
 	}
 	x := r.Label
-	switch r.Chain { // not among what parts depend on, so that they can be changed
+	switch r.Chain { // not part of the digest of parts, so that they can be changed
 	case heuristics.ChainForeign:
 		x = l.chains.ForeignLabel
 	case heuristics.ChainOverEdited:
@@ -126,7 +126,7 @@ func (m *merger) tableRow(r *row, label *float64, rule, split string) (row data.
 	return row, err
 }
 
-// image is a picture as the table holds it.
+// image returns a picture as the table stores it.
 func (m *merger) image(p *picture) (data.Image, error) {
 	if m.job.Config.Pictures == PicturesFiles {
 		return data.Image{Path: p.Path}, nil

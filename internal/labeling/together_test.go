@@ -13,8 +13,8 @@ import (
 	"assay/internal/long"
 )
 
-// TestTwoPlansAtOnce: of two configurations that begin in one folder at the same time one is refused. Both once found
-// no plan, and measured into each other's parts.
+// TestTwoPlansAtOnce: of two configurations that start in one folder at the same time, one is refused. Both used to
+// find no plan and measured into each other's parts.
 func TestTwoPlansAtOnce(t *testing.T) {
 	for range 10 {
 		out := t.TempDir()
@@ -31,7 +31,7 @@ func TestTwoPlansAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwoMerges: a second process is not let into a folder whose table is being written.
+// TestTwoMerges: a second process is refused in a folder whose table is being written.
 func TestTwoMerges(t *testing.T) {
 	long.Test(t) // it waits
 	out := t.TempDir()
@@ -41,7 +41,7 @@ func TestTwoMerges(t *testing.T) {
 	}
 	defer lock.Close()
 	j := &Job{Config: &Config{Out: out}, plan: &plan{}}
-	if _, err := j.Merge(context.Background()); err == nil || !strings.Contains(err.Error(), "another process writes") {
+	if _, err := j.Merge(context.Background()); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Error(err)
 	}
 }

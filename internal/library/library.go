@@ -1,5 +1,5 @@
-// Package library says where shared libraries are looked for that are loaded at run time: ONNX Runtime, and those that
-// decode pictures.
+// Package library lists the folders in which to look for shared libraries that are loaded at run time: ONNX Runtime
+// and the picture decoders.
 package library
 
 import (
@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Folders returns the folders to look in, in order: beside the binary, in its Python environment, in the checkout, in
-// LD_LIBRARY_PATH, and where systems keep libraries. packages are folders below site-packages that may have the
+// Folders returns the folders to search, in order: next to the binary, in its Python environment, in the checkout, in
+// LD_LIBRARY_PATH, and in the system library folders. packages are folders below site-packages that may contain the
 // library.
 func Folders(packages ...string) []string {
 	var folders []string
@@ -33,7 +33,7 @@ func Folders(packages ...string) []string {
 		"/usr/lib")
 }
 
-// wheels returns the folders of packages in the Python environment that pip put the program's folder bin into.
+// wheels returns the folders of packages in the Python environment whose folder bin has the program.
 func wheels(bin string, packages []string) (folders []string) {
 	for _, p := range packages {
 		found, _ := filepath.Glob(filepath.Join(bin, "..", "lib*", "python3*", "*-packages", p))
@@ -42,8 +42,8 @@ func wheels(bin string, packages []string) (folders []string) {
 	return folders
 }
 
-// checkouts returns the folders of the modules around the working directory (lab/ is one inside another). Only a folder
-// with a go.mod counts, so that no library is taken from a folder above that anyone may write to.
+// checkouts returns the Go modules that contain the working directory (lab/ is a module inside another). Only a
+// folder with a go.mod counts, so that no library is loaded from a parent folder that is writable by others.
 func checkouts() (roots []string) {
 	d, err := os.Getwd()
 	for err == nil {

@@ -1,4 +1,5 @@
-// Package modelcard writes the README.md of judges that score import makes of published weights.
+// Package modelcard writes the README.md of judges that score import creates from published weights: origin, licence,
+// training data, scale, and limits.
 package modelcard
 
 import (
@@ -8,16 +9,16 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// Card is what is known of a judge.
+// Card describes a judge.
 type Card struct {
 	Name, Licence, Source string
-	Trained               string   // on what
+	Trained               string   // training data
 	Scale                 string   // what its numbers mean
-	Cannot                []string // judge
+	Cannot                []string // what it cannot judge
 }
 
-// Write writes the card. score is the score's range and origin in words, used the Markdown of what the judge is made
-// of.
+// Write writes the card. score describes the score's range and origin, and used is the Markdown of what the judge was
+// built from.
 func (c *Card) Write(path, score, used string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nImported by `score import`: a judge that was not trained here.\n\n", c.Name)

@@ -24,7 +24,7 @@ import (
 	"assay/ort"
 )
 
-// exported is an export's two graphs, opened as anyone would, and the scorer they come from.
+// exported holds an export's two graphs, opened as a user would open them, and the scorer that was exported.
 type exported struct {
 	*model.Scorer
 	dir           string
@@ -61,7 +61,7 @@ func session(t *testing.T, dir, name string) *ort.Session {
 	return s
 }
 
-// export runs the exported graphs on inputs made here, after what graphs.json says of them.
+// export runs the exported graphs on inputs built here from the facts in graphs.json.
 func (f Family) export(t *testing.T) {
 	each(t, f, openExport, func(t *testing.T, r *reference, e *exported) {
 		r.export(t, e)
@@ -70,7 +70,7 @@ func (f Family) export(t *testing.T) {
 	})
 }
 
-// processorKeys are the keys of "processor" in graphs.json, besides those that all families have.
+// processorKeys are the keys of "processor" in graphs.json, besides the keys of all families.
 var processorKeys = map[string][]string{
 	"llava_next": {"image_size", "image_grid_pinpoints"},
 	"qwen2_vl":   {"merge_size", "temporal_patch_size", "min_pixels", "max_pixels"},
@@ -78,7 +78,7 @@ var processorKeys = map[string][]string{
 	"qwen3_vl":   {"merge_size", "temporal_patch_size", "min_pixels", "max_pixels", "num_position_embeddings"},
 }
 
-// graphs looks into the export's graphs.json for all that a program needs besides the graphs.
+// graphs checks that the export's graphs.json has everything that a program needs besides the graphs.
 func (r *reference) graphs(t *testing.T, e *exported) {
 	var x struct {
 		Processor map[string]any
@@ -111,16 +111,16 @@ func (r *reference) graphs(t *testing.T, e *exported) {
 	}
 }
 
-// judged compares judge of graphs.json with scorer.yaml, and returns its pass.
+// judged compares "judge" of graphs.json with scorer.yaml, and returns its pass.
 func (e *exported) judged(t *testing.T, j *model.ExportedJudge, scoreRange []float64) model.ExportedPass {
 	t.Helper()
 	c := e.Config()
 	if !j.AddsToken || j.Positions != "own" || j.Alpha != "white" || j.Fusion != "mean" || len(j.Passes) != 1 {
-		t.Fatalf("graphs.json: judge is %+v, want one pass of a token that is added", *j)
+		t.Fatalf("graphs.json: judge is %+v, want one pass with an added token", *j)
 	}
 	if !slices.Equal(scoreRange, c.ScoreRange[:]) || !slices.Equal(j.PairSize, c.PairSize) ||
 		!slices.Equal(j.Heads[""].Values, c.Heads[""].Values) || j.Heads[""].Outputs != c.Heads[""].Outputs {
-		t.Errorf("graphs.json: judge is %+v, want what scorer.yaml says: %+v", *j, c)
+		t.Errorf("graphs.json: judge is %+v, want as in scorer.yaml: %+v", *j, c)
 	}
 	want, got := c.Passes[0], j.Passes[0]
 	if !slices.Equal(got.Pictures, want.Pictures) || got.Prompt != string(want.Prompt) ||
@@ -130,7 +130,7 @@ func (e *exported) judged(t *testing.T, j *model.ExportedJudge, scoreRange []flo
 	return got
 }
 
-// program compares the export's program with the source's.
+// program compares the export's run.py with the one in the sources.
 func (e *exported) program(t *testing.T) {
 	program, err := os.ReadFile(filepath.Join("..", model.RunFile))
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *reference) export(t *testing.T, e *exported) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	maps.DeleteFunc(feeds, func(name string, _ *tensor.Dense) bool { // of fused operators
+	maps.DeleteFunc(feeds, func(name string, _ *tensor.Dense) bool { // inputs of fused operators
 		return strings.HasSuffix(name, "_segments")
 	})
 	out, err := e.vision.Run(context.Background(), feeds)
@@ -173,7 +173,7 @@ func (r *reference) export(t *testing.T, e *exported) {
 	}
 }
 
-// sequence writes the language inputs of one sample up to its score token.
+// sequence returns the language inputs of one sample up to its score token.
 func sequence(b *backbone.Backbone, s *batch.Sample) map[string]*tensor.Dense {
 	length := s.ScoreIndex + 1
 	placeholder := map[int]bool{}

@@ -1,5 +1,7 @@
-// Package modeltest holds a backbone family against the reference fixtures: inputs, scores, losses, gradients, a
-// training trace, exports, and the spellings of checkpoints. A family's own tests call [Family.Run].
+// Package modeltest is the test suite of backbone families. It compares a family with reference fixtures: inputs,
+// scores, losses, gradients, a training trace, exports, and the spellings of checkpoints. It also requires that a
+// variant of a computation (in a batch, with a shared prefix, in blocks, fused, recomputed) agrees with the plain
+// one. A family's own tests call [Family.Run].
 package modeltest
 
 import (
@@ -19,16 +21,16 @@ import (
 	"assay/model/batch"
 )
 
-// Family says where a family's fixtures are and how they lay out pixels.
+// Family describes a family's fixtures: where they are and how they lay out pixels.
 type Family struct {
 	Folder string
-	Cases  [][2]string // case files with the tensors beside them
+	Cases  [][2]string // case files, each with its file of tensors
 	Trace  Trace       // optional
-	// Split cuts the reference's pixel_values (or their gradient) of a case into one stretch per picture.
+	// Split splits the reference's pixel_values of a case (or their gradient) into one part per picture.
 	Split func(all []float32, pictures []*backbone.Picture) [][]float32
 }
 
-// InTurn is a Split for pixels that lie picture after picture.
+// InTurn is a Split for pixels that are stored one picture after another.
 func InTurn(all []float32, pictures []*backbone.Picture) (parts [][]float32) {
 	for _, p := range pictures {
 		parts, all = append(parts, all[:len(p.Pixels)]), all[len(p.Pixels):]
@@ -84,7 +86,7 @@ func (f Family) Run(t *testing.T) {
 	}
 }
 
-// longIf leaves a subtest out of the short form if it is one of the variants of another.
+// longIf skips a subtest under -short if it is a variant of another.
 func longIf(variant bool, t *testing.T) {
 	t.Helper()
 	if variant {
@@ -92,7 +94,7 @@ func longIf(variant bool, t *testing.T) {
 	}
 }
 
-// reference is a case with what it must give.
+// reference is a case with its expected tensors.
 type reference struct {
 	oracle.Case
 	family string // folder of the case file, which its paths are relative to
@@ -107,7 +109,7 @@ func (r *reference) floats(t *testing.T, tensor string) []float32 {
 	return oracle.Floats(t, r.expect, r.name(tensor))
 }
 
-// features are those of the case's pictures with what is injected behind them, row by row.
+// features returns the image features of the case, each row followed by its deepstack features, row by row.
 func (r *reference) features(t *testing.T) []float32 {
 	t.Helper()
 	blocks := [][]float32{r.floats(t, "image_features")}
@@ -124,7 +126,7 @@ func (r *reference) features(t *testing.T) []float32 {
 	return all
 }
 
-// scorer is the case's scorer directory.
+// scorer returns the case's scorer directory.
 func (r *reference) scorer() string { return filepath.Join(r.family, r.Scorer) }
 
 func (r *reference) edit(t *testing.T) *edit.Edit {
@@ -136,7 +138,7 @@ func (r *reference) edit(t *testing.T) *edit.Edit {
 	return e
 }
 
-// sources are the paths of the pictures before the edit.
+// sources returns the paths of the source pictures.
 func (r *reference) sources() []string {
 	if r.Source != "" {
 		return []string{r.Source}
@@ -144,7 +146,7 @@ func (r *reference) sources() []string {
 	return r.Sources
 }
 
-// decoded are the two pictures of an edit.
+// decoded returns the two pictures of an edit.
 func decoded(e *edit.Edit) (source, output *data.Picture) {
 	return e.Source().(*data.Picture), e.Output.(*data.Picture)
 }
@@ -172,7 +174,7 @@ func (r *reference) sample(t *testing.T, p preparer) *batch.Sample {
 	return s
 }
 
-// eachFile calls do with all references of every case file in every fixture folder.
+// eachFile calls do with the references of each case file, for all case files in all fixture folders.
 func (f Family) eachFile(t *testing.T, do func(t *testing.T, rs []*reference)) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		family := filepath.Join(folder, f.Folder)
@@ -187,7 +189,7 @@ func (f Family) eachFile(t *testing.T, do func(t *testing.T, rs []*reference)) {
 	})
 }
 
-// each calls do as a subtest for every reference, with something opened once for each scorer.
+// each calls do as a subtest for every reference. open is called once per scorer.
 func each[T any](
 	t *testing.T, f Family, open func(t *testing.T, dir string) T, do func(t *testing.T, r *reference, opened T),
 ) {
@@ -206,13 +208,13 @@ type opener = func(t *testing.T, dir string) *model.Scorer
 
 func openScorer(t *testing.T, dir string) *model.Scorer { return openWith(t, dir, model.Options{}) }
 
-// lossRows are the rows of a chunk of the text's loss, so that the fixtures' answers have several.
+// lossRows is the number of rows per chunk of the text loss, so that the fixtures' answers have several chunks.
 const lossRows = 4
 
-// blockRows are the rows of a block, so that the fixtures' sequences and pictures have several.
+// blockRows is the number of rows per block, so that the fixtures' sequences and pictures have several blocks.
 const blockRows = 12
 
-// fused are the options of fused operators.
+// fused are the options for fused operators.
 var fused = model.Options{Kernels: "fused"}
 
 func openFused(t *testing.T, dir string) *model.Scorer { return openWith(t, dir, fused) }
@@ -231,7 +233,7 @@ func openWith(t *testing.T, dir string, o model.Options) *model.Scorer {
 	return s
 }
 
-// trained lists the tensors that the fixtures hold gradients of.
+// trained lists the tensors whose gradients are in the fixtures.
 func (r *reference) trained() []string {
 	var names []string
 	for n := range r.expect {

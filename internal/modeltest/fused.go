@@ -13,9 +13,9 @@ import (
 	"assay/onnx"
 )
 
-// fusedRepeats runs a step over all cases of each scorer with fused operators: the same bytes each time, with one
-// thread and with four. With another number of threads the runtime's products round otherwise; the fused operators do
-// not, see TestFusedGradientsRepeat of onnx/grad.
+// fusedRepeats runs a step over all cases of each scorer with fused operators, and requires the same bytes on
+// repetition, with one thread and with four. With another number of threads the runtime's matrix products round
+// differently; the fused operators do not, see TestFusedGradientsRepeat of onnx/grad.
 func (f Family) fusedRepeats(t *testing.T) {
 	long.Test(t)
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
@@ -24,7 +24,7 @@ func (f Family) fusedRepeats(t *testing.T) {
 			byScorer[r.scorer()] = append(byScorer[r.scorer()], r)
 		}
 		for dir, rs := range byScorer {
-			first := map[int]map[string]*tensor.Dense{} // by threads
+			first := map[int]map[string]*tensor.Dense{} // by number of threads
 			for _, threads := range []int{1, 1, 4, 4} {
 				o := fused
 				o.Threads = threads
@@ -44,7 +44,7 @@ func (f Family) fusedRepeats(t *testing.T) {
 				for name, g := range got.Grads {
 					want := first[threads][name]
 					if !bytes.Equal(onnx.Float32Bytes(g.Float32s()), onnx.Float32Bytes(want.Float32s())) {
-						t.Errorf("%s: %s with %d threads: got other bytes, want the same", dir, name, threads)
+						t.Errorf("%s: %s with %d threads: got different bytes, want the same", dir, name, threads)
 					}
 				}
 			}

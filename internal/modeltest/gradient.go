@@ -13,11 +13,10 @@ import (
 	"assay/model/batch"
 )
 
-// prepareFloat is a family's Prepare in floating point, without any rounding: since it is affine, its differences are
-// exact.
+// prepareFloat is a family's Prepare in floating point, without rounding. It is affine, so its differences are exact.
 type prepareFloat = func(t *testing.T, b backbone.Architecture, frames []*oracle.Field) []float64
 
-// Gradients checks the way from a family's pixels back to the given pictures, on all cases with gradients in the
+// Gradients checks backpropagation from a family's pixels to the input pictures, on all cases with gradients in the
 // fixtures.
 func Gradients(t *testing.T, family string, files []string, prepare prepareFloat) {
 	oracle.Each(t, func(t *testing.T, folder string) {
@@ -71,16 +70,16 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare prepareFloat) {
 	p.check(t, "edit", got.Output.Values, rng)
 }
 
-// probe moves the pictures of a sample.
+// probe perturbs the pictures of a sample.
 type probe struct {
 	*model.Scorer
 	sample       *batch.Sample
 	source, edit *oracle.Field
-	gradient     []float32                                  // of the score with respect to what the tower sees
-	shown        func(source, edit *oracle.Field) []float64 // what the tower sees of two pictures
+	gradient     []float32                                  // of the score with respect to the input of the vision tower
+	shown        func(source, edit *oracle.Field) []float64 // input of the vision tower for two pictures
 }
 
-// moved is what the tower sees when one picture is moved along a direction.
+// moved returns the input of the vision tower with one picture shifted along a direction.
 func (p *probe) moved(which string, step float64, direction []float64) []float64 {
 	if which == "source" {
 		return p.shown(p.source.Shift(step, direction), p.edit)
@@ -88,7 +87,7 @@ func (p *probe) moved(which string, step float64, direction []float64) []float64
 	return p.shown(p.source, p.edit.Shift(step, direction))
 }
 
-// score is that of other pixels.
+// score returns the score of the sample with other pixels.
 func (p *probe) score(t *testing.T, pixels []float64) float64 {
 	t.Helper()
 	for _, q := range p.sample.Pictures {
@@ -104,7 +103,7 @@ func (p *probe) score(t *testing.T, pixels []float64) float64 {
 	return score
 }
 
-// check compares the gradient of one of the pictures with differences along two directions.
+// check compares the gradient of one of the pictures with finite differences along two directions.
 func (p *probe) check(t *testing.T, which string, values []float32, rng *rand.Rand) {
 	d := make([]float64, len(values))
 	predicted, norm := 0.0, 0.0
@@ -122,7 +121,7 @@ func (p *probe) check(t *testing.T, which string, values []float32, rng *rand.Ra
 	if !(math.Abs(predicted-linear) <= 1e-5*norm) {
 		t.Errorf("%s: gradient %g, through the float pipeline %g (of length %g)", which, predicted, linear, norm)
 	}
-	// Down to the score itself: central differences of the whole, along the gradient so that the change is well above
+	// The whole pipeline up to the score: central differences along the gradient, so that the change is well above
 	// rounding.
 	predicted = 0
 	for i, v := range values {
@@ -131,7 +130,7 @@ func (p *probe) check(t *testing.T, which string, values []float32, rng *rand.Ra
 	}
 	step := 1e-3 / predicted
 	whole := (p.score(t, p.moved(which, step, d)) - p.score(t, p.moved(which, -step, d))) / (2 * step)
-	if !(math.Abs(whole-predicted) <= 0.01*predicted) { // the gradient is that of the rounded pictures
+	if !(math.Abs(whole-predicted) <= 0.01*predicted) { // the gradient is taken at the rounded pictures
 		t.Errorf("%s: gradient %g, finite difference %g", which, predicted, whole)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"assay/model"
 )
 
-// GradientsTogether checks that gradients of many edits at once are, bit for bit, those of each pair alone.
+// GradientsTogether checks that the gradients of several edits at once are, bit for bit, the gradients of each edit
+// alone.
 func GradientsTogether(t *testing.T, family, scorer string) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, family)
@@ -39,7 +40,8 @@ func GradientsTogether(t *testing.T, family, scorer string) {
 	})
 }
 
-// TogetherAsAlone compares the gradients of edits that are differentiated together with those of each alone.
+// TogetherAsAlone requires that edits differentiated together have exactly the scores and gradients of each edit
+// alone.
 func TogetherAsAlone(t *testing.T, s *model.Scorer, edits []*edit.Edit) {
 	t.Helper()
 	ctx := context.Background()
@@ -54,14 +56,14 @@ func TogetherAsAlone(t *testing.T, s *model.Scorer, edits []*edit.Edit) {
 		}
 		alone := one[0]
 		if alone.Score01 != together[i].Score01 {
-			t.Errorf("edit %d of %d: score01 %v among others, %v alone", i, len(edits), together[i].Score01, alone.Score01)
+			t.Errorf("edit %d of %d: score01 %v in a batch, %v alone", i, len(edits), together[i].Score01, alone.Score01)
 		}
 		same := slices.Equal(alone.Output.Values, together[i].Output.Values)
 		for k, g := range alone.Sources {
 			same = same && slices.Equal(g.Values, together[i].Sources[k].Values)
 		}
 		if !same {
-			t.Errorf("edit %d of %d: the gradients among others are not those alone", i, len(edits))
+			t.Errorf("edit %d of %d: the gradients in a batch differ from the gradients alone", i, len(edits))
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"assay/model/batch"
 )
 
-// PackedFolders are the folders of packed backbones in the fixtures quantized/, or quantized.zip, by name.
+// PackedFolders returns the folders of packed backbones in the fixtures quantized/ or quantized.zip, by name.
 func PackedFolders(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -34,8 +34,8 @@ func PackedFolders(t *testing.T) map[string]string {
 	return out
 }
 
-// unpackQuantized lays quantized.zip out as the folder that it was: beside pictures and backbones that it refers to,
-// with the weights that its backbones share in each of them.
+// unpackQuantized restores the folder layout of quantized.zip: next to the pictures and backbones that it refers to,
+// with the shared weights linked into each of its backbones.
 func unpackQuantized(t *testing.T, folder string) string {
 	t.Helper()
 	top := t.TempDir()
@@ -58,8 +58,8 @@ func unpackQuantized(t *testing.T, folder string) string {
 	return root
 }
 
-// Packed compares scores, losses and the gradients of all trained tensors over a packed backbone with what PyTorch
-// gives over the dequantised weights.
+// Packed compares scores, losses and the gradients of all trained tensors on a packed backbone with the results of
+// PyTorch on the dequantised weights.
 func Packed(t *testing.T, dir string) {
 	expect := oracle.Tensors(t, filepath.Join(dir, "expect.safetensors"))
 	for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(dir, "cases.json")) {

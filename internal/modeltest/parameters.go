@@ -17,8 +17,8 @@ import (
 	"assay/model/backbone"
 )
 
-// parameters compares the list that follows from the configuration with the tensors that transformers saved, takes some
-// away, and takes all away.
+// parameters compares the list of parameters derived from the configuration with the tensors that transformers saved.
+// Then it removes some tensors, and then all.
 func (f Family) parameters(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		from := filepath.Join(folder, f.Folder, "backbone")
@@ -43,7 +43,7 @@ func (f Family) parameters(t *testing.T) {
 	})
 }
 
-// someMissing opens the backbone without some of its tensors, and with one of another shape: the error names each.
+// someMissing opens the backbone without some of its tensors and with one of a wrong shape: the error names each.
 func someMissing(t *testing.T, b *backbone.Backbone, stored map[string]*tensor.Dense, dir string) (lost []string) {
 	t.Helper()
 	file := filepath.Join(dir, checkpoints.SingleFile)
@@ -66,7 +66,7 @@ func someMissing(t *testing.T, b *backbone.Backbone, stored map[string]*tensor.D
 	}
 	for _, part := range append(slices.Clone(lost), "is missing", "has shape [1 2]") {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%v should tell of %s", err, part)
+			t.Errorf("got error %v, want one with %q", err, part)
 		}
 	}
 	return lost
@@ -79,21 +79,21 @@ func parametersOfNone(t *testing.T, dir, last string) {
 		t.Fatal(err)
 	}
 	if _, err := backbone.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), checkpoints.SingleFile) {
-		t.Errorf("opened without weights: %v", err)
+		t.Errorf("opening without weights: got error %v, want one that names the weights", err)
 	}
 	described, err := backbone.DescribeBackbone(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer described.Close()
-	// config.json may state fewer rows of the tables than there are.
+	// The embedding tables may have more rows than config.json says.
 	compareParameters(t, nil, described)
 	if _, err := described.Weights.Dense(last); err == nil || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the values of absent weights: %v", err)
+		t.Errorf("reading absent weights: got error %v, want one that is not fs.ErrNotExist", err)
 	}
 }
 
-// compareParameters holds a backbone's list against tensors, if they are given, and against what its weights say.
+// compareParameters compares a backbone's list with the saved tensors, if given, and with the index of its weights.
 func compareParameters(t *testing.T, want map[string][]int64, b *backbone.Backbone) {
 	t.Helper()
 	listed := map[string][]int64{}

@@ -28,8 +28,8 @@ type peftRun struct {
 	WeightDecay float64    `json:"weight_decay"`
 }
 
-// peft repeats five steps that PEFT trained adapters of its other ways for: DoRA, starts made of the weights, modules
-// and biases that train whole.
+// peft repeats five training steps of PEFT with its other kinds of adapters: DoRA, initialization from the weights,
+// and fully trained modules and biases.
 func (f Family) peft(t *testing.T, o model.Options) {
 	root := filepath.Join(packed.Unpack(t, "../../internal/modeltest/testdata/peft.zip"), f.Folder)
 	ways, err := os.ReadDir(root)
@@ -63,7 +63,7 @@ func (f Family) peftWay(t *testing.T, dir string, o model.Options) {
 			t.Fatal(err)
 		}
 		if d := math.Abs(got.Loss[0] - want); !(d <= 1e-4*want) {
-			t.Errorf("step %d: loss %g, PEFT has %g", k, got.Loss[0], want)
+			t.Errorf("step %d: loss %g, want %g as in PEFT", k, got.Loss[0], want)
 		}
 		grads := make([][]float32, len(names))
 		for i, n := range names {
@@ -90,13 +90,13 @@ func (f Family) peftWay(t *testing.T, dir string, o model.Options) {
 	again := openTuner(t, saved, model.TuneOptions{Options: o})
 	if other, err := again.Scorer.Score01(context.Background(), []*batch.Sample{sample}); err != nil ||
 		!(math.Abs(other[0]-score[0]) <= 1e-5) {
-		t.Errorf("score %v, saved and opened again %v: %v", score, other, err)
+		t.Errorf("score %v, after saving and reopening %v: %v", score, other, err)
 	}
 	peftMerged(t, dir, saved, filepath.Join(family, "backbone"))
 }
 
-// peftSaved compares an adapter's files with what PEFT saves. One that took its start away from the weights is another
-// one in them.
+// peftSaved compares an adapter's files with PEFT's. An adapter whose initialization was subtracted from the weights
+// is converted when saved, so its tensors are not compared.
 func peftSaved(t *testing.T, saved string, final map[string]*tensor.Dense, converted bool) {
 	if _, err := lora.Load(saved); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func peftSaved(t *testing.T, saved string, final map[string]*tensor.Dense, conve
 	}
 }
 
-// peftScorer makes a scorer directory: the fixture's scorer with another adapter.
+// peftScorer writes a scorer directory: the fixture's scorer with another adapter.
 func peftScorer(t *testing.T, family, scorer, adapter string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -139,10 +139,10 @@ func peftScorer(t *testing.T, family, scorer, adapter string) string {
 	return dir
 }
 
-// comparePeft compares a tensor with PEFT's after its last step, of which some elements may be all there are.
+// comparePeft compares a tensor with PEFT's after the last step. The fixture may have only every 13th element.
 func comparePeft(t *testing.T, final map[string]*tensor.Dense, name string, got []float32) {
 	t.Helper()
-	if strings.HasSuffix(name, ".k_proj.bias") { // adds the same to all scores of a row: its gradient is rounding
+	if strings.HasSuffix(name, ".k_proj.bias") { // adds the same to all scores of a row: its gradient is only rounding
 		return
 	}
 	for _, n := range []string{name, "scorer." + name, name + "@13", biasOfWrapped(name)} {
@@ -163,12 +163,12 @@ func comparePeft(t *testing.T, final map[string]*tensor.Dense, name string, got 
 	t.Errorf("PEFT does not train %s", name)
 }
 
-// biasOfWrapped is what PEFT calls the bias of a layer with an adapter.
+// biasOfWrapped returns PEFT's name for the bias of a layer with an adapter.
 func biasOfWrapped(name string) string {
 	return strings.TrimSuffix(name, ".bias") + ".base_layer.bias"
 }
 
-// peftMerged compares the merged checkpoint with what PEFT merges, where that is kept.
+// peftMerged compares the merged checkpoint with PEFT's, if the fixture has it.
 func peftMerged(t *testing.T, dir, adapter, backbone string) {
 	path := filepath.Join(dir, "final", "merged.safetensors")
 	if _, err := os.Stat(path); err != nil {
@@ -186,7 +186,7 @@ func peftMerged(t *testing.T, dir, adapter, backbone string) {
 	}
 	for name, want := range oracle.Tensors(t, path) {
 		if byPath[name] == nil {
-			t.Errorf("no %s is merged", name)
+			t.Errorf("merged: got no %s, want it", name)
 			continue
 		}
 		oracle.Close(t, "merged "+name, byPath[name].Float32s(), want.Float32s(), 1e-4, 2e-5)

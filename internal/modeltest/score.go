@@ -63,7 +63,7 @@ func (f Family) score(t *testing.T, open opener) {
 	})
 }
 
-// before reads the state in front of the score token, which must predict that token with the reference's logits.
+// before reads the hidden state before the score token, which must predict that token with the reference's logits.
 func (f Family) before(t *testing.T) {
 	open := func(t *testing.T, dir string) *model.Scorer {
 		t.Helper()
@@ -103,7 +103,7 @@ func (f Family) before(t *testing.T) {
 			}
 		}
 		want := r.floats(t, "answer_logits")[(r.ScoreIndex-r.AnswerStart)*columns:]
-		oracle.Close(t, "logits in front of the score token", got, want[:columns], 1e-5, 1e-4)
+		oracle.Close(t, "logits before the score token", got, want[:columns], 1e-5, 1e-4)
 	})
 }
 
@@ -115,8 +115,8 @@ func checkScore(t *testing.T, s *model.Scorer, score01 float64, r *reference) {
 	}
 }
 
-// batch scores all cases of a scorer in one call, pictures of several sizes and sequences of several lengths together:
-// a score is the same number in any batch.
+// batch scores all cases of a scorer in one call, with pictures of several sizes and sequences of several lengths: a
+// score is the same number in any batch.
 func (f Family) batch(t *testing.T, open opener) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		byScorer := map[string][]*reference{}
@@ -150,7 +150,7 @@ func (f Family) pixelGradient(t *testing.T, open opener) {
 	})
 }
 
-// checkPixelGradient compares the gradient of a sample's pixels with a tensor of the reference.
+// checkPixelGradient compares the gradient with respect to a sample's pixels with a tensor of the reference.
 func (f Family) checkPixelGradient(t *testing.T, r *reference, s *model.Scorer, sample *batch.Sample, name string) {
 	t.Helper()
 	score, g, err := s.PixelGradient(context.Background(), sample)

@@ -14,8 +14,9 @@ import (
 	"assay/model/batch"
 )
 
-// several holds edits of several sources, repeated ones too, to transformers: tokens, scores, losses and the gradient
-// by pixel_values; and to themselves alone, in batches and in groups that share all sources.
+// several compares edits with several sources, some repeated, with transformers: tokens, scores, losses and the
+// gradient with respect to pixel_values. It also compares each edit alone with the same edit in batches and in groups
+// that share all sources.
 func (f Family) several(t *testing.T) {
 	f.Cases = [][2]string{{"cases_several.json", "expect_several.safetensors"}}
 	t.Run("scores", func(t *testing.T) { each(t, f, openScorer, severalScores) })
@@ -32,7 +33,7 @@ func (f Family) several(t *testing.T) {
 
 func severalScores(t *testing.T, r *reference, s *model.Scorer) {
 	if info := s.Info(); info.Sources != edit.Any {
-		t.Errorf("the scorer looks at %d sources, want any number", info.Sources)
+		t.Errorf("the scorer takes %d sources, want any number", info.Sources)
 	}
 	sample := r.sample(t, s)
 	if !slices.Equal(sample.IDs, r.InputIDs) || sample.ScoreIndex != r.ScoreIndex {
@@ -46,8 +47,8 @@ func severalScores(t *testing.T, r *reference, s *model.Scorer) {
 	checkScore(t, s, scores[0], r)
 }
 
-// severalGradients compares the gradient by pixel_values with that of transformers, and the gradient of each picture
-// with what one step along it changes.
+// severalGradients compares the gradient with respect to pixel_values with transformers' gradient, and the gradients
+// of the pictures of edits in a batch with those of each edit alone.
 func (f Family) severalGradients(t *testing.T, r *reference, s *model.Scorer) {
 	sample := r.sample(t, s)
 	if r.expect[r.name("d_pixel_values")] != nil {
@@ -74,15 +75,15 @@ func (f Family) severalGradients(t *testing.T, r *reference, s *model.Scorer) {
 			role, p = edit.SourceRole(i), e.Sources[i].(*data.Picture)
 		}
 		if g.Width != p.Width || g.Height != p.Height || slices.Max(g.Values) <= 0 {
-			t.Errorf("%s: a gradient of %dx%d pixels, want %dx%d that is not zero", role, g.Width, g.Height, p.Width, p.Height)
+			t.Errorf("%s: a gradient of %dx%d pixels, want a nonzero one of %dx%d", role, g.Width, g.Height, p.Width, p.Height)
 		}
 	}
 }
 
 func flipped(p edit.Picture) edit.Picture { return p.(*data.Picture).FlipHorizontal() }
 
-// severalGroups scores edits of one list of sources, whose common prefix holds them all, and one whose last source
-// differs: each the same as alone.
+// severalGroups scores edits with the same list of sources, all of which are in the common prefix, and one whose last
+// source differs: each has the score that it has alone.
 func severalGroups(t *testing.T, r *reference, s *model.Scorer) {
 	e, rng := r.edit(t), rand.New(rand.NewPCG(1, uint64(r.ID)))
 	var edits []*edit.Edit
@@ -93,7 +94,7 @@ func severalGroups(t *testing.T, r *reference, s *model.Scorer) {
 	}
 	samples := prepareAll(t, s, edits)
 	rows, apart := s.Rows(samples)
-	text := len(r.InputIDs[r.ImageTokens[len(r.ImageTokens)-1]:]) // of one edit, without its own picture
+	text := len(r.InputIDs[r.ImageTokens[len(r.ImageTokens)-1]:]) // rows of one edit, without its own picture
 	if saved := apart - rows; saved < 4*(text-len(r.InputIDs)+r.firstTokens()) || saved <= 0 {
 		t.Errorf("%d rows together, %d one by one: want the sources' %d tokens once", rows, apart, r.firstTokens())
 	}
@@ -103,11 +104,11 @@ func severalGroups(t *testing.T, r *reference, s *model.Scorer) {
 	samples = append(samples, prepareAll(t, s, []*edit.Edit{&other})...)
 	together := scoreTogether(t, s, samples)
 	if together[5] == together[0] {
-		t.Errorf("another last source: %v as before, want another score", together[5])
+		t.Errorf("another last source: got the same score %v, want a different one", together[5])
 	}
 }
 
-// firstTokens are the tokens of the case's sources.
+// firstTokens returns the number of tokens of the case's sources.
 func (r *reference) firstTokens() (n int) {
 	for _, k := range r.ImageTokens[:len(r.ImageTokens)-1] {
 		n += k
@@ -115,7 +116,7 @@ func (r *reference) firstTokens() (n int) {
 	return n
 }
 
-// numbered writes a number before each picture, or refuses a template that would move it.
+// numbered checks that a number precedes each picture, or that a template that would move it is refused.
 func (f Family) numbered(t *testing.T) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		r := rs[0]
@@ -144,18 +145,18 @@ func (f Family) numbered(t *testing.T) {
 		numbers := (len(got.IDs) - len(before.IDs)) / len(got.Pictures) // tokens of each
 		for i, at := range got.Tokens.Pictures {
 			if want := before.Tokens.Pictures[i] + (i+1)*numbers; at != want || numbers == 0 {
-				t.Errorf("picture %d begins at token %d, want %d", i+1, at, want)
+				t.Errorf("picture %d starts at token %d, want %d", i+1, at, want)
 			}
 		}
 		a, errA := usual.Fingerprint()
 		b, errB := s.Fingerprint()
 		if errA != nil || errB != nil || a == b {
-			t.Errorf("fingerprints %s and %s (%v, %v): want others with numbers", a, b, errA, errB)
+			t.Errorf("fingerprints %s and %s (%v, %v): want different ones", a, b, errA, errB)
 		}
 	})
 }
 
-// OneSource checks that a scorer which shows one source refuses an edit of two by name.
+// OneSource checks that a scorer for one source refuses an edit with two, with the right error.
 func OneSource(t *testing.T, dir string) {
 	t.Helper()
 	s := openScorer(t, dir)

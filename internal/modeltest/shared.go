@@ -16,8 +16,8 @@ import (
 	"assay/model/batch"
 )
 
-// shared holds groups of edits, whose common prefix runs once, to the same edits one by one: scores bit for bit, and
-// losses and gradients of a step.
+// shared compares groups of edits, whose common prefix runs once, with the same edits one by one: scores bit for bit,
+// and losses and gradients of a step.
 func (f Family) shared(t *testing.T) {
 	t.Run("scores", func(t *testing.T) { f.sharedScores(t, openScorer) })
 	t.Run("instruction first", f.instructionFirst)
@@ -46,7 +46,8 @@ func (f Family) shared(t *testing.T) {
 	}
 }
 
-// group are edits of the case's sources and instruction: the case's, others of its size and of another.
+// group returns edits with the case's sources and instruction: the case's own, others of its size, and others of
+// another size.
 func (r *reference) group(t *testing.T) (edits []*edit.Edit) {
 	e := r.edit(t)
 	p := e.Output.(*data.Picture)
@@ -71,7 +72,7 @@ func prepareAll(t *testing.T, p preparer, edits []*edit.Edit) (samples []*batch.
 	return samples
 }
 
-// scoreTogether scores edits of a group together: each has the score that it has alone.
+// scoreTogether scores edits as one group, and requires that each has the score that it has alone.
 func scoreTogether(t *testing.T, s *model.Scorer, samples []*batch.Sample) []float64 {
 	t.Helper()
 	together, err := s.Score01(context.Background(), samples)
@@ -107,15 +108,15 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 	})
 }
 
-// tuners train the same: a group, whose common prefix runs once, and what it is compared with. All groups of a text are
-// held to one graph without recomputation, blocks or pieces.
+// tuners train the same scorer: as a group, whose common prefix runs once, and one edit at a time, for comparison.
+// All groups are compared with one graph without recomputation, blocks or pieces.
 type tuners struct {
 	alone, group *model.Tuner
-	planned      *model.Tuner // as group is, but for TuneOptions.Share; it plans steps and opens no session
+	planned      *model.Tuner // like group, but without TuneOptions.Share; it only plans steps and opens no session
 	pair         string
 }
 
-// plan compares the memory that steps are planned with: over edits like a sample together, and over one of them.
+// plan compares the planned memory of a step over several edits like a sample with that of a step over one edit.
 func (both *tuners) plan(t *testing.T, s *batch.Sample, edits int) {
 	t.Helper()
 	const what = "training step"
@@ -128,7 +129,7 @@ func (both *tuners) plan(t *testing.T, s *batch.Sample, edits int) {
 		bytes[i] = usage.Bytes[what]
 	}
 	if bytes[0] <= bytes[1] {
-		t.Errorf("pair: %s: a group's step is planned with %d bytes, that of one edit with %d", both.pair, bytes[0], bytes[1])
+		t.Errorf("pair: %s: a step is planned with %d bytes for a group, %d for one edit", both.pair, bytes[0], bytes[1])
 	}
 }
 
@@ -159,7 +160,7 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 	seen := map[string]bool{}
 	each(t, f, open, func(t *testing.T, r *reference, both tuners) {
 		nothing := both.pair != model.Sequence && (text != "answer" || o.Recompute) && !o.Fixed
-		if nothing || seen[r.scorer()] { // one case of each scorer
+		if nothing || seen[r.scorer()] { // one case per scorer
 			return
 		}
 		seen[r.scorer()] = true
@@ -194,8 +195,8 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 	})
 }
 
-// others are edits of another source, which is a second prefix in a group. If they are narrow, it is of another length
-// in most families, and then nothing is shared.
+// others returns edits with another source, which is a second prefix in a group. If narrow, that prefix has another
+// length in most families, and then nothing is shared.
 func others(edits []*edit.Edit, narrow bool) (out []*edit.Edit) {
 	for _, e := range edits {
 		source, output := decoded(e)
@@ -209,7 +210,7 @@ func others(edits []*edit.Edit, narrow bool) (out []*edit.Edit) {
 	return out
 }
 
-// oneByOne are the losses of steps over one sample each, with the sums of their gradients.
+// oneByOne runs a step per sample, and returns the losses and scores of all and the sums of their gradients.
 func (both *tuners) oneByOne(t *testing.T, samples []*batch.Sample, labels []float64) *model.StepResult {
 	t.Helper()
 	sum := &model.StepResult{Grads: map[string]*tensor.Dense{}}
@@ -249,8 +250,8 @@ func distance(a, b []float32) float64 {
 	return math.Sqrt(d / n)
 }
 
-// instructionFirst scores edits behind their instruction: the same alone and in a group, whose prefix is longer then.
-// Templates that put pictures in front wherever they stand are refused.
+// instructionFirst scores edits with the pictures after the instruction: the scores are the same alone and in a
+// group, whose prefix is then longer. Templates that always move pictures to the front are refused.
 func (f Family) instructionFirst(t *testing.T) {
 	long.Test(t)
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
@@ -281,7 +282,7 @@ func (f Family) instructionFirst(t *testing.T) {
 			samples := prepareAll(t, s, edits)
 			rows, apart := s.Rows(samples)
 			if usually, same := usual.Rows(prepareAll(t, usual, edits)); rows >= usually || apart != same {
-				t.Errorf("%d of %d rows, with the instruction behind the pictures %d of %d", rows, apart, usually, same)
+				t.Errorf("%d of %d rows, with the instruction after the pictures %d of %d", rows, apart, usually, same)
 			}
 			scoreTogether(t, s, samples)
 		}

@@ -24,13 +24,13 @@ type spelling struct {
 	config string // name of the file that becomes config.json
 	rename func(name string) string
 	stored onnx.DType
-	round  onnx.DType // values go through this type first
+	round  onnx.DType // values are rounded to this type first
 }
 
 func same(name string) string { return name }
 
-// spellings scores checkpoints that say the same in other ways: as published ones do, by module paths, in half
-// precision; all in shards.
+// spellings scores equivalent checkpoints: with published names, with module paths as names, in half precision; all
+// sharded.
 func (f Family) spellings(t *testing.T) {
 	long.Test(t)
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
@@ -53,7 +53,7 @@ func (f Family) spellings(t *testing.T) {
 			stored := openScorer(t, respell(t, r, spelling{"config.json", same, half, half}))
 			widened := openScorer(t, respell(t, r, spelling{"config.json", same, onnx.Float, half}))
 			if got, want := scoreOf(t, stored, r), scoreOf(t, widened, r); !(math.Abs(got-want) <= 1e-6) {
-				t.Errorf("%v: score %g, but %g if the same values are stored as float", half, got, want)
+				t.Errorf("%v: score %g, but %g with the same values stored as float", half, got, want)
 			}
 		}
 	})
@@ -68,7 +68,8 @@ func scoreOf(t *testing.T, s *model.Scorer, r *reference) float64 {
 	return scores[0]
 }
 
-// respell writes the case's backbone in another spelling, and the scorer beside it; it returns the scorer directory.
+// respell writes the case's backbone in another spelling, with the scorer next to it, and returns the scorer
+// directory.
 func respell(t *testing.T, r *reference, s spelling) string {
 	t.Helper()
 	root, from := t.TempDir(), filepath.Join(r.family, "backbone")

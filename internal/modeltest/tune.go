@@ -52,7 +52,7 @@ func (f Family) gradients(t *testing.T, o model.TuneOptions) {
 	})
 }
 
-// step compares the losses of a training step, and the gradients of all that trains.
+// step compares the losses of a training step, and the gradients of all trained tensors.
 func (r *reference) step(t *testing.T, u *model.Tuner) {
 	t.Helper()
 	in := model.StepInput{Labels: []float64{r.Label / 10}, Weight: 1}
@@ -75,8 +75,8 @@ func (r *reference) step(t *testing.T, u *model.Tuner) {
 	}
 }
 
-// vision compares the gradients of adapters on every linear layer, the tower's too, and of parameters of the backbone,
-// with what tools/oracle/vision_lora.py has written to vision.zip.
+// vision compares the gradients of adapters on every linear layer, including the vision tower's, and of parameters of
+// the backbone, with the gradients that tools/oracle/vision_lora.py wrote to vision.zip.
 func (f Family) vision(t *testing.T) {
 	long.Test(t)
 	made := filepath.Join(packed.Unpack(t, "../../internal/modeltest/testdata/vision.zip"), f.Folder)
@@ -123,7 +123,7 @@ func (f Family) vision(t *testing.T) {
 			}
 		}
 		if seen != 0 {
-			t.Errorf("full=%v: %d tensors are trained too few", o.Full, -seen)
+			t.Errorf("full=%v: %d expected tensors are not trained", o.Full, -seen)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (f Family) trace(t *testing.T, o model.Options) {
 	})
 }
 
-// clip returns the norm of all gradients together and, above a limit, scales them as the fixtures' README says.
+// clip returns the global norm of the gradients and, above a limit, scales them as the fixtures' README says.
 func clip(grads [][]float32, limit float64) float64 {
 	sum := 0.0
 	for _, g := range grads {

@@ -45,7 +45,7 @@ int sum(void *values, int n) {
 
 int done(int *flag) { return MPI_Test(&pending, flag, MPI_STATUS_IGNORE); }
 
-// Signs of life: one message of a fixed size at a time to each rank.
+// Heartbeats: one message of a fixed size at a time to each rank.
 static char *sign_texts;
 static MPI_Request *sign_sent;
 
@@ -57,7 +57,7 @@ void signs_begin(int size) {
 
 int sign_send(int to, char *text) {
 	int gone = 1, err = MPI_Test(&sign_sent[to], &gone, MPI_STATUS_IGNORE);
-	if (err || !gone) return err; // it has not taken the last one
+	if (err || !gone) return err; // the last one has not been received yet
 	memcpy(sign_texts + to * SIGN, text, SIGN);
 	return MPI_Isend(sign_texts + to * SIGN, SIGN, MPI_BYTE, to, 0, signs, &sign_sent[to]);
 }

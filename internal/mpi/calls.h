@@ -10,7 +10,7 @@ int collect(void *mine, int n, void *all);
 int sum(void *values, int n);
 int done(int *flag);
 
-enum { SIGN = 128 }; // bytes of a sign of life
+enum { SIGN = 128 }; // bytes of a heartbeat
 
 void signs_begin(int size);
 int sign_send(int to, char *text);

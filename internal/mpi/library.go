@@ -24,24 +24,24 @@ import (
 	"assay/internal/process"
 )
 
-// World is the ranks of the job. Its collective methods are called by one goroutine at a time, by all ranks in the same
-// order.
+// World is the ranks of the job. Its collective methods must be called by one goroutine at a time, and by all ranks
+// in the same order.
 type World struct {
 	rank, size, local int
 	hosts             []string
 	processes         []process.ID // by rank
 
-	mu    sync.Mutex // of the library: one call at a time
+	mu    sync.Mutex // one call of the library at a time
 	doing struct {
 		sync.Mutex
 		text string
-		tell func(error) // of a rank that is lost; nil: nobody asked for it
+		tell func(error) // called when a rank is lost; nil: not set
 	}
 	stop, stopped chan struct{}
 }
 
-// Start joins the job that a launcher has begun; nil if the process is alone. lost is told, once, of a rank that has
-// died or is not heard of any more: it should say so and call [World.Abort].
+// Start joins the job that a launcher started; nil if the process is alone. lost is called once when a rank has died
+// or is silent: it should report the error and call [World.Abort].
 func Start(lost func(error)) (*World, error) {
 	want := launched()
 	if want == 0 {
@@ -57,8 +57,8 @@ func Start(lost func(error)) (*World, error) {
 	}
 	w := &World{rank: int(rank), size: int(size), local: int(local)}
 	if want > 1 && w.size == 1 {
-		return nil, fmt.Errorf("the launcher started %d processes, but MPI finds each alone: it is of another MPI than this "+
-			"program's (srun wants --mpi=pmix; mpirun must be that of the library)", want)
+		return nil, fmt.Errorf("the launcher started %d processes, but MPI sees each one alone: the launcher belongs to a "+
+			"different MPI than this program (srun needs --mpi=pmix; mpirun must be from the same MPI)", want)
 	}
 	if w.size == 1 {
 		return nil, w.Close()
@@ -85,7 +85,7 @@ func Start(lost func(error)) (*World, error) {
 	return w, nil
 }
 
-// failure makes an error of a code of the library.
+// failure converts an error code of the library.
 func failure(code C.int) error {
 	if code == C.MPI_SUCCESS {
 		return nil
@@ -95,27 +95,27 @@ func failure(code C.int) error {
 	return errors.New(string(text[:n]))
 }
 
-// Rank is the number of this process.
+// Rank returns the rank of this process.
 func (w *World) Rank() int { return w.rank }
 
-// Size is the number of processes.
+// Size returns the number of processes.
 func (w *World) Size() int { return w.size }
 
-// Local is the number of this process among those on its machine.
+// Local returns the index of this process on its machine.
 func (w *World) Local() int { return w.local }
 
-// Hosts are the names of the machines, by rank.
+// Hosts returns the host names, by rank.
 func (w *World) Hosts() []string { return w.hosts }
 
-// call makes one call of the library.
+// call makes one call to the library.
 func (w *World) call(f func() C.int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return failure(f())
 }
 
-// wait waits for the call that was begun: at once all ranks are there, or, where busy is false, perhaps only after a
-// long time.
+// wait waits for the pending call to complete. busy means that all ranks have entered the call, so that it completes
+// soon; otherwise it may take a long time.
 func (w *World) wait(busy bool) error {
 	for began := time.Now(); ; {
 		var flag C.int
@@ -130,7 +130,7 @@ func (w *World) wait(busy bool) error {
 	}
 }
 
-// collective begins a call whose memory is pinned, and waits for it.
+// collective starts a call, with its memory pinned for the garbage collector, and waits for it.
 func (w *World) collective(busy bool, begin func() C.int, memory ...unsafe.Pointer) error {
 	var pins runtime.Pinner
 	defer pins.Unpin()
@@ -147,10 +147,11 @@ func (w *World) collective(busy bool, begin func() C.int, memory ...unsafe.Point
 
 func address[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
 
-// Gather gives every rank the data of all, by rank. what names the call: that all ranks are at the same one is checked.
+// Gather returns the data of all ranks to every rank, by rank. what names the call: it is an error if ranks make
+// different calls.
 func (w *World) Gather(what string, mine []byte) ([][]byte, error) {
 	head, heads := make([]byte, 8), make([]byte, 8*w.size)
-	binary.LittleEndian.PutUint32(head, uint32(min(len(mine), math.MaxUint32))) // too many are refused by all ranks
+	binary.LittleEndian.PutUint32(head, uint32(min(len(mine), math.MaxUint32))) // all ranks refuse too many
 	binary.LittleEndian.PutUint32(head[4:], crc32.ChecksumIEEE([]byte(what)))
 	lengths := func() C.int { return C.gather(address(head), 8, address(heads)) }
 	err := w.collective(false, lengths, address(head), address(heads))
@@ -172,7 +173,7 @@ func (w *World) Gather(what string, mine []byte) ([][]byte, error) {
 	for i := range counts {
 		counts[i], places[i] = C.int(sizes[i]), C.int(starts[i])
 	}
-	all := make([]byte, total+1) // so that there is an address
+	all := make([]byte, total+1) // at least one byte, so that it has an address
 	begin := func() C.int {
 		return C.gather_parts(address(mine), C.int(len(mine)), address(all), &counts[0], &places[0])
 	}
@@ -186,11 +187,11 @@ func (w *World) Gather(what string, mine []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// Deal gives rank k the k-th slices (of Size equal ones) of the values of the first ranks, in their order. slices has
-// room for as many slices as there are first ranks; values of the other ranks are not read.
+// Deal sends rank k the k-th slice (of Size equal slices) of the values of ranks 0 to first-1, in order. slices has
+// room for first slices; values of the other ranks are not read.
 func (w *World) Deal(values, slices []float32, first int) error {
 	n := len(slices) / max(1, first)
-	var counts [4][]C.int // of what goes out, its places, of what comes in, its places
+	var counts [4][]C.int // send counts, send offsets, receive counts, receive offsets
 	for i := range counts {
 		counts[i] = make([]C.int, w.size)
 	}
@@ -212,13 +213,13 @@ func (w *World) Deal(values, slices []float32, first int) error {
 		address(counts[2]), address(counts[3]))
 }
 
-// Collect gives every rank the slices of all, one behind the other in values.
+// Collect concatenates the slices of all ranks into values, on every rank.
 func (w *World) Collect(slice, values []float32) error {
 	begin := func() C.int { return C.collect(address(slice), C.int(len(slice)), address(values)) }
 	return w.collective(true, begin, address(slice), address(values))
 }
 
-// Sum adds up the values of all ranks, in the library's own order.
+// Sum adds up the values of all ranks, in the library's order.
 func (w *World) Sum(values []float32) error {
 	begin := func() C.int { return C.sum(address(values), C.int(len(values))) }
 	return w.collective(true, begin, address(values))
@@ -227,19 +228,19 @@ func (w *World) Sum(values []float32) error {
 // patience is how long the launcher may take to end a job.
 const patience = 5 * time.Second
 
-// Abort ends all processes of the job, this one with that exit code. It waits for the launcher for a few seconds at
-// most: after a rank has died, Open MPI's does nothing but sleep for twice its odls_base_sigkill_timeout.
+// Abort ends all processes of the job, this one with the exit code. It waits at most a few seconds for the launcher:
+// after a rank has died, Open MPI's launcher only sleeps, for twice its odls_base_sigkill_timeout.
 func (w *World) Abort(code int) {
 	time.AfterFunc(patience, func() { os.Exit(code) })
 	C.end_all(C.int(code))
 }
 
-// Close leaves the job in an orderly way, together with all ranks.
+// Close leaves the job cleanly, together with all ranks.
 func (w *World) Close() error {
 	if w.stop != nil {
 		close(w.stop)
 		<-w.stopped
-		if _, err := w.Gather("the end", nil); err != nil { // none ends while others take that for its death
+		if _, err := w.Gather("the end", nil); err != nil { // no rank exits while others would take that for a crash
 			return err
 		}
 	}

@@ -13,27 +13,27 @@ import (
 	"unsafe"
 )
 
-// Doing notes what this process is at: others say it when nothing is heard of it any more.
+// Doing records what this process is doing: other ranks report it if this one falls silent.
 func (w *World) Doing(what string) {
 	w.doing.Lock()
 	w.doing.text = what
 	w.doing.Unlock()
 }
 
-// Lost has a function told of a rank that has died or is not heard of any more, before the job ends.
+// Lost sets a function that is called, before the job ends, when a rank has died or is silent.
 func (w *World) Lost(tell func(error)) {
 	w.doing.Lock()
 	w.doing.tell = tell
 	w.doing.Unlock()
 }
 
-// heard is what a rank last gave of itself.
+// heard is the last heartbeat of a rank.
 type heard struct {
 	at   time.Time
 	text string
 }
 
-// live gives and takes signs of life until Close, and ends the job with a rank.
+// live exchanges heartbeats until Close, and reports the loss of a rank.
 func (w *World) live(limit time.Duration, lost func(error)) {
 	defer close(w.stopped)
 	err := w.listen(limit)
@@ -49,8 +49,8 @@ func (w *World) live(limit time.Duration, lost func(error)) {
 	lost(err)
 }
 
-// listen returns the loss of a rank, or nil at Close. Rank 0 hears of all, and all of rank 0. Ranks of one machine see
-// that a process has ended, whatever it said.
+// listen returns the loss of a rank, or nil at Close. Rank 0 hears from all ranks, and all ranks from rank 0. Ranks
+// on the same machine also detect that a process has ended.
 func (w *World) listen(limit time.Duration) error {
 	every := min(time.Second, limit/8)
 	known, before := make([]heard, w.size), time.Now()
@@ -64,7 +64,7 @@ func (w *World) listen(limit time.Duration) error {
 		case <-time.After(every):
 		}
 		now := time.Now()
-		if now.Sub(before) > limit/2 { // this process itself was stopped: the others had no chance
+		if now.Sub(before) > limit/2 { // this process itself was stopped: it could not hear the others
 			for i := range known {
 				known[i].at = now
 			}
@@ -92,7 +92,7 @@ func (w *World) listen(limit time.Duration) error {
 	}
 }
 
-// signs sends a sign of life, and takes those that have come.
+// signs sends heartbeats, and receives those that have arrived.
 func (w *World) signs(known []heard) error {
 	w.doing.Lock()
 	text := w.doing.text

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// lostError says that a rank has died, or is not heard of any more.
+// lostError reports that a rank has died, or is silent.
 type lostError struct {
 	Rank   int
 	Host   string
-	PID    int // of the process that has ended; 0: that is not known
+	PID    int // of the process that has ended; 0: not known to have ended
 	Silent time.Duration
 	Doing  string // its last call; "": unknown
 }
@@ -22,25 +22,25 @@ func (e *lostError) Error() string {
 	if e.PID > 0 {
 		text := fmt.Sprintf("rank %d (%s) has died: process %d has ended", e.Rank, e.Host, e.PID)
 		if e.Doing != "" {
-			text += "; the last it said: " + e.Doing
+			text += "; last reported: " + e.Doing
 		}
 		return text
 	}
-	return fmt.Sprintf("rank %d (%s) has not been heard of for %v, it died or hangs; the last it said: %s", e.Rank, e.Host,
+	return fmt.Sprintf("rank %d (%s) has been silent for %v, it died or hangs; last reported: %s", e.Rank, e.Host,
 		e.Silent.Round(time.Second), e.Doing)
 }
 
-// outOfStepError says that ranks make different calls.
+// outOfStepError reports that ranks make different calls.
 type outOfStepError struct {
-	Rank int // which differs from rank 0
+	Rank int // the rank that differs from rank 0
 	What string
 }
 
 func (e *outOfStepError) Error() string {
-	return fmt.Sprintf("rank %d is elsewhere in the program than rank 0, which is at: %s", e.Rank, e.What)
+	return fmt.Sprintf("rank %d makes a different call than rank 0, which is at: %s", e.Rank, e.What)
 }
 
-// silence is Silence, or what the environment says.
+// silence returns Silence, or the value in the environment.
 func silence() (time.Duration, error) {
 	text := os.Getenv("ASSAY_MPI_SILENCE")
 	if text == "" {

@@ -15,7 +15,7 @@ import (
 
 const childEnv = "ASSAY_MPI_CHILD"
 
-// TestMain makes the test binary a rank.
+// TestMain lets the test binary act as a rank.
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
 		os.Exit(m.Run())
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// rank makes every call, and looks at what comes.
+// rank makes every call, and checks the results.
 func rank() error {
 	w, err := Start(func(lost error) { panic(lost) })
 	if err != nil {
@@ -76,7 +76,7 @@ func rank() error {
 	return errors.Join(err, w.Close())
 }
 
-// TestMPICalls: what ranks give each other arrives. MPIRUN names another launcher than mpirun.
+// TestMPICalls: data exchanged between ranks arrives. MPIRUN names a launcher other than mpirun.
 func TestMPICalls(t *testing.T) {
 	launcher, err := exec.LookPath(cmp.Or(os.Getenv("MPIRUN"), "mpirun"))
 	if err != nil {

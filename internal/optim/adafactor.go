@@ -2,15 +2,15 @@ package optim
 
 import "math"
 
-// Adafactor keeps of the second moments of a matrix the means of its rows and columns only (Shazeer and Stern, 2018),
-// step for step as torch.optim.Adafactor does it. With t updates so far, r = min(lr, 1/sqrt(t)), b = t^decay:
+// Adafactor only stores the row and column means of the second moments of a matrix (Shazeer and Stern, 2018), step
+// for step like torch.optim.Adafactor. With t updates so far, r = min(lr, 1/sqrt(t)), b = t^decay:
 //
 //	p -= lr wd p
 //	R  = R + b (mean over columns of g g - R),  C likewise over rows,  V = R C / mean(R)     (vectors: V itself)
 //	u  = g / sqrt(max(V, eps1^2))
 //	p -= max(eps2, rms(p)) r u / max(1, rms(u)/d)
 //
-// Tensors of more axes are matrices of their last two.
+// Tensors with more axes are batches of matrices over their last two.
 type Adafactor struct {
 	Decay       float64 // of b: -0.8
 	Eps1, Eps2  float64 // 2^-23 (float32's), 1e-3
@@ -18,12 +18,12 @@ type Adafactor struct {
 	WeightDecay float64
 	Decayed     []bool // parameters that decay; nil: all
 
-	rows, cols, full [][]float32 // full: of vectors
+	rows, cols, full [][]float32 // full: second moments of vectors
 	shape            [][]int
 	count            int64
 }
 
-// NewAdafactor makes the optimizer of params with torch's defaults.
+// NewAdafactor creates the optimizer of params with torch's defaults.
 func NewAdafactor(params []Param, weightDecay float64) *Adafactor {
 	a := &Adafactor{Decay: -0.8, Eps1: math.Ldexp(1, -23), Eps2: 1e-3, D: 1, WeightDecay: weightDecay}
 	a.rows, a.cols, a.full = make([][]float32, len(params)), make([][]float32, len(params)), make([][]float32, len(params))
@@ -61,7 +61,7 @@ func (a *Adafactor) Update(params []Param, grads [][]float32, lr float64) {
 	parallel(jobs)
 }
 
-// direction brings the second moments up to date, and returns u.
+// direction updates the second moments and returns u.
 func (a *Adafactor) direction(i int, g []float32, share float64) []float32 {
 	u, least := make([]float32, len(g)), a.Eps1*a.Eps1
 	scaled := func(j int, v float64) { u[j] = float32(float64(g[j]) / math.Sqrt(math.Max(v, least))) }
@@ -92,7 +92,7 @@ func (a *Adafactor) direction(i int, g []float32, share float64) []float32 {
 	return u
 }
 
-// blend moves the means of rows and columns toward those of g g.
+// blend moves the row and column means towards those of g g.
 func blend(rows, cols, g []float32, share float64) {
 	sums := make([]float64, len(cols))
 	for y := range rows {
@@ -108,7 +108,7 @@ func blend(rows, cols, g []float32, share float64) {
 	}
 }
 
-// rms is the square root of the mean of squares.
+// rms returns the root mean square.
 func rms(v []float32) float64 {
 	sum := 0.0
 	for _, x := range v {
@@ -117,7 +117,7 @@ func rms(v []float32) float64 {
 	return math.Sqrt(sum / float64(max(1, len(v))))
 }
 
-// State is the means of rows and columns, or all second moments of a vector.
+// State returns the row and column means, or all second moments of a vector.
 func (a *Adafactor) State() []State {
 	var out []State
 	for i, s := range a.shape {
@@ -132,8 +132,8 @@ func (a *Adafactor) State() []State {
 	return out
 }
 
-// Updates is the number of updates so far.
+// Updates returns the number of updates so far.
 func (a *Adafactor) Updates() int64 { return a.count }
 
-// SetUpdates sets it.
+// SetUpdates sets the number of updates.
 func (a *Adafactor) SetUpdates(n int64) { a.count = n }

@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// AdamW is Adam with decoupled weight decay (Loshchilov and Hutter, 2019), step for step as torch.optim.AdamW does it:
+// AdamW is Adam with decoupled weight decay (Loshchilov and Hutter, 2019), step for step like torch.optim.AdamW:
 //
 //	p -= lr wd p
 //	m += (1 - b1) (g - m)
@@ -24,7 +24,7 @@ type AdamW struct {
 	places []place
 }
 
-// NewAdamW makes the optimizer of params with zero moments.
+// NewAdamW creates the optimizer of params with zero moments.
 func NewAdamW(params []Param, betas [2]float64, eps, weightDecay float64) *AdamW {
 	return &AdamW{
 		Betas:       betas,
@@ -61,7 +61,7 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 	parallel(jobs)
 }
 
-// State is the two moments.
+// State returns the two moments.
 func (a *AdamW) State() []State {
 	var out []State
 	for i := range a.M {
@@ -70,14 +70,14 @@ func (a *AdamW) State() []State {
 	return out
 }
 
-// Updates is the number of updates so far.
+// Updates returns the number of updates so far.
 func (a *AdamW) Updates() int64 { return a.Step }
 
-// SetUpdates sets it.
+// SetUpdates sets the number of updates.
 func (a *AdamW) SetUpdates(n int64) { a.Step = n }
 
-// Block is the number of elements one goroutine updates at a time, and of which [Squares] are added up. Elements do not
-// depend on each other, so neither the size nor the number of cores changes a bit of an update.
+// Block is the number of elements that one goroutine updates at a time, and that [Squares] sums at a time. Elements
+// are independent, so neither the block size nor the number of cores changes a bit of an update.
 const Block = 1 << 16
 
 // kernel holds the factors of one update: keep of the parameter, b1 and c2 of the gradient in the moments, b2 of the

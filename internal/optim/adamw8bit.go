@@ -7,10 +7,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// AdamW8 is AdamW whose moments take a byte each (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022),
-// in the format and by the steps of bitsandbytes' AdamW8bit. A block of 256 moments is its largest magnitude (float32)
-// and, for each, the number of the nearest of 256 values of a dynamic map, which dynamicMap gives. Tensors of fewer
-// than 4,096 elements keep float32 moments. Every update widens a block, does what AdamW does, and rounds it again.
+// AdamW8 is AdamW with one byte per moment (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022),
+// with the format and steps of bitsandbytes' AdamW8bit. A block of 256 moments is stored as its largest magnitude
+// (float32) and, for each moment, the index of the nearest of the 256 values of dynamicMap. Tensors with fewer than
+// 4,096 elements keep float32 moments. Every update dequantizes a block, applies AdamW, and quantizes it again.
 type AdamW8 struct {
 	Betas       [2]float64
 	Eps         float64
@@ -31,11 +31,11 @@ type moments struct {
 }
 
 const (
-	block8 = 256  // elements of a block
-	small8 = 4096 // elements of the smallest tensor with bytes
+	block8 = 256  // elements per block
+	small8 = 4096 // elements of the smallest tensor with 8-bit moments
 )
 
-// NewAdamW8 makes the optimizer of params with zero moments.
+// NewAdamW8 creates the optimizer of params with zero moments.
 func NewAdamW8(params []Param, betas [2]float64, eps, weightDecay float64) *AdamW8 {
 	a := &AdamW8{Betas: betas, Eps: eps, WeightDecay: weightDecay, places: places(params)}
 	a.maps = [2]*codes{newCodes(dynamicMap(true)), newCodes(dynamicMap(false))}
@@ -53,7 +53,7 @@ func newMoments(n int, full bool) moments {
 	return moments{codes: make([]byte, n), scales: make([]float32, (n+block8-1)/block8)}
 }
 
-// Moments8 is what AdamW8 keeps of a tensor of n elements, in bytes.
+// Moments8 returns the size of AdamW8's state for a tensor of n elements, in bytes.
 func Moments8(n int64) int64 {
 	if n < small8 {
 		return 8 * n
@@ -83,11 +83,11 @@ func (a *AdamW8) Update(params []Param, grads [][]float32, lr float64) {
 	parallel(jobs)
 }
 
-// rates are the numbers of an update: a parameter's factor after decay, the step of its first moment, and the
-// root of the second moment's bias correction.
+// rates are the factors of an update: of the parameter (weight decay), of the first moment (step size), and the root
+// of the second moment's bias correction.
 type rates struct{ stay, size, root float32 }
 
-// step updates a block p of the elements of parameter i, the first of which is its element at, by their gradients g.
+// step updates a block p of parameter i, starting at element at, by its gradients g.
 func (a *AdamW8) step(i, at int, p, g []float32, by rates) {
 	m, v := &a.m[i], &a.v[i]
 	var bufM, bufV [block8]float32
@@ -103,7 +103,7 @@ func (a *AdamW8) step(i, at int, p, g []float32, by rates) {
 	v.close(a.maps[1], second, at)
 }
 
-// open gives a block of moments as floats: the moments themselves, or their values in buf.
+// open returns a block of moments as floats: the moments themselves, or their dequantized values in buf.
 func (m *moments) open(c *codes, buf []float32, at int) []float32 {
 	if m.full != nil {
 		return m.full[at : at+len(buf)]
@@ -115,7 +115,7 @@ func (m *moments) open(c *codes, buf []float32, at int) []float32 {
 	return buf
 }
 
-// close rounds a block that open gave.
+// close quantizes a block that open returned.
 func (m *moments) close(c *codes, x []float32, at int) {
 	if m.full != nil {
 		return
@@ -137,7 +137,7 @@ func (m *moments) close(c *codes, x []float32, at int) {
 // codes are the values of a map, ascending.
 type codes struct {
 	values [256]float32
-	first  [1 << 11]uint8 // for a stretch of -1..1 the code of its lower end: where to begin to look
+	first  [1 << 11]uint8 // for each interval of -1..1, the code of its lower end, where the search starts
 }
 
 func newCodes(values [256]float32) *codes {
@@ -149,7 +149,7 @@ func newCodes(values [256]float32) *codes {
 	return c
 }
 
-// nearest is the code of the value nearest to x, the lower one of two equally near.
+// nearest returns the code of the value nearest to x, the lower one on a tie.
 func (c *codes) nearest(x float32) byte {
 	half := float32(len(c.first) / 2)
 	at := int(c.first[min(max(int((x+1)*half), 0), len(c.first)-1)])
@@ -165,10 +165,10 @@ func (c *codes) nearest(x float32) byte {
 	return byte(at)
 }
 
-// dynamicMap are the 256 values between -1 and 1 (0 and 1 without sign) of the dynamic data type. See Dettmers, 8-Bit
-// Approximations for Parallelism in Deep Learning, 2016, and bitsandbytes' create_dynamic_map. They are 0, 1, and means
-// of neighbours in either sign, times each power of ten from 1e-6 to 1. The neighbours are among 2^i + 1 numbers from
-// 0.1 to 1 (2^(i+1) + 1 without sign).
+// dynamicMap returns the 256 values between -1 and 1 (0 and 1 if unsigned) of the dynamic data type. See Dettmers,
+// 8-Bit Approximations for Parallelism in Deep Learning, 2016, and bitsandbytes' create_dynamic_map. They are 0, 1,
+// and the means of neighbours, with both signs, times each power of ten from 1e-6 to 1. The neighbours are among 2^i
+// + 1 numbers from 0.1 to 1 (2^(i+1) + 1 if unsigned).
 func dynamicMap(signed bool) (values [256]float32) {
 	list := []float64{0, 1}
 	for i := range 7 {
@@ -192,7 +192,8 @@ func dynamicMap(signed bool) (values [256]float32) {
 	return values
 }
 
-// linspace is element k of torch.linspace(0.1, 1, n + 1) in float32, which counts from the nearer end and rounds once.
+// linspace returns element k of torch.linspace(0.1, 1, n + 1) in float32, which counts from the nearer end and rounds
+// once.
 func linspace(k, n int) float32 {
 	start := float32(0.1)
 	step := float64((1 - start) / float32(n))
@@ -202,7 +203,7 @@ func linspace(k, n int) float32 {
 	return float32(1 - step*float64(n-k))
 }
 
-// State is the two moments: float32, or codes with scales.
+// State returns the two moments: float32, or codes with scales.
 func (a *AdamW8) State() []State {
 	var out []State
 	for i := range a.m {
@@ -221,8 +222,8 @@ func (a *AdamW8) State() []State {
 	return out
 }
 
-// Updates is the number of updates so far.
+// Updates returns the number of updates so far.
 func (a *AdamW8) Updates() int64 { return a.count }
 
-// SetUpdates sets it.
+// SetUpdates sets the number of updates.
 func (a *AdamW8) SetUpdates(n int64) { a.count = n }

@@ -7,8 +7,8 @@ import (
 	"assay/internal/workers"
 )
 
-// Squares are the sums of squares of every block of gradients, in float64: no result depends on the number of cores.
-// If tensors are sharded at block boundaries, the shards' sums concatenate to the whole tensor's.
+// Squares returns the sum of squares of every block of gradients, in float64: the result does not depend on the
+// number of cores. If tensors are sharded at block boundaries, the shards' sums concatenate to the full tensor's.
 func Squares(grads [][]float32) []float64 {
 	var blocks [][]float32
 	for _, g := range grads {
@@ -27,7 +27,7 @@ func Squares(grads [][]float32) []float64 {
 	return sums
 }
 
-// Root is the square root of their sum: a norm.
+// Root returns the square root of the sum of squares: a norm.
 func Root(squares []float64) float64 {
 	total := 0.0
 	for _, s := range squares {

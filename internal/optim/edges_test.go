@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestSchedules: rates at the steps where a course turns, from the formulas.
+// TestSchedules: rates at the steps where a schedule changes, from the formulas.
 func TestSchedules(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -49,7 +49,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// TestMoments8: the bytes that are counted are those that are allocated, at the edges of blocks and of small tensors.
+// TestMoments8: the counted bytes are the allocated bytes, at the boundaries of blocks and of small tensors.
 func TestMoments8(t *testing.T) {
 	for _, n := range []int{1, small8 - 1, small8, small8 + 1, small8 + block8 - 1, small8 + block8, 3*small8 + 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestMoments8(t *testing.T) {
 	}
 }
 
-// TestNearest: the code of a value is that of the nearest value of its map, found by looking at all of them.
+// TestNearest: the code of a value is the code of the nearest value in its map, by linear search.
 func TestNearest(t *testing.T) {
 	for _, signed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("signed %t", signed), func(t *testing.T) {
@@ -99,23 +99,23 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestCodesAreFoundFast: the code where a search begins is at or below the nearest, and few steps away.
+// TestCodesAreFoundFast: the code where a search starts is at or below the nearest, and only a few steps away.
 func TestCodesAreFoundFast(t *testing.T) {
 	for _, signed := range []bool{false, true} {
 		c := newCodes(dynamicMap(signed))
 		for i, first := range c.first {
 			low := float32(i)/1024 - 1
 			if first > 0 && c.values[first] > low {
-				t.Errorf("signed %t: a search for %v begins at %v, want no more than that", signed, low, c.values[first])
+				t.Errorf("signed %t: a search for %v starts at %v, want at most that", signed, low, c.values[first])
 			}
 			if first < 255 && c.values[first+1] <= low {
-				t.Errorf("signed %t: a search for %v begins below %v, want that one", signed, low, c.values[first+1])
+				t.Errorf("signed %t: a search for %v starts below %v, want that", signed, low, c.values[first+1])
 			}
 		}
 	}
 }
 
-// TestClip: gradients within the limit are left alone, and 0 is no limit.
+// TestClip: gradients within the limit are unchanged, and 0 means no limit.
 func TestClip(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -139,7 +139,7 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestStretch: a whole tensor is itself, and parts of it share its values.
+// TestStretch: a full slice is the parameter itself, and other slices share its values.
 func TestStretch(t *testing.T) {
 	values := make([]float32, 6)
 	p := NewParams([]string{"a"}, []*tensor.Dense{tensor.New(tensor.WithShape(2, 3), tensor.WithBacking(values))})[0]
@@ -161,7 +161,8 @@ func TestStretch(t *testing.T) {
 	}
 }
 
-// TestRisingPlateau: higher by more than the threshold's share is better; Patience others do not cut the rate.
+// TestRisingPlateau: higher by more than the threshold is better; up to Patience other measurements do not cut the
+// rate.
 func TestRisingPlateau(t *testing.T) {
 	p := &Plateau{Threshold: 0.5, Rising: true, Patience: 1}
 	for i, c := range []struct {
@@ -179,7 +180,7 @@ func TestRisingPlateau(t *testing.T) {
 	}
 }
 
-// TestUpdates: an optimizer counts its updates, and from the number that it is set to.
+// TestUpdates: an optimizer counts its updates, starting from SetUpdates.
 func TestUpdates(t *testing.T) {
 	p := []Param{{Name: "a", Value: tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))}}
 	ada := NewAdafactor(p, 0)

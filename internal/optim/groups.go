@@ -1,6 +1,6 @@
 package optim
 
-// ParamGroup is some of the parameters with an optimizer, weight decay and learning rate of their own, as torch's
+// ParamGroup is a set of parameters with its own optimizer, weight decay and learning rate, like torch's
 // param_groups.
 type ParamGroup struct {
 	Name      string
@@ -8,10 +8,10 @@ type ParamGroup struct {
 	Optimizer Optimizer
 }
 
-// ParamGroups update each group at its own learning rate. Every parameter is in exactly one of them.
+// ParamGroups update each group at its own learning rate. Every parameter is in exactly one group.
 type ParamGroups []ParamGroup
 
-// Of gives the group's elements of a list over all parameters.
+// Of returns the group's elements of a list over all parameters.
 func Of[T any](g *ParamGroup, all []T) []T {
 	out := make([]T, len(g.Params))
 	for k, i := range g.Params {
@@ -40,10 +40,10 @@ func (gs ParamGroups) State() []State {
 	return out
 }
 
-// Updates is the number of updates so far.
+// Updates returns the number of updates so far.
 func (gs ParamGroups) Updates() int64 { return gs[0].Optimizer.Updates() }
 
-// SetUpdates sets it.
+// SetUpdates sets the number of updates.
 func (gs ParamGroups) SetUpdates(n int64) {
 	for i := range gs {
 		gs[i].Optimizer.SetUpdates(n)

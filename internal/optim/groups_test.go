@@ -60,7 +60,7 @@ func paramsOf(shapes [][]int, values [][]float32) (params []Param) {
 	return params
 }
 
-// TestGroupsAreTorchs follows torch.optim.AdamW with parameter groups of other rates and decays.
+// TestGroupsAreTorchs follows torch.optim.AdamW with parameter groups with different rates and decays.
 func TestGroupsAreTorchs(t *testing.T) {
 	for _, run := range readGroups(t).Groups {
 		t.Run(fmt.Sprint(run.Shapes), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestAdamW8IsBitsandbytes(t *testing.T) {
 	}
 }
 
-// TestStretches: what optimizers do to stretches of tensors they do to the whole, and so are states and norms.
+// TestStretches: updates, states and norms of slices of tensors are the same as those of the full tensors.
 func TestStretches(t *testing.T) {
 	makers := map[string]func(p []Param) Optimizer{
 		"adamw":  func(p []Param) Optimizer { return NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },

@@ -1,13 +1,13 @@
 package optim
 
-// Lion moves every element by the learning rate, in the direction of the sign of a momentum (Chen et al., Symbolic
+// Lion moves every element by the learning rate, in the direction of the sign of the momentum (Chen et al., Symbolic
 // Discovery of Optimization Algorithms, 2023), with decoupled weight decay:
 //
 //	p -= lr wd p
 //	p -= lr sign(b1 m + (1 - b1) g)
 //	m  = b2 m + (1 - b2) g
 //
-// It wants a learning rate three to ten times smaller than AdamW's, and a decay larger by as much.
+// It needs a learning rate three to ten times smaller than AdamW's, and a weight decay larger by the same factor.
 type Lion struct {
 	Betas       [2]float64
 	WeightDecay float64
@@ -18,7 +18,7 @@ type Lion struct {
 	places []place
 }
 
-// NewLion makes the optimizer of params with zero momentum.
+// NewLion creates the optimizer of params with zero momentum.
 func NewLion(params []Param, betas [2]float64, weightDecay float64) *Lion {
 	return &Lion{Betas: betas, WeightDecay: weightDecay, M: zeros(params), places: places(params)}
 }
@@ -52,7 +52,7 @@ func (l *Lion) Update(params []Param, grads [][]float32, lr float64) {
 	parallel(jobs)
 }
 
-// State is the momentum.
+// State returns the momentum.
 func (l *Lion) State() []State {
 	var out []State
 	for i := range l.M {
@@ -61,8 +61,8 @@ func (l *Lion) State() []State {
 	return out
 }
 
-// Updates is the number of updates so far.
+// Updates returns the number of updates so far.
 func (l *Lion) Updates() int64 { return l.count }
 
-// SetUpdates sets it.
+// SetUpdates sets the number of updates.
 func (l *Lion) SetUpdates(n int64) { l.count = n }

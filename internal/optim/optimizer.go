@@ -2,11 +2,12 @@ package optim
 
 // Optimizer updates parameters by their gradients.
 type Optimizer interface {
-	// Update changes params in place by their gradients at learning rate lr. params are always those it was made for.
+	// Update changes params in place by their gradients at learning rate lr. params are always the ones that it was
+	// created for.
 	Update(params []Param, grads [][]float32, lr float64)
 	// State lists the tensors that the optimizer keeps for each parameter, in place.
 	State() []State
-	// Updates is the number of updates so far. SetUpdates restores it with a saved state.
+	// Updates returns the number of updates so far. SetUpdates restores it with a saved state.
 	Updates() int64
 	SetUpdates(n int64)
 }
@@ -15,13 +16,13 @@ type Optimizer interface {
 type State struct {
 	Kind   string // moment1, ...
 	Param  int    // index of the parameter
-	Shape  []int  // of the whole tensor
-	First  int    // index of its first value there
+	Shape  []int  // of the full tensor
+	First  int    // index of its first value in the tensor
 	Values []float32
-	Bytes  []byte // instead of Values, where it is of bytes
+	Bytes  []byte // instead of Values, for a tensor of bytes
 }
 
-// shape is that of the whole parameter; a scalar has none.
+// shape returns the shape of the full parameter; empty for a scalar.
 func (p Param) shape() []int {
 	if p.Whole != nil {
 		return p.Whole
@@ -29,7 +30,7 @@ func (p Param) shape() []int {
 	return p.Value.Shape()
 }
 
-// place is what a state of a value for each element has of its parameter.
+// place is the position of an elementwise state: the shape of the full parameter, and its first element.
 type place struct {
 	shape []int
 	first int
@@ -43,12 +44,12 @@ func places(params []Param) []place {
 	return out
 }
 
-// state of a value for each element.
+// state returns a state with one value per element.
 func (p place) state(kind string, param int, values []float32) State {
 	return State{Kind: kind, Param: param, Shape: p.shape, First: p.first, Values: values}
 }
 
-// zeros makes the state of one kind for all parameters, of their shapes.
+// zeros allocates a state of one kind for all parameters, with their shapes.
 func zeros(params []Param) [][]float32 {
 	out := make([][]float32, len(params))
 	for i, p := range params {
@@ -67,7 +68,8 @@ func Decayed(params []Param, isRow func(name string) bool) []bool {
 	return out
 }
 
-// keep is the factor of a parameter in an update with decoupled decay. decayed is nil if all of them decay.
+// keep returns the factor of a parameter in an update with decoupled weight decay. decayed is nil if all of them
+// decay.
 func keep(decayed []bool, i int, lr, decay float64) float32 {
 	if decayed != nil && !decayed[i] {
 		return 1

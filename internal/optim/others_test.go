@@ -75,7 +75,7 @@ func TestOthersAreTheirReferences(t *testing.T) {
 	}
 }
 
-// TestStateIsAllOfIt: an optimizer that takes over another's state goes on as that one does.
+// TestStateIsAllOfIt: an optimizer that restores another's state continues like it.
 func TestStateIsAllOfIt(t *testing.T) {
 	makers := map[string]func([]Param) Optimizer{
 		"adamw":     func(p []Param) Optimizer { return NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },
@@ -139,7 +139,7 @@ func TestDecayed(t *testing.T) {
 	}
 }
 
-// TestLionSign: a value whose direction is zero only decays, as sign(0) is 0; the others move by the rate.
+// TestLionSign: a value with zero direction only decays, because sign(0) is 0; the others move by the rate.
 func TestLionSign(t *testing.T) {
 	value := tensor.New(tensor.WithShape(3), tensor.WithBacking([]float32{1, 1, 1}))
 	l := NewLion([]Param{{Name: "a", Value: value}}, [2]float64{0.5, 0.5}, 0.5)

@@ -1,9 +1,9 @@
-// Package optim updates parameters by their gradients, step for step as torch does: AdamW (also with moments of 8
-// bits), Adafactor and Lion, clipping by the norm, and learning-rate schedules.
+// Package optim updates parameters by their gradients, step for step as torch does: AdamW (also with 8-bit moments),
+// Adafactor and Lion, clipping by norm, and learning-rate schedules.
 //
-// Tensors become [Param]s, in [ParamGroups] with an optimizer each. A training step takes the gradients' [Squares] (per
-// block, so that shards give the same norm), clips by their [Root], asks the [Schedule] for a rate, and calls Update.
-// State lists all tensors of a checkpoint.
+// Tensors become [Param]s, in [ParamGroups] with one optimizer per group. A training step computes the [Squares] of
+// the gradients (per block, so that shards give the same norm), clips by their [Root], gets a rate from the
+// [Schedule], and calls Update. State lists all tensors of a checkpoint.
 package optim
 
 import (
@@ -13,21 +13,21 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Param is one trainable tensor, float32, updated in place by the optimizer. The name is that of the scorer directory
-// or the checkpoint.
+// Param is one trainable tensor, float32, updated in place by the optimizer. The name is its name in the scorer
+// directory or the checkpoint.
 type Param struct {
 	Name  string
 	Value *tensor.Dense
 
-	// Of a stretch of a tensor: the shape of the whole (nil: Value is the whole), and the index of its first
-	// element there.
+	// For a slice of a tensor: the shape of the full tensor (nil: Value is the full tensor), and the index of the
+	// first element of the slice.
 	Whole tensor.Shape
 	First int
 }
 
-// Stretch is elements lo to hi-1 of a parameter, in place. The stretches of a tensor partition it. If each begins at
-// a multiple of [Block], and ends there or at the tensor's end, an optimizer updates them bit for bit as the whole.
-// [Adafactor] wants whole tensors.
+// Stretch returns elements lo to hi-1 of a parameter, in place. The stretches of a tensor partition it. If each
+// begins at a multiple of [Block], and ends at one or at the tensor's end, an optimizer updates them bit for bit like
+// the full tensor. [Adafactor] needs full tensors.
 func (p Param) Stretch(lo, hi int) Param {
 	if lo == 0 && hi == len(p.Floats()) {
 		return p
@@ -36,7 +36,7 @@ func (p Param) Stretch(lo, hi int) Param {
 	return Param{Name: p.Name, Value: part, Whole: p.Value.Shape(), First: lo}
 }
 
-// NewParams joins names and tensors.
+// NewParams pairs names with tensors.
 func NewParams(names []string, values []*tensor.Dense) []Param {
 	params := make([]Param, len(names))
 	for i, n := range names {
@@ -45,10 +45,10 @@ func NewParams(names []string, values []*tensor.Dense) []Param {
 	return params
 }
 
-// Floats gives the elements, row-major, in place; one for a scalar.
+// Floats returns the elements, row-major, in place; one for a scalar.
 func (p Param) Floats() []float32 { return p.Value.Float32s() }
 
-// Gradients puts the gradients of parameters into their order.
+// Gradients returns gradients in the order of the parameters.
 func Gradients(params []Param, byName map[string]*tensor.Dense) []*tensor.Dense {
 	grads := make([]*tensor.Dense, len(params))
 	for i, p := range params {
@@ -57,7 +57,7 @@ func Gradients(params []Param, byName map[string]*tensor.Dense) []*tensor.Dense 
 	return grads
 }
 
-// Check makes sure that the parameters are what an optimizer can update in place.
+// Check returns an error if an optimizer cannot update the parameters in place.
 func Check(params []Param) error {
 	if len(params) == 0 {
 		return errors.New("the model has no trainable parameters")
@@ -66,9 +66,9 @@ func Check(params []Param) error {
 	for _, p := range params {
 		switch {
 		case p.Value == nil || p.Value.Dtype() != tensor.Float32:
-			return fmt.Errorf("parameter %s: the optimizer wants float32", p.Name)
+			return fmt.Errorf("parameter %s: the optimizer needs float32", p.Name)
 		case p.Value.RequiresIterator():
-			return fmt.Errorf("parameter %s: the optimizer wants contiguous values, not a view", p.Name)
+			return fmt.Errorf("parameter %s: the optimizer needs contiguous values, not a view", p.Name)
 		case seen[p.Name]:
 			return fmt.Errorf("two parameters have the name %s", p.Name)
 		}

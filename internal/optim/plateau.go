@@ -2,9 +2,9 @@ package optim
 
 import "math"
 
-// Plateau says when a learning rate is cut because a measure does not get better any more. It is
-// torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode rel and without a cooldown. The rate is cut after more
-// than Patience measurements in a row that were not better than the best one by its share Threshold.
+// Plateau decides when a learning rate is cut because a metric stopped improving. It is
+// torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode rel and without a cooldown. The rate is cut after
+// more than Patience measurements in a row that did not improve on the best one by the fraction Threshold.
 type Plateau struct {
 	Patience  int64
 	Threshold float64
@@ -13,15 +13,15 @@ type Plateau struct {
 	PlateauState
 }
 
-// PlateauState is what has to be kept of a Plateau.
+// PlateauState is the state of a Plateau, saved in checkpoints.
 type PlateauState struct {
 	Seen bool    `json:"seen"` // there was a measurement
 	Best float64 `json:"best"` // the best one
-	Bad  int64   `json:"bad"`  // measurements in a row that were not better
-	Cuts int64   `json:"cuts"` // so far
+	Bad  int64   `json:"bad"`  // measurements in a row without improvement
+	Cuts int64   `json:"cuts"` // number of cuts so far
 }
 
-// Measure takes one measurement; one that is not a number is not better. It reports whether the rate is cut.
+// Measure records one measurement; NaN is not an improvement. It reports whether the rate is cut.
 func (p *Plateau) Measure(x float64) bool {
 	better := x < p.Best*(1-p.Threshold)
 	if p.Rising {

@@ -2,7 +2,7 @@ package optim
 
 import "math"
 
-// Schedule gives the learning rate of every step. With w steps of warm-up, T steps in all, peak p and end e:
+// Schedule is the learning rate of every step. With w warm-up steps, T steps in all, peak p and end e:
 //
 //	t < w:      p (t + 1)/w
 //	constant:   p
@@ -12,7 +12,8 @@ import "math"
 //	wsd:        p until the last d steps, then e + (p - e) (T - t)/d (warm-up, stable, decay)
 //	plateau:    max(e, p f^c), c the cuts so far: see Plateau
 //
-// t counts from 0: the first step already moves, and e would be reached at t = T, the step after the last.
+// t counts from 0: the rate of the first step is already above 0, and e would be reached at t = T, the step after the
+// last.
 type Schedule struct {
 	Kind   string  // constant, linear, cosine, restarts, wsd, plateau
 	Peak   float64 // p
@@ -25,13 +26,13 @@ type Schedule struct {
 	Cuts   int64   // c
 }
 
-// Scaled is the same course at a multiple of its rates.
+// Scaled returns the same schedule with its rates multiplied by a factor.
 func (s Schedule) Scaled(by float64) Schedule {
 	s.Peak, s.End = s.Peak*by, s.End*by
 	return s
 }
 
-// LR is the learning rate of step t.
+// LR returns the learning rate of step t.
 func (s Schedule) LR(t int64) float64 {
 	if t < s.Warmup {
 		return s.Peak * float64(t+1) / float64(s.Warmup)

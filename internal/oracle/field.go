@@ -2,9 +2,9 @@ package oracle
 
 import "math"
 
-// Field is a picture in floating point, [Height, Width, 3]: what resizing would be without rounding, for finite
-// differences. Its bicubic filter is written from Pillow's description (a = -0.5, antialiased) and shares no code with
-// package data.
+// Field is a picture in floating point, [Height, Width, 3]. It is resized without rounding, for finite differences.
+// Its bicubic filter was written from Pillow's description (a = -0.5, antialiased) and shares no code with package
+// data.
 type Field struct {
 	Width, Height int
 	V             []float64
@@ -15,7 +15,7 @@ func NewField(width, height int) *Field {
 	return &Field{width, height, make([]float64, 3*width*height)}
 }
 
-// FieldOf widens an 8-bit picture, [height, width, 3].
+// FieldOf converts an 8-bit picture, [height, width, 3].
 func FieldOf(width, height int, pixels []uint8) *Field {
 	f := NewField(width, height)
 	for i, v := range pixels {
@@ -51,7 +51,7 @@ func (f *Field) Resize(width, height int) *Field {
 	return out
 }
 
-// bicubic returns for each of m outputs the weights of some of n inputs.
+// bicubic returns for each of m outputs the weights of its inputs, by their index below n.
 func bicubic(n, m int) []map[int]float64 {
 	out := make([]map[int]float64, m)
 	scale := float64(n) / float64(m)
@@ -81,7 +81,7 @@ func bicubic(n, m int) []map[int]float64 {
 	return out
 }
 
-// Crop copies a rectangle, black where it lies outside.
+// Crop copies a rectangle. Pixels outside the picture are black.
 func (f *Field) Crop(left, top, width, height int) *Field {
 	out := NewField(width, height)
 	for y := range height {

@@ -1,5 +1,6 @@
-// Package oracle finds and reads the reference fixtures that tests compare with: testdata/oracle of the repository, or
-// every folder of the same layout named in ASSAY_ORACLE (separated as PATH is).
+// Package oracle finds and reads the reference fixtures that tests compare with, and compares tensors with them. The
+// fixtures are in testdata/oracle of the repository, or in the folders of the same layout in ASSAY_ORACLE (a list
+// like PATH).
 package oracle
 
 import (
@@ -23,7 +24,7 @@ type Case struct {
 	Scorer       string   `json:"scorer"`
 	Pair         string   `json:"pair"`
 	Source       string   `json:"source"`
-	Sources      []string `json:"sources"` // instead of Source: several
+	Sources      []string `json:"sources"` // instead of Source, if there are several
 	Edited       string   `json:"edited"`
 	Instruction  string   `json:"instruction"`
 	Prompt       string   `json:"prompt"`
@@ -84,8 +85,8 @@ func Read[T any](t testing.TB, path string) T {
 	return v
 }
 
-// Tensors reads a safetensors file. In the repository a folder's references are packed as expect.zip: what is not
-// there as a file is read from it.
+// Tensors reads a safetensors file. In the repository a folder's references are packed in expect.zip: a file that
+// does not exist is read from there.
 func Tensors(t testing.TB, path string) map[string]*tensor.Dense {
 	t.Helper()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -107,12 +108,12 @@ func Floats(t testing.TB, m map[string]*tensor.Dense, name string) []float32 {
 	t.Helper()
 	d := m[name]
 	if d == nil {
-		t.Fatalf("the fixture holds no %q", name)
+		t.Fatalf("the fixture has no tensor %q", name)
 	}
 	return d.Data().([]float32)
 }
 
-// Far is the largest distance of two lists, relative to the largest wanted value.
+// Far returns the largest |got - want|, relative to the largest |want|.
 func Far[A, B float32 | float64](got []A, want []B) float64 {
 	if len(got) != len(want) {
 		return math.Inf(1)
@@ -148,7 +149,7 @@ func Close(t testing.TB, what string, got, want []float32, atol, rtol float64) {
 	}
 }
 
-// Released returns the folder of released judges' fixtures: in the repository they are packed.
+// Released returns the folder with the fixtures of released judges, unpacked if the repository has them as a zip.
 func Released(t testing.TB, folder string) string {
 	t.Helper()
 	dir := filepath.Join(folder, "released")

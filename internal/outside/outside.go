@@ -1,5 +1,5 @@
-// Package outside holds commands to what docs/privacy.md says: they write into the folders that they are given, and ask
-// nobody for anything.
+// Package outside tests that commands keep the promises of docs/privacy.md: they write only to the folders that they
+// are given, and contact no other machine. The system calls of a command are traced by package ptrace.
 package outside
 
 import (
@@ -13,14 +13,14 @@ import (
 	"assay/internal/ptrace"
 )
 
-// Test runs a command with an empty home folder. It fails if the command ends badly, or writes outside of folders, the
-// temporary one and the user's own store. It also fails if the command asks for an address that is not of this machine.
-// The environment is env and little else: with the variables of CI systems some libraries behave better. TestMain has
-// to call [ptrace.Become].
+// Test runs a command with an empty home folder. It fails if the command fails, or writes outside of folders, the
+// temporary folder and the user's own store. It also fails if the command connects to another machine. The
+// environment is env and little else: with the variables of CI systems some libraries behave differently. TestMain
+// must call [ptrace.Become].
 func Test(t *testing.T, args, env []string, folders ...string) {
 	t.Helper()
 	if !ptrace.Supported {
-		t.Skip("calls are watched on Linux on amd64 only")
+		t.Skip("system calls are traced only on Linux on amd64")
 	}
 	home, temporary := t.TempDir(), t.TempDir()
 	cache := filepath.Join(home, ".cache")
@@ -48,6 +48,6 @@ func Test(t *testing.T, args, env []string, folders ...string) {
 		t.Fatal(err)
 	}
 	for _, e := range left {
-		t.Errorf("%q left %s in the temporary folder; want nothing", args[1:], e.Name())
+		t.Errorf("%q left %s in the temporary folder, want nothing", args[1:], e.Name())
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"assay/internal/ptrace"
 )
 
-// watch runs a program and notes what it does outside of folders.
+// watch runs a program and records what it does outside of folders.
 func watch(ctx context.Context, p ptrace.Program, folders []string) (found []string, code int, said string, err error) {
 	w := &watcher{folders: folders, known: map[string]bool{}}
 	p.Call = w.call
@@ -34,7 +34,7 @@ func (w *watcher) note(format string, args ...any) {
 	}
 }
 
-// call looks at a call that is about to be made.
+// call inspects a system call that is about to be made.
 func (w *watcher) call(tid int) {
 	var r unix.PtraceRegs
 	if unix.PtraceGetRegs(tid, &r) != nil {
@@ -48,7 +48,7 @@ func (w *watcher) call(tid int) {
 			flags = r.Rdx
 		}
 		if path == "/etc/resolv.conf" {
-			w.note("it looks up a name: it reads %s", path)
+			w.note("DNS lookup: it reads %s", path)
 		}
 		if flags&(unix.O_ACCMODE|unix.O_CREAT) != unix.O_RDONLY {
 			w.file(name, path)
@@ -64,17 +64,17 @@ func (w *watcher) call(tid int) {
 	case unix.SYS_SENDMSG:
 		w.message(tid, name, r.Rsi)
 	case unix.SYS_SENDMMSG:
-		const size = 64 // of a header with the number of bytes sent
+		const size = 64 // of a struct mmsghdr
 		for i := range r.Rdx {
 			w.message(tid, name, r.Rsi+i*size)
 		}
 	}
 }
 
-// longest is the size of a socket's address at most.
+// longest is the maximum size of a socket address.
 const longest = 128
 
-// message looks at the address of a message's header.
+// message inspects the address in a message header.
 func (w *watcher) message(tid int, name string, header uint64) {
 	if b := ptrace.Memory(tid, header, 12); len(b) == 12 {
 		at, n := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
@@ -82,7 +82,8 @@ func (w *watcher) message(tid int, name string, header uint64) {
 	}
 }
 
-// file notes a file that is made, written or removed outside the folders. Devices and the kernel's own files are none.
+// file records a file that is created, written or removed outside the folders. Devices and the kernel's own files do
+// not count.
 func (w *watcher) file(name, path string) {
 	if strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") {
 		return
@@ -95,10 +96,10 @@ func (w *watcher) file(name, path string) {
 	w.note("%s %s", name, path)
 }
 
-// address notes a socket's address that is not of this machine.
+// address records a socket address on another machine, any DNS port, and any Unix socket.
 func (w *watcher) address(name string, b []byte) {
 	if len(b) < 2 {
-		return // that of the connection
+		return // no address: the connection has it
 	}
 	var ip netip.Addr
 	switch family := binary.LittleEndian.Uint16(b); {
@@ -110,7 +111,7 @@ func (w *watcher) address(name string, b []byte) {
 		path, _, _ := strings.Cut(strings.TrimPrefix(string(b[2:]), "\x00"), "\x00")
 		w.note("%s %s", name, path)
 		return
-	default: // the kernel, or none
+	default: // netlink or unspecified
 		return
 	}
 	if port := binary.BigEndian.Uint16(b[2:]); !ip.IsLoopback() || port == 53 {

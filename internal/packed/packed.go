@@ -1,5 +1,5 @@
-// Package packed opens fixtures of tests that lie in zip files. Some suites have hundreds of files;
-// tools/oracle/pack.py packs them.
+// Package packed reads test fixtures from zip files. Some suites have hundreds of files; tools/oracle/pack.py packs
+// them.
 package packed
 
 import (
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Main is a package's TestMain: it unpacks a zip once for all tests, puts the folder's name into *dir, and removes it
-// afterwards. Tests leave the folder as it is.
+// Main is a package's TestMain: it unpacks a zip once for all tests, stores the folder's path in *dir, and removes
+// the folder afterwards. Tests must not change it.
 func Main(m *testing.M, dir *string, archive string) {
 	os.Exit(run(m, dir, archive))
 }
@@ -29,7 +29,7 @@ func run(m *testing.M, dir *string, archive string) int {
 	return m.Run()
 }
 
-// Unpack copies the files of a zip into a temporary folder of the test, and gives the folder.
+// Unpack extracts a zip to a temporary folder of the test, and returns the folder.
 func Unpack(t testing.TB, archive string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func unzip(archive, dir string) error {
 	return nil
 }
 
-// File gives one file of a zip.
+// File returns the content of one file of a zip.
 func File(t testing.TB, archive, name string) []byte {
 	t.Helper()
 	r, err := zip.OpenReader(archive)

@@ -1,4 +1,6 @@
-// Package process tells whether another process of this machine has ended.
+// Package process identifies processes across machines and containers ([ID]), and reports whether one on this machine
+// has ended. Leases of shards and ranks of MPI jobs share their IDs, so that others notice when a process has
+// crashed.
 package process
 
 import (
@@ -11,13 +13,13 @@ import (
 	"syscall"
 )
 
-// ID says which process is meant, to processes elsewhere too.
+// ID identifies a process, also on other machines.
 type ID struct {
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
 
-	Boot  string `json:"boot,omitempty"`  // of the machine
-	Space string `json:"space,omitempty"` // in which the number counts: containers have their own
+	Boot  string `json:"boot,omitempty"`  // boot id of the machine
+	Space string `json:"space,omitempty"` // PID namespace: containers have their own
 }
 
 // Self is this process. Without /proc it has neither Boot nor Space.
@@ -35,15 +37,15 @@ var Self = sync.OnceValue(func() ID {
 	return id
 })
 
-// Near tells whether the process has its number where this one does: on the same machine since it was booted, and in
-// the same PID namespace. Names of hosts prove nothing, since containers may share one.
+// Near reports whether the process is in the PID namespace of this one, on the same machine and in the same boot.
+// Host names prove nothing, because containers may share one.
 func (id ID) Near() bool {
 	me := Self()
 	return me.Boot != "" && id.Boot == me.Boot && id.Space == me.Space && id.PID > 0
 }
 
-// Gone tells whether the process is known to have ended. A zombie has, although its number is taken until its parent
-// asks for its exit code.
+// Gone reports whether the process is known to have ended. A zombie has ended, although its PID is taken until its
+// parent reads its exit code.
 func (id ID) Gone() bool {
 	if !id.Near() {
 		return false
@@ -51,13 +53,13 @@ func (id ID) Gone() bool {
 	return errors.Is(syscall.Kill(id.PID, 0), syscall.ESRCH) || zombie(id.PID)
 }
 
-// zombie tells whether no thread of a process runs any more. The first one may end before the others.
+// zombie reports whether no thread of a process is running. The main thread may end before the others.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false // without /proc it is not known
+		return false // unknown without /proc
 	}
-	_, fields, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" ")) // the name may hold anything
+	_, fields, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" ")) // the name may contain anything
 	f := bytes.Fields(fields)
 	const state, threads = 0, 17
 	return len(f) > threads && strings.Contains("ZXx", string(f[state])) && len(f[threads]) == 1 && f[threads][0] <= '1'

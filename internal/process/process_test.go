@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestGone: a process runs, becomes a zombie, and is not there any more. The name of its program is a hard one.
+// TestGone: a process runs, becomes a zombie, and is gone. The name of its program is hard to parse.
 func TestGone(t *testing.T) {
 	if Self().Boot == "" {
 		t.Skip("no /proc")
@@ -37,7 +37,7 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	zombie := false
-	for range 10000 { // nobody waits for it
+	for range 10000 { // it is not waited for yet
 		if zombie = id.Gone(); zombie {
 			break
 		}
@@ -57,7 +57,7 @@ func TestGone(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			other := id
 			if change(&other); other.Gone() {
-				t.Errorf("Gone of a process of another %s: got true, want false, as it cannot be known: %+v", what, other)
+				t.Errorf("Gone of a process of another %s: got true, want false, because it is unknown: %+v", what, other)
 			}
 		})
 	}

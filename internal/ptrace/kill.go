@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// KillTree kills a process and all that it started, and waits until these are gone.
+// KillTree kills a process and all its descendants, and waits until the descendants are gone.
 func KillTree(pid int) error {
 	below := descendants(pid)
 	errs := []error{kill(pid)}
@@ -37,7 +37,7 @@ func kill(pid int) error {
 	return p.Kill()
 }
 
-// descendants are the processes that a process started, and those that they started.
+// descendants returns the children of a process, their children, and so on.
 func descendants(pid int) (out []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {

@@ -1,5 +1,5 @@
-// Package ptrace runs programs and stops them at their calls on files, addresses and the clock. It is for Linux on
-// amd64, and needs neither strace nor rights.
+// Package ptrace runs programs and stops them at system calls on files, sockets and the clock, so that tests can
+// observe calls or change them. It works on Linux on amd64, and needs neither strace nor privileges.
 package ptrace
 
 import (
@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// becomeArg makes this program install a filter that stops at calls, and become another.
+// becomeArg makes this program install a seccomp filter that stops at calls, and exec another program.
 const becomeArg = "-become-traced"
 
-// Become is to be called first in main or TestMain of a program that calls [Program.Run]. It returns unless the program
-// was started by Run, to become the one that is traced.
+// Become must be called first in main or TestMain of a program that calls [Program.Run]. It returns unless the
+// program was started by Run, in which case it execs the traced program.
 func Become() {
 	if len(os.Args) > 2 && os.Args[1] == becomeArg {
 		become(os.Args[2:])
 	}
 }
 
-// Program is what runs.
+// Program is a program to trace.
 type Program struct {
-	Args, Env []string      // with the program's path first
-	Life      time.Duration // after which it is killed, and all that it started; 0: never
+	Args, Env []string      // Args starts with the program's path
+	Life      time.Duration // after this time it is killed with all its descendants; 0: never
 
-	Call func(tid int) // sees a thread that is about to make a call
-	Exec func(tid int) // sees a program that is about to begin; nil: nothing does
+	Call func(tid int) // called when a thread is about to make a call
+	Exec func(tid int) // called when a program is about to start; may be nil
 }
 
-// Run runs the program to its end. code is -1 if a signal ended it; said is its output.
+// Run runs the program until it exits. code is -1 if a signal killed it; said is its output.
 func (p *Program) Run(ctx context.Context) (code int, said string, err error) { return p.run(ctx) }

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported tells whether programs can be traced on this system.
+// Supported reports whether programs can be traced on this system.
 const Supported = true
 
-// What strace injects it counts by thread, and a Go program has many: here calls are counted for the whole process.
+// strace counts injected faults per thread, and a Go program has many threads: here calls are counted for the whole
+// process.
 
-// Names are the calls at which programs stop, beside looks at the clock that may jump.
+// Names are the calls at which programs stop, besides reads of the wall clock.
 var Names = map[uint64]string{unix.SYS_OPEN: "open", unix.SYS_OPENAT: "openat", unix.SYS_CREAT: "creat",
 	unix.SYS_READ: "read", unix.SYS_PREAD64: "pread64", unix.SYS_WRITE: "write", unix.SYS_PWRITE64: "pwrite64",
 	unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_TRUNCATE: "truncate", unix.SYS_MKDIR: "mkdir", unix.SYS_MKDIRAT: "mkdirat",
@@ -30,17 +31,17 @@ var Names = map[uint64]string{unix.SYS_OPEN: "open", unix.SYS_OPENAT: "openat", 
 	unix.SYS_GETDENTS64: "getdents64", unix.SYS_CONNECT: "connect", unix.SYS_SENDTO: "sendto",
 	unix.SYS_SENDMSG: "sendmsg", unix.SYS_SENDMMSG: "sendmmsg", unix.SYS_BIND: "bind"}
 
-// paths are the numbers of the arguments that are a path, of what is made where there are two, and the folder that it
-// begins at. Other calls have a file first.
+// paths has the index of the path argument of a call (if there are two paths, the one that is created), and of the
+// argument with the folder that the path is relative to. Other calls have a file descriptor first.
 var paths = map[uint64]struct{ at, folder int }{unix.SYS_OPEN: {0, cwd}, unix.SYS_OPENAT: {1, 0},
 	unix.SYS_CREAT: {0, cwd}, unix.SYS_TRUNCATE: {0, cwd}, unix.SYS_MKDIR: {0, cwd}, unix.SYS_MKDIRAT: {1, 0},
 	unix.SYS_MKNOD: {0, cwd}, unix.SYS_MKNODAT: {1, 0}, unix.SYS_RENAME: {1, cwd}, unix.SYS_RENAMEAT: {3, 2},
 	unix.SYS_RENAMEAT2: {3, 2}, unix.SYS_LINK: {1, cwd}, unix.SYS_LINKAT: {3, 2}, unix.SYS_SYMLINK: {1, cwd},
 	unix.SYS_SYMLINKAT: {2, 1}, unix.SYS_UNLINK: {0, cwd}, unix.SYS_UNLINKAT: {1, 0}, unix.SYS_RMDIR: {0, cwd}}
 
-const cwd = -1 // the current folder
+const cwd = -1 // the working directory
 
-// become is what the child does.
+// become runs in the child process.
 func become(args []string) {
 	runtime.LockOSThread()
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
@@ -62,12 +63,12 @@ func become(args []string) {
 	os.Exit(125)
 }
 
-// run runs the program to its end, on a thread of its own.
+// run runs the program until it exits, on its own OS thread.
 func (p *Program) run(ctx context.Context) (code int, said string, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		code, said, err = p.follow(ctx)
 	}()
 	<-done
@@ -106,7 +107,8 @@ func (p *Program) follow(ctx context.Context) (int, string, error) {
 	return status.ExitStatus(), string(said), errors.Join(err, ctx.Err())
 }
 
-// after calls f when so much time went by, but for that in which this process was stopped, as a shell stops a job.
+// after calls f when this much time has passed, not counting time in which this process was stopped, as by job
+// control of a shell.
 func after(life time.Duration, f func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -122,8 +124,8 @@ func after(life time.Duration, f func()) (stop func()) {
 	return func() { close(done) }
 }
 
-// loop lets a stopped process and its threads run, and is there at each call. Other threads of this program have
-// processes of their own.
+// loop runs a stopped process and its threads, and handles each stop. It waits only for processes of this thread:
+// other threads of this program trace other processes.
 func (p *Program) loop(pid int) (end unix.WaitStatus, err error) {
 	const options = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 		unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
@@ -148,32 +150,32 @@ func (p *Program) loop(pid int) (end unix.WaitStatus, err error) {
 		pass := 0
 		if first := !seen[tid]; first && tid == pid {
 			if err := unix.PtraceSetOptions(pid, options); err != nil {
-				return end, fmt.Errorf("ptrace is not permitted here: %w", err)
+				return end, fmt.Errorf("ptrace is not permitted on this system: %w", err)
 			}
 		} else {
 			pass = p.stopped(tid, status, first)
 		}
 		seen[tid] = true
-		unix.PtraceCont(tid, pass) // an error is that of a thread that is gone
+		unix.PtraceCont(tid, pass) // fails only if the thread is gone
 	}
 }
 
-// stopped looks at why a thread stopped, and gives the signal that it is to get.
+// stopped handles the stop of a thread, and returns the signal to deliver to it.
 func (p *Program) stopped(tid int, status unix.WaitStatus, first bool) (pass int) {
 	switch sig := status.StopSignal(); {
 	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		p.Call(tid)
 	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC && p.Exec != nil:
 		p.Exec(tid)
-	case sig == unix.SIGTRAP && status.TrapCause() > 0: // a thread began, or the program
-	case sig == unix.SIGSTOP && first: // so threads begin
+	case sig == unix.SIGTRAP && status.TrapCause() > 0: // a new thread or program
+	case sig == unix.SIGSTOP && first: // new threads start like this
 	default:
 		return int(sig)
 	}
 	return 0
 }
 
-// Path is the file of a call: of two that it names the one that it makes.
+// Path returns the file of a call; if it names two, the one that it creates.
 func Path(tid int, r *unix.PtraceRegs) string {
 	args := []uint64{r.Rdi, r.Rsi, r.Rdx, r.R10}
 	of := func(fd int32) string {
@@ -202,7 +204,7 @@ func Path(tid int, r *unix.PtraceRegs) string {
 	return filepath.Join(of(folder), path)
 }
 
-// Memory reads so many bytes of a program's memory, or fewer where it ends.
+// Memory reads n bytes of a program's memory, or fewer if it ends before.
 func Memory(tid int, at uint64, n int) []byte {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
 	if err != nil {
@@ -214,7 +216,7 @@ func Memory(tid int, at uint64, n int) []byte {
 	return b[:n]
 }
 
-// textAt reads a C string of a program.
+// textAt reads a C string from a program's memory.
 func textAt(tid int, at uint64) string {
 	s, _, _ := bytes.Cut(Memory(tid, at, 4096), []byte{0})
 	return string(s)

@@ -7,11 +7,11 @@ import (
 	"errors"
 )
 
-// Supported tells whether programs can be traced here.
+// Supported reports whether programs can be traced on this system.
 const Supported = false
 
 func become([]string) {}
 
 func (p *Program) run(context.Context) (int, string, error) {
-	return 0, "", errors.New("programs are traced on Linux on amd64 only")
+	return 0, "", errors.New("programs can be traced only on Linux on amd64")
 }

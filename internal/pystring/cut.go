@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Piece is a part of a prompt: text, or a mark that something stands in the place of.
+// Piece is a part of a prompt: text, or a mark to be replaced.
 type Piece struct{ Text, Mark string }
 
-// Cut takes a prompt apart at its marks, each of which must be there; marks has what each stands for. With format other
-// braces are doubled in it, as Python's str.format wants them.
+// Cut splits a prompt at its marks, each of which must occur. The values of marks describe what each stands for, for
+// errors. With format, other braces are doubled, as Python's str.format requires.
 func Cut(source string, marks map[string]string, format bool) (pieces []Piece, err error) {
 	names := slices.SortedFunc(maps.Keys(marks), func(a, b string) int { return len(b) - len(a) })
 	var quoted []string
 	for _, mark := range names {
 		if !strings.Contains(source, mark) {
-			return nil, fmt.Errorf("the prompt has no %s, which stands for the %s", mark, marks[mark])
+			return nil, fmt.Errorf("the prompt has no %s, the placeholder of the %s", mark, marks[mark])
 		}
 		quoted = append(quoted, regexp.QuoteMeta(mark))
 	}
@@ -39,7 +39,7 @@ func Cut(source string, marks map[string]string, format bool) (pieces []Piece, e
 		case len(mark) == 2:
 			pieces = append(pieces, Piece{Text: mark[:1]})
 		default:
-			return nil, fmt.Errorf("the prompt has a single %s at byte %d, which Python's str.format does not take", mark,
+			return nil, fmt.Errorf("the prompt has a single %s at byte %d, which Python's str.format refuses", mark,
 				m[0])
 		}
 	}

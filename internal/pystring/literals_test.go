@@ -8,10 +8,11 @@ import (
 	"assay/internal/testfile"
 )
 
-// literals are what CPython makes of sources and templates (tools/oracle/literals.py); nil: an error, or no string.
+// literals are CPython's results for sources and templates (tools/oracle/literals.py); nil: an error, or not a
+// string.
 type literals struct{ Sources, Templates [][2]*string }
 
-// TestFindIsPythons: the text of A is Python's, and what is no text there is an error here.
+// TestFindIsPythons: Find returns the string that Python assigns to A, and an error if that is not a string.
 func TestFindIsPythons(t *testing.T) {
 	var rows literals
 	testfile.ReadJSON(t, "testdata/literals.json", &rows)
@@ -20,7 +21,7 @@ func TestFindIsPythons(t *testing.T) {
 	}
 }
 
-// TestCutIsPythons: pieces with the marks' values in their places are what str.format makes of a template.
+// TestCutIsPythons: the pieces, with the marks replaced by their values, equal the result of str.format.
 func TestCutIsPythons(t *testing.T) {
 	var rows literals
 	testfile.ReadJSON(t, "testdata/literals.json", &rows)
@@ -54,7 +55,7 @@ func check(t *testing.T, row [2]*string, f func(string) (string, error)) {
 	}
 }
 
-// TestCutPlain: without format braces are text, and the longest of two marks that begin alike counts.
+// TestCutPlain: without format braces are text, and of two marks with the same prefix the longest one matches.
 func TestCutPlain(t *testing.T) {
 	pieces, err := Cut("{{ [A] [AB]}", map[string]string{"[A]": "a", "[AB]": "b", "[A": "c"}, false)
 	if got, want := fmt.Sprint(pieces), "[{{{  } { [A]} {  } { [AB]} {} }]"; err != nil || got != want {
@@ -65,9 +66,9 @@ func TestCutPlain(t *testing.T) {
 	}
 	_, err = Cut("a", map[string]string{"[A]": "answer"}, false)
 	if err == nil || !strings.Contains(err.Error(), "answer") {
-		t.Errorf("got error %v, want one that names what the absent mark stands for", err)
+		t.Errorf("got error %v, want one that says what the missing mark stands for", err)
 	}
 	if _, err = Cut("ab}", nil, true); err == nil || !strings.Contains(err.Error(), "single } at byte 2") {
-		t.Errorf("got error %v, want one with the place of the brace", err)
+		t.Errorf("got error %v, want one with the position of the brace", err)
 	}
 }

@@ -1,5 +1,6 @@
-// Package pystring finds texts in Python source: the prompts of others stay in their code, and are read from the user's
-// copy of it.
+// Package pystring reads string constants from Python source. Prompts of other projects stay in their code, and are
+// read from the user's copy of it. [Find] and [Plain] return a constant, and [Cut] splits a template at its
+// placeholders.
 package pystring
 
 import (
@@ -10,15 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// ErrAbsent is wrapped by the error about a name that is not defined at the beginning of a line.
-var ErrAbsent = errors.New("is not defined at the beginning of a line")
+// ErrAbsent is wrapped by the error for a name that is not defined at the start of a line.
+var ErrAbsent = errors.New("is not defined at the start of a line")
 
-// Plain is [Find] without formatted strings, which are errors: for templates of str.format.
+// Plain is [Find] with f-strings as errors, for templates of str.format.
 func Plain(source, name string) (string, error) { return find(source, name, true) }
 
-// Find returns the text that a module gives a name at the beginning of a line: string literals in any quotes, raw or
-// not, side by side or joined by +. Formatted strings keep their fields as {name}, with doubled braces made single.
-// Anything else, and several definitions of the name, are errors.
+// Find returns the string that a module assigns to a name at the start of a line: string literals in any quotes, raw
+// or not, adjacent or joined by +. F-strings keep their fields as {name}, with doubled braces made single. Anything
+// else, and several definitions of the name, are errors.
 func Find(source, name string) (string, error) { return find(source, name, false) }
 
 func find(source, name string, plain bool) (string, error) {
@@ -29,7 +30,7 @@ func find(source, name string, plain bool) (string, error) {
 		return "", fmt.Errorf("%s %w", name, ErrAbsent)
 	}
 	if len(at) > 1 {
-		return "", fmt.Errorf("%s is defined %d times at the beginning of a line, want once", name, len(at))
+		return "", fmt.Errorf("%s is defined %d times at the start of a line, want once", name, len(at))
 	}
 	r := reader{rest: source[at[0][1]:], plain: plain}
 	text, err := r.expression()
@@ -42,8 +43,8 @@ func find(source, name string, plain bool) (string, error) {
 // reader reads an expression of string literals.
 type reader struct {
 	rest   string
-	inside bool // in parentheses, where lines may end
-	plain  bool // formatted strings are errors
+	inside bool // in parentheses, where line ends do not count
+	plain  bool // f-strings are errors
 }
 
 func (r *reader) expression() (string, error) {
@@ -66,7 +67,7 @@ func (r *reader) expression() (string, error) {
 		if !ok {
 			if n == 0 || joined || !r.ends() {
 				line, _, _ := strings.Cut(r.rest, "\n")
-				return "", fmt.Errorf("%.40q is no plain string", line)
+				return "", fmt.Errorf("%.40q is not a plain string", line)
 			}
 			return b.String(), nil
 		}
@@ -74,7 +75,7 @@ func (r *reader) expression() (string, error) {
 	}
 }
 
-// skip passes over blanks, comments, and line ends where they do not end the expression.
+// skip skips blanks, comments, and line ends that do not end the expression.
 func (r *reader) skip() {
 	for {
 		before := r.rest
@@ -95,7 +96,7 @@ func (r *reader) skip() {
 	}
 }
 
-// ends tells whether the expression ends here.
+// ends reports whether the expression ends here.
 func (r *reader) ends() bool {
 	if r.inside {
 		if !strings.HasPrefix(r.rest, ")") {
@@ -133,7 +134,7 @@ func (r *reader) literal() (text string, ok bool, err error) {
 			text = b.String()
 			if strings.Contains(prefix, "f") {
 				if r.plain {
-					return "", false, fmt.Errorf("%.40q is a formatted string, no plain string", text)
+					return "", false, fmt.Errorf("%.40q is an f-string, not a plain string", text)
 				}
 				text, err = fields(text)
 			}
@@ -151,14 +152,14 @@ func (r *reader) literal() (text string, ok bool, err error) {
 			i++
 		}
 	}
-	return "", false, fmt.Errorf("a string has no end")
+	return "", false, fmt.Errorf("unterminated string literal")
 }
 
 var escapes = map[byte]string{
 	'n': "\n", 't': "\t", 'r': "\r", 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\\': `\`, '\'': "'", '"': `"`, '\n': "",
 }
 
-// escape writes what an escape at the beginning of a text stands for, and returns its length.
+// escape writes the character of the escape sequence at the start of a text, and returns the length of the sequence.
 func escape(b *strings.Builder, text string, raw bool) (int, error) {
 	if raw {
 		b.WriteString(text[:2])
@@ -176,12 +177,12 @@ func escape(b *strings.Builder, text string, raw bool) (int, error) {
 			return 2 + digits, nil
 		}
 	}
-	return 0, fmt.Errorf("the escape %.4q is not read", text)
+	return 0, fmt.Errorf("the escape sequence %.4q is not supported", text)
 }
 
 var field = regexp.MustCompile(`^\{[A-Za-z_][A-Za-z_0-9]*\}`)
 
-// fields makes the doubled braces of a formatted string single, and keeps its fields if they are plain names.
+// fields makes the doubled braces of an f-string single, and keeps its fields if they are plain names.
 func fields(text string) (string, error) {
 	var b strings.Builder
 	for len(text) > 0 {
@@ -192,11 +193,11 @@ func fields(text string) (string, error) {
 			size = 2
 		case text[0] == '{':
 			if size = len(field.FindString(text)); size == 0 {
-				return "", fmt.Errorf("the field %.20q is more than a name", text)
+				return "", fmt.Errorf("the field %.20q is more than a plain name", text)
 			}
 			b.WriteString(text[:size])
 		case text[0] == '}':
-			return "", fmt.Errorf("a single } in a formatted string")
+			return "", fmt.Errorf("a single } in an f-string")
 		default:
 			b.WriteByte(text[0])
 		}

@@ -36,7 +36,7 @@ J = "\q"
 		})
 	}
 	for name, want := range map[string]string{
-		"D": "no plain string", "E": "line ends", "F": "more than a name", "G": "2 times", "X": "not defined", "J": "escape",
+		"D": "not a plain", "E": "line ends", "F": "more than a", "G": "2 times", "X": "not defined", "J": "escape",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Find(strings.ReplaceAll(source, "\n", "\r\n"), name)
@@ -67,7 +67,7 @@ func TestPlain(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]string{
-		"D": "no plain string", "G": "2 times", "I": "line ends inside",
+		"D": "not a plain string", "G": "2 times", "I": "line ends inside",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Plain(source, name); err == nil || !strings.Contains(err.Error(), want) {
@@ -76,6 +76,6 @@ func TestPlain(t *testing.T) {
 		})
 	}
 	if _, err := Plain(source, "H"); !errors.Is(err, ErrAbsent) {
-		t.Errorf("H, no name of the module: got error %v, want %v", err, ErrAbsent)
+		t.Errorf("H, not a name of the module: got error %v, want %v", err, ErrAbsent)
 	}
 }

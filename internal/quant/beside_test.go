@@ -11,7 +11,7 @@ import (
 	"assay/onnx"
 )
 
-// TestWeightBesidePacked: a layer that is stored twice, packed and plain, is refused by name.
+// TestWeightBesidePacked: a layer stored both packed and plain is refused by name.
 func TestWeightBesidePacked(t *testing.T) {
 	dir := filepath.Join(packed.Unpack(t, filepath.Join("testdata", "libraries.zip")), "int4_zeros")
 	raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
@@ -57,7 +57,7 @@ func TestWeightBesidePacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	const want = "layer.weight is stored beside layer.weight_packed"
+	const want = "both layer.weight and layer.weight_packed are stored"
 	if err := c.Find(w); err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}

@@ -12,11 +12,11 @@ import (
 	"assay/onnx"
 )
 
-// Bnb is how bitsandbytes stores a matrix in four bits: row after row in blocks, each with the largest magnitude in it;
-// a value is table[q] times that magnitude. Two values a byte, the first one high.
+// Bnb is bitsandbytes' 4-bit format: the matrix is stored row by row in blocks, each with its largest magnitude; a
+// value is table[q] times that magnitude. Two values per byte, the first in the high half.
 type Bnb struct {
-	Kind  int64 // as MatMulBnb4 numbers them: 0 FP4, 1 NF4
-	Block int   // values
+	Kind  int64 // in MatMulBnb4's numbering: 0 FP4, 1 NF4
+	Block int   // values per block
 
 	data func() ([]byte, error)
 	most func() ([]float32, error)
@@ -33,7 +33,7 @@ type bnbState struct {
 	Offset      float32 `json:"nested_offset"`
 }
 
-// Bnb4 are the initializers of com.microsoft.MatMulBnb4: the bytes [out in/2] uint8, and the magnitudes [blocks]
+// Bnb4 returns the initializers of com.microsoft.MatMulBnb4: the bytes [out in/2] uint8, and the magnitudes [blocks]
 // float32.
 func (l *QuantLinear) Bnb4(name string) (b, most *onnx.Tensor) {
 	b = &onnx.Tensor{Name: name + ".B", Type: onnx.Uint8, Shape: []int64{int64(l.Out * l.In / 2)},
@@ -73,7 +73,7 @@ func (b *Bnb) values() ([]float32, error) {
 	return out, nil
 }
 
-// bnbLayer reads NAME.weight and what bitsandbytes stores beside it.
+// bnbLayer reads NAME.weight and the tensors that bitsandbytes stores with it.
 func (f *finder) bnbLayer(base string) (*QuantLinear, []string, error) {
 	weight, state := base+".weight", base+".weight.quant_state.bitsandbytes__"+f.config.Kind
 	parts := []string{weight, weight + ".absmax", weight + ".quant_map", state}
@@ -86,7 +86,7 @@ func (f *finder) bnbLayer(base string) (*QuantLinear, []string, error) {
 		return nil, nil, fmt.Errorf("%s: %w", state, err)
 	}
 	if s.Kind != f.config.Kind || s.Block < 2 || s.Block%2 != 0 || len(s.Shape) != 2 {
-		return nil, nil, fmt.Errorf("%s: quant_type %q, blocksize %d and shape %v are not those of a matrix in %s", state,
+		return nil, nil, fmt.Errorf("%s: quant_type %q, blocksize %d and shape %v do not describe a matrix in %s", state,
 			s.Kind, s.Block, s.Shape, f.config.Kind)
 	}
 	l := &QuantLinear{Out: int(s.Shape[0]), In: int(s.Shape[1]), Bnb: &Bnb{Block: s.Block}}
@@ -95,7 +95,7 @@ func (f *finder) bnbLayer(base string) (*QuantLinear, []string, error) {
 	}
 	count := l.Out * l.In
 	if count%s.Block != 0 {
-		return nil, nil, fmt.Errorf("%s: %v holds no whole number of blocks of %d", state, s.Shape, s.Block)
+		return nil, nil, fmt.Errorf("%s: %v is not a whole number of blocks of %d", state, s.Shape, s.Block)
 	}
 	if err := f.shape(weight, onnx.Uint8, int64(count/2), 1); err != nil {
 		return nil, nil, err
@@ -120,7 +120,7 @@ func (f *finder) bnbLayer(base string) (*QuantLinear, []string, error) {
 	return l, parts, err
 }
 
-// nested reads magnitudes that are rounded themselves: offset + table[q] times the magnitude of their own block.
+// nested reads magnitudes that are themselves quantised: offset + table[q] times the magnitude of their block.
 func (f *finder) nested(l *QuantLinear, at string, blocks int, s bnbState) error {
 	if s.NestedBlock < 1 {
 		return fmt.Errorf("%squant_state: nested_blocksize is missing", at)
@@ -148,7 +148,7 @@ func (f *finder) nested(l *QuantLinear, at string, blocks int, s bnbState) error
 	return nil
 }
 
-// floatBytes are a float8 tensor's values: sign, 4 bits of exponent (bias 7), 3 bits of fraction; no infinities.
+// floatBytes are the values of float8 E4M3: sign, 4 bits of exponent (bias 7), 3 bits of fraction; no infinities.
 var floatBytes = func() (table [256]float32) {
 	for b := range table {
 		e, m := b>>3&15, float64(b&7)
@@ -167,7 +167,7 @@ var floatBytes = func() (table [256]float32) {
 	return table
 }()
 
-// float8Layer reads NAME.weight in float8 with NAME.weight_scale, of each row or of all: W = scale value in float32.
+// float8Layer reads NAME.weight in float8 with NAME.weight_scale, per row or one for all: W = scale value in float32.
 func (f *finder) float8Layer(base string) (*QuantLinear, []string, error) {
 	weight, scale := base+".weight", base+".weight_scale"
 	info, _ := f.info(weight)

@@ -18,31 +18,31 @@ const (
 	compressed   = "compressed-tensors"
 )
 
-// Config is quantization_config of a config.json: how linear layers are stored.
+// Config is the quantization_config of a config.json: how linear layers are stored.
 type Config struct {
 	Method    string
-	Bits      int    // of a value
-	Group     int    // columns that share a scale; 0: all of a row
-	DescAct   bool   // GPTQ: the columns have an order of their own
+	Bits      int    // per value
+	Group     int    // columns that share a scale; 0: the full row
+	DescAct   bool   // GPTQ: act order, g_idx assigns columns to groups
 	Offset    int    // GPTQ: added to a stored zero
 	Kind      string // bitsandbytes: nf4, fp4
-	Double    bool   // bitsandbytes: the scales are rounded, too
+	Double    bool   // bitsandbytes: the scales are quantised too
 	Float     bool   // compressed-tensors: values are float8
 	Symmetric bool   // no zeros are stored
 
 	skipped []string         // modules that are not converted: names, or parts of them
-	ignored []*regexp.Regexp // the same as expressions
+	ignored []*regexp.Regexp // the same, as regular expressions
 }
 
-// key is the part of config.json that is read here.
+// key is the key of config.json that this package reads.
 const key = "quantization_config"
 
-// Split takes quantization_config out of a config.json; nil if there is none. Every key of it is used, harmless or an
-// error.
+// Split removes quantization_config from a config.json and parses it; nil if there is none. Every key in it is used,
+// known to be harmless, or an error.
 func Split(raw json.RawMessage) (*Config, json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, raw, nil // whoever reads it strictly says so
+		return nil, raw, nil // reported when it is parsed strictly
 	}
 	own := fields[key]
 	if own == nil {
@@ -77,15 +77,15 @@ func parse(raw json.RawMessage) (*Config, error) {
 	case compressed:
 		c.readCompressed(o)
 	default:
-		o.Failf("quant_method", "%q is not read; %s, %s, %s and %s are", c.Method, gptq, awq, bitsandbytes, compressed)
+		o.Failf("quant_method", "%q is not supported; %s, %s, %s and %s are", c.Method, gptq, awq, bitsandbytes, compressed)
 		return nil, o.Err()
 	}
 	return c, o.Err()
 }
 
-// The tables are the arguments of transformers' GPTQConfig, AwqConfig, BitsAndBytesConfig and CompressedTensorsConfig,
-// and what AutoGPTQ, GPTQModel and AutoAWQ write besides. They say how the rounding was done, and which kernels may be
-// used.
+// The tables list the arguments of transformers' GPTQConfig, AwqConfig, BitsAndBytesConfig and
+// CompressedTensorsConfig, and other keys written by AutoGPTQ, GPTQModel and AutoAWQ. They describe how the
+// quantisation was done, and which kernels may be used.
 var gptqHarmless = strictjson.Harmless{
 	"is_marlin_format": {false},
 	"dynamic":          {nil, map[string]any{}},
@@ -93,12 +93,12 @@ var gptqHarmless = strictjson.Harmless{
 	"adapter":          {nil},
 	"rotation":         {nil},
 }.AnyValue(
-	// the zeros are stored whatever sym is
+	// zeros are stored whatever the value of sym
 	"sym",
-	// how the rounding was found
+	// how the quantisation was done
 	"damp_percent", "damp_auto_increment", "static_groups", "true_sequential", "act_group_aware", "mse", "tokenizer",
 	"dataset", "batch_size", "pad_token_id", "model_seqlen", "cache_block_outputs",
-	// which layers are packed is seen from the tensors
+	// the tensors show which layers are packed
 	"block_name_to_quantize", "module_name_preceding_first_block", "modules_in_block_to_quantize", "lm_head",
 	// their kernels and files
 	"use_cuda_fp16", "use_exllama", "disable_exllama", "exllama_config", "max_input_length", "backend", "meta",
@@ -116,7 +116,7 @@ func (c *Config) readGPTQ(o *strictjson.Object) {
 		c.Offset = 1
 	case "gptq_v2":
 	default:
-		o.Failf("checkpoint_format", "%q is not read; gptq and gptq_v2 are", format)
+		o.Failf("checkpoint_format", "%q is not supported; gptq and gptq_v2 are", format)
 	}
 	o.Close(gptqHarmless)
 }
@@ -126,14 +126,14 @@ func (c *Config) readInts(o *strictjson.Object, bits ...int) {
 	c.Group = 128
 	o.Get("bits", &c.Bits)
 	if !slices.Contains(bits, c.Bits) {
-		o.Failf("bits", "%d is not read; %v are", c.Bits, bits)
+		o.Failf("bits", "%d is not supported; %v are", c.Bits, bits)
 		c.Bits = 4
 	}
 	o.Get("group_size", &c.Group)
 	if c.Group == -1 {
 		c.Group = 0
 	} else if c.Group < 1 {
-		o.Failf("group_size", "%d is no number of columns; -1 stands for all of them", c.Group)
+		o.Failf("group_size", "%d is not a number of columns; -1 means all of them", c.Group)
 		c.Group = 0
 	}
 }
@@ -144,11 +144,11 @@ func (c *Config) readAWQ(o *strictjson.Object) {
 	o.Opt("version", &version)
 	o.Opt("format", &version)
 	if strings.ToLower(version) != "gemm" {
-		o.Failf("version", "%q is not read; gemm is", version)
+		o.Failf("version", "%q is not supported; gemm is", version)
 	}
 	zeroPoint := true
 	if o.Opt("zero_point", &zeroPoint); !zeroPoint {
-		o.Failf("zero_point", "false is not read; true is")
+		o.Failf("zero_point", "false is not supported; true is")
 	}
 	o.Opt("modules_to_not_convert", &c.skipped)
 	o.Close(strictjson.Harmless{}.AnyValue("backend", "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"))
@@ -159,23 +159,23 @@ func (c *Config) readBnb(o *strictjson.Object) {
 	four := false
 	o.Opt("load_in_4bit", &four)
 	if !four {
-		o.Failf("load_in_4bit", "only weights of four bits are read: bitsandbytes' int8 rounds activations, too")
+		o.Failf("load_in_4bit", "only 4-bit weights are supported: bitsandbytes' int8 also quantises activations")
 	}
 	o.Opt("bnb_4bit_quant_type", &c.Kind)
 	if c.Kind != "nf4" && c.Kind != "fp4" {
-		o.Failf("bnb_4bit_quant_type", "%q is not read; nf4 and fp4 are", c.Kind)
+		o.Failf("bnb_4bit_quant_type", "%q is not supported; nf4 and fp4 are", c.Kind)
 	}
 	o.Opt("bnb_4bit_use_double_quant", &c.Double)
 	o.Opt("llm_int8_skip_modules", &c.skipped)
 	o.Close(strictjson.Harmless{"load_in_8bit": {false}, "bnb_4bit_quant_storage": {"uint8"}}.AnyValue(
 		// repeat load_in_4bit and load_in_8bit
 		"_load_in_4bit", "_load_in_8bit",
-		// of their kernels; ours compute in float32
+		// for their kernels; ours compute in float32
 		"bnb_4bit_compute_dtype", "llm_int8_enable_fp32_cpu_offload", "llm_int8_has_fp16_weight", "llm_int8_threshold",
 	))
 }
 
-// readCompressed reads compressed-tensors' config_groups, which must store all layers alike.
+// readCompressed reads compressed-tensors' config_groups, which must all use the same scheme.
 func (c *Config) readCompressed(o *strictjson.Object) {
 	groups := o.Sub("config_groups")
 	format := ""
@@ -193,7 +193,7 @@ func (c *Config) readCompressed(o *strictjson.Object) {
 	}
 	c.skipped = slices.DeleteFunc(c.skipped, func(s string) bool { return s == "" })
 	if groups == nil || groups.Empty() {
-		o.Failf("config_groups", "nothing says how weights are stored")
+		o.Failf("config_groups", "missing or empty: it defines how weights are stored")
 		return
 	}
 	first := true
@@ -205,7 +205,7 @@ func (c *Config) readCompressed(o *strictjson.Object) {
 		was := *c
 		c.readScheme(g, format)
 		if !first && (was.Bits != c.Bits || was.Group != c.Group || was.Float != c.Float || was.Symmetric != c.Symmetric) {
-			groups.Failf(name, "layers stored in different ways are not read")
+			groups.Failf(name, "layers stored in different ways are not supported")
 		}
 		first = false
 	}
@@ -226,7 +226,7 @@ func (c *Config) readScheme(o *strictjson.Object, format string) {
 	o.Opt("targets", &targets)
 	w := o.Sub("weights")
 	if w == nil {
-		o.Failf("weights", "nothing says how weights are stored")
+		o.Failf("weights", "missing or empty: it defines how weights are stored")
 		return
 	}
 	kind, strategy := "int", "tensor"
@@ -246,14 +246,14 @@ func (c *Config) readScheme(o *strictjson.Object, format string) {
 	case !c.Float && (c.Bits == 4 || c.Bits == 8) && (strategy == "group" && c.Group > 0 || strategy == "channel") &&
 		format == "pack-quantized":
 	default:
-		w.Failf("", "%d bits of type %s, strategy %s, format %q are not read. What is read: pack-quantized integers of 4 or "+
-			"8 bits by group or channel, and float-quantized floats of 8 bits by channel or tensor",
+		w.Failf("", "%d bits of type %s, strategy %s, format %q are not supported, only pack-quantized integers of 4 "+
+			"or 8 bits by group or channel, and float-quantized floats of 8 bits by channel or tensor",
 			c.Bits, kind, strategy, format)
 	}
-	// the order of columns is seen from weight_g_idx, the types of scales and zeros from the tensors
+	// weight_g_idx gives the order of columns, and the tensors the types of scales and zeros
 	w.Close(strictjson.Harmless{"dynamic": {false}, "block_structure": {nil}}.
 		AnyValue("actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"))
-	if a := o.Sub("input_activations"); a != nil { // rounded anew by their kernels, for each token
+	if a := o.Sub("input_activations"); a != nil { // quantised dynamically by their kernels, for each token
 		a.Close(strictjson.Harmless{"dynamic": {true}, "actorder": {nil}, "block_structure": {nil}}.AnyValue(
 			"num_bits", "type", "strategy", "symmetric", "group_size", "observer", "observer_kwargs", "scale_dtype",
 			"zp_dtype"))
@@ -261,11 +261,11 @@ func (c *Config) readScheme(o *strictjson.Object, format string) {
 	o.Close(strictjson.Harmless{"output_activations": {nil}})
 }
 
-// Everywhere reports whether all linear layers are converted that [Config.Skips] does not leave out, not the language
-// model's alone.
+// Everywhere reports whether all linear layers that [Config.Skips] does not exclude are converted, not only those of
+// the language model.
 func (c *Config) Everywhere() bool { return c.Method == bitsandbytes || c.Method == compressed }
 
-// Skips reports whether the linear layer of that name (with or without .weight) is not converted.
+// Skips reports whether the linear layer with that name (with or without .weight) is excluded from conversion.
 func (c *Config) Skips(name string) bool {
 	name = strings.TrimSuffix(name, ".weight")
 	for _, s := range c.skipped {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestConfigs: what each method's configuration means, with its defaults.
+// TestConfigs: the meaning of each method's configuration, with its defaults.
 func TestConfigs(t *testing.T) {
 	const group = `"config_groups": {"g": {"targets": ["Linear"], "weights": {"type": "int", "num_bits": 4, `
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-// TestRefusedConfigs: what would be computed otherwise is refused, by the key that says so.
+// TestRefusedConfigs: settings that would change the results are refused with the key that sets them.
 func TestRefusedConfigs(t *testing.T) {
 	const gptq, awq = `"quant_method": "gptq", "bits": `, `"quant_method": "awq", "bits": `
 	const bnb, tensors = `"quant_method": "bitsandbytes", "load_in_4bit": `, `"quant_method": "compressed-tensors"`
@@ -70,25 +70,25 @@ func TestRefusedConfigs(t *testing.T) {
 	const four = `"type": "int", "num_bits": 4, "strategy": "group", "group_size": 32`
 	const floats = `"type": "float", "num_bits": 8, "strategy": `
 	for _, c := range []struct{ text, want string }{
-		{gptq + `3`, "bits: 3 is not read; [4 8] are"},
-		{awq + `8`, "bits: 8 is not read; [4] are"},
-		{gptq + `4, "group_size": 0`, "group_size: 0 is no number of columns"},
+		{gptq + `3`, "bits: 3 is not supported; [4 8] are"},
+		{awq + `8`, "bits: 8 is not supported; [4] are"},
+		{gptq + `4, "group_size": 0`, "group_size: 0 is not a number of columns"},
 		{gptq + `4, "group_size": -2`, "group_size: -2"},
-		{gptq + `4, "format": "marlin"`, `checkpoint_format: "marlin" is not read`},
+		{gptq + `4, "format": "marlin"`, `checkpoint_format: "marlin" is not supported`},
 		{gptq + `4, "is_marlin_format": true`, "is_marlin_format: true is not supported"},
-		{awq + `4, "version": "gemv"`, `version: "gemv" is not read`},
-		{awq + `4, "zero_point": false`, "zero_point: false is not read"},
-		{`"quant_method": "bitsandbytes"`, "load_in_4bit: only weights of four bits"},
-		{bnb + `false`, "load_in_4bit: only weights of four bits"},
+		{awq + `4, "version": "gemv"`, `version: "gemv" is not supported`},
+		{awq + `4, "zero_point": false`, "zero_point: false is not supported"},
+		{`"quant_method": "bitsandbytes"`, "load_in_4bit: only 4-bit weights"},
+		{bnb + `false`, "load_in_4bit: only 4-bit weights"},
 		{bnb + `true, "load_in_8bit": 1`, "load_in_8bit: 1 is not supported"},
 		{bnb + `true, "bnb_4bit_quant_type": "int4"`, `bnb_4bit_quant_type: "int4"`},
-		{tensors, "config_groups: nothing says how"},
-		{tensors + `, "config_groups": {}`, "config_groups: nothing says how"},
-		{tensors + `, "config_groups": {"g": {}}`, "weights: nothing says how"},
+		{tensors, "config_groups: missing or empty"},
+		{tensors + `, "config_groups": {}`, "config_groups: missing or empty"},
+		{tensors + `, "config_groups": {"g": {}}`, "weights: missing or empty"},
 		{tensors + `, "ignore": ["re:("], "config_groups": {"g": {}}`, "ignore: error parsing regexp"},
 		{compressed("pack-quantized", four, `, "h": {"weights": {`+strings.Replace(four, "32", "64", 1)+`}}`),
 			"h: layers stored in different ways"},
-		{compressed("int-quantized", four, ""), `format "int-quantized" are not read`},
+		{compressed("int-quantized", four, ""), `format "int-quantized" are not supported`},
 		{compressed("pack-quantized", strings.Replace(four, "4", "2", 1), ""), "2 bits of type int"},
 		{compressed("pack-quantized", strings.Replace(four, "32", "0", 1), ""), "strategy group"},
 		{compressed("pack-quantized", strings.Replace(four, `"group",`, `"block",`, 1), ""), "strategy block"},
@@ -123,7 +123,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSkips: modules by their names, parts of them and expressions; lm_head is never converted.
+// TestSkips: modules by name, part of a name and regular expression; lm_head is never converted.
 func TestSkips(t *testing.T) {
 	list := &Config{skipped: []string{"proj", "model.vision"}}
 	inside := &Config{Method: "awq", skipped: []string{"vis"}}
@@ -153,7 +153,7 @@ func TestSkips(t *testing.T) {
 	}
 }
 
-// TestWords: words are packed and unpacked in their order, of values that fill the last word or not.
+// TestWords: words are packed and unpacked in order, whether or not values fill the last word.
 func TestWords(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func(n, bits int) []byte {
@@ -203,7 +203,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestSetBlock: groups are one block or several, of a power of two from 16 to 256 columns.
+// TestSetBlock: groups consist of one or more blocks of a power of two from 16 to 256 columns.
 func TestSetBlock(t *testing.T) {
 	for _, c := range []struct{ in, size, block, group, groups int }{
 		{512, 128, 128, 128, 4}, {512, 64, 64, 64, 8}, {512, 16, 16, 16, 32}, {512, 8, 0, 8, 64}, {500, 128, 128, 128, 4},
@@ -220,7 +220,7 @@ func TestSetBlock(t *testing.T) {
 	}
 }
 
-// TestSortColumns: columns of one group stand together, in their order; groups that are not full have no blocks.
+// TestSortColumns: columns of a group are adjacent, in their order; groups that are not full have no blocks.
 func TestSortColumns(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -252,7 +252,7 @@ func TestSortColumns(t *testing.T) {
 	}
 }
 
-// TestMemory: what a weight takes is the size of the tensors that stand for it.
+// TestMemory: the memory of a weight is the size of the tensors that represent it.
 func TestMemory(t *testing.T) {
 	zeros := func() ([]byte, error) { return nil, nil }
 	for _, l := range []*QuantLinear{

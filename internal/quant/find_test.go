@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stored is a tensor of a checkpoint that these tests write.
+// stored is a tensor of a checkpoint written by these tests.
 type stored struct {
 	t     onnx.DType
 	shape []int64
@@ -40,7 +40,7 @@ func floats(shape []int64, v ...float32) stored {
 	return stored{onnx.Float, shape, raw}
 }
 
-// find writes a checkpoint and looks for its packed layers.
+// find writes a checkpoint and finds its packed layers.
 func find(t *testing.T, config string, tensors map[string]stored) (*checkpoints.Weights, error) {
 	t.Helper()
 	c, err := parse(json.RawMessage(config))
@@ -89,13 +89,13 @@ func tinyGPTQ() map[string]stored {
 	}
 	return map[string]stored{
 		"a.qweight": ints([]int64{2, 4}, q...),
-		"a.qzeros":  ints([]int64{2, 1}, 0x00000000, 0x01010101), // one less than the zeros
+		"a.qzeros":  ints([]int64{2, 1}, 0x00000000, 0x01010101), // the zeros minus one
 		"a.scales":  floats([]int64{2, 4}, 1, 1, 1, 1, 2, 2, 2, 2),
 		"b.weight":  floats([]int64{1}, 5),
 	}
 }
 
-// TestValuesByHand: scale (q - zero), with columns in their own order and in that of groups.
+// TestValuesByHand: scale (q - zero), with columns in original order and in group order.
 func TestValuesByHand(t *testing.T) {
 	mixed := tinyGPTQ()
 	mixed["a.g_idx"] = ints([]int64{8}, 0, 1, 0, 1, 0, 1, 0, 1)
@@ -136,7 +136,7 @@ func TestValuesByHand(t *testing.T) {
 	}
 }
 
-// TestWrongParts: parts that do not fit each other or the configuration are refused by their names.
+// TestWrongParts: parts that do not match each other or the configuration are refused by name.
 func TestWrongParts(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -159,18 +159,18 @@ func TestWrongParts(t *testing.T) {
 		{"rows that fill no word", tiny, func(x map[string]stored) {
 			x["a.qweight"], x["a.qzeros"] = ints([]int64{2, 3}, make([]uint32, 6)...), ints([]int64{2, 0})
 			x["a.scales"] = floats([]int64{2, 3}, make([]float32, 6)...)
-		}, "3 rows are no whole number of words"},
+		}, "3 rows do not fill whole words"},
 		{"scales missing", tiny, func(x map[string]stored) { delete(x, "a.scales") }, "a.scales is missing"},
 		{"scales of another shape", tiny, func(x map[string]stored) {
 			x["a.scales"] = floats([]int64{4, 2}, make([]float32,
 				8)...)
 		},
-			"a.scales is float[4 2], want floating-point numbers [2 4]"},
+			"a.scales is float[4 2], want a floating-point tensor [2 4]"},
 		{"scales that are integers", tiny, func(x map[string]stored) {
 			x["a.scales"] = ints([]int64{2, 4}, make([]uint32,
 				8)...)
 		},
-			"want floating-point numbers"},
+			"want a floating-point tensor"},
 		{"groups of other columns", tiny, func(x map[string]stored) { x["a.g_idx"] = ints([]int64{7}, make([]uint32, 7)...) },
 			"a.g_idx is int32[7], want int32[8]"},
 		{"a group that is not there", tiny, func(x map[string]stored) {
@@ -179,12 +179,12 @@ func TestWrongParts(t *testing.T) {
 		},
 			"a.g_idx: column 7 is in group 2; there are 2"},
 		{"no groups with desc_act", strings.Replace(tiny, "}", `, "desc_act": true}`, 1), func(map[string]stored) {},
-			"a.g_idx is missing: with desc_act"},
+			"a.g_idx is missing: desc_act"},
 		{"a plain weight beside it", tiny, func(x map[string]stored) { x["a.weight"] = floats([]int64{1}, 0) },
-			"a.weight is stored beside a.qweight"},
+			"both a.weight and a.qweight are stored"},
 		{"no such layer", tiny, func(x map[string]stored) {
 			maps.DeleteFunc(x, func(name string, _ stored) bool { return name[0] == 'a' })
-		}, "says quantization_config gptq, but no layer is stored that way"},
+		}, "has quantization_config gptq, but no layer is stored that way"},
 		{"many", tiny, func(x map[string]stored) {
 			for i := range 23 {
 				x[fmt.Sprintf("l%d.qweight", i)] = ints([]int64{1}, 0)
@@ -201,7 +201,8 @@ func TestWrongParts(t *testing.T) {
 	}
 }
 
-// TestZerosThatOverflow: version 1 stores zeros one lower; the highest has no place, and readers differ about it.
+// TestZerosThatOverflow: version 1 stores zeros minus one, so the highest cannot be stored, and readers disagree
+// about it.
 func TestZerosThatOverflow(t *testing.T) {
 	x := tinyGPTQ()
 	x["a.qzeros"] = ints([]int64{2, 1}, 0, 0x00FF0000)
@@ -221,7 +222,7 @@ func TestZerosThatOverflow(t *testing.T) {
 	}
 }
 
-// TestDeclare: a planned layer takes what one takes that is read.
+// TestDeclare: a planned layer takes as much memory as one that is read.
 func TestDeclare(t *testing.T) {
 	for _, c := range []struct {
 		config  Config
@@ -250,7 +251,7 @@ func TestDeclare(t *testing.T) {
 	}
 }
 
-// TestBnbStates: what bitsandbytes says of a matrix must be what can be read.
+// TestBnbStates: only supported quant_states of bitsandbytes are accepted.
 func TestBnbStates(t *testing.T) {
 	const config = `{"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4"}`
 	const state = "a.weight.quant_state.bitsandbytes__nf4"
@@ -258,13 +259,13 @@ func TestBnbStates(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"quant_type": "nf4", "blocksize": 4, "shape": [2, 4]}`, ""},
 		{`{"quant_type": "nf4", "blocksize": 2, "shape": [2, 4]}`,
-			"a.weight.absmax is float[2], want floating-point numbers [4]"},
-		{`{"quant_type": "nf4", "blocksize": 3, "shape": [3, 4]}`, "blocksize 3 and shape [3 4] are not those of a matrix"},
+			"a.weight.absmax is float[2], want a floating-point tensor [4]"},
+		{`{"quant_type": "nf4", "blocksize": 3, "shape": [3, 4]}`, "blocksize 3 and shape [3 4] do not describe a matrix"},
 		{`{"quant_type": "nf4", "blocksize": 0, "shape": [2, 4]}`, "blocksize 0"},
 		{`{"quant_type": "nf4", "blocksize": 1, "shape": [2, 4]}`, "blocksize 1"},
 		{`{"quant_type": "fp4", "blocksize": 4, "shape": [2, 4]}`, `quant_type "fp4"`},
 		{`{"quant_type": "nf4", "blocksize": 4, "shape": [8]}`, "shape [8]"},
-		{`{"quant_type": "nf4", "blocksize": 6, "shape": [2, 4]}`, "holds no whole number of blocks of 6"},
+		{`{"quant_type": "nf4", "blocksize": 6, "shape": [2, 4]}`, "is not a whole number of blocks of 6"},
 		{`{"quant_type": "nf4", "blocksize": 4, "shape": [2, 6]}`, "a.weight is uint8[4 1], want uint8[6 1]"},
 		{`{`, state},
 	} {
@@ -290,7 +291,7 @@ func TestBnbStates(t *testing.T) {
 	}
 }
 
-// TestGPTQLayout: a rounded matrix in GPTQ's layout reads back as what it stands for.
+// TestGPTQLayout: a rounded matrix in GPTQ's layout reads back as its dequantised values.
 func TestGPTQLayout(t *testing.T) {
 	const out, in = 16, 48
 	w := make([]float32, out*in)

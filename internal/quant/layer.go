@@ -1,9 +1,10 @@
-// Package quant reads weights of four and eight bits where published checkpoints hold them, makes such weights, and
-// lays them out as ONNX Runtime computes with them.
+// Package quant reads 4- and 8-bit weights of published quantised checkpoints in place, quantises weights by rounding
+// to nearest, and lays them out for the kernels of ONNX Runtime (MatMulNBits, MatMulBnb4).
 //
-// A weight W [out, in] is cut into groups along in: W = scale (q - zero), computed in float32, where q are the integers
-// 0 .. 2^bits - 1, and scale and zero belong to the group. GPTQ, AWQ and compressed-tensors store q, scale and zero in
-// different orders of bits; a [QuantLinear] is any of them, or bitsandbytes' values of four bits.
+// A weight W [out, in] is split into groups along in: W = scale (q - zero), computed in float32, where q are integers
+// 0 .. 2^bits - 1, and scale and zero belong to the group. GPTQ, AWQ and compressed-tensors store q, scale and zero
+// in different bit layouts; a [QuantLinear] represents any of them, or bitsandbytes' 4-bit values. [Split] reads
+// quantization_config from config.json, and [Config.Find] turns the stored tensors into QuantLinears.
 package quant
 
 import (
@@ -18,13 +19,13 @@ import (
 // QuantLinear is the packed weight of a linear layer: a [checkpoints.QuantizedTensor].
 type QuantLinear struct {
 	Out, In int
-	Bits    int     // 4 or 8 bits a value; 0: it is no integer
+	Bits    int     // bits per value, 4 or 8; 0: not integers
 	Block   int     // columns that share a scale in MatMulNBits, a power of two; 0: MatMulNBits cannot hold it
-	Order   []int64 // column i of the packed weight is column Order[i] of W; nil: they are in W's own order
-	Bnb     *Bnb    // bitsandbytes' values of four bits; nil: integers
+	Order   []int64 // column i of the packed weight is column Order[i] of W; nil: same order as in W
+	Bnb     *Bnb    // bitsandbytes' 4-bit values; nil: integers
 
 	group    int     // columns that share a scale in the checkpoint
-	groups   int     // of a row
+	groups   int     // groups per row
 	of       []int32 // group of each column of W; nil: column / group
 	stored   int64   // bytes
 	key      string
@@ -39,16 +40,16 @@ type QuantLinear struct {
 // Shape is [out, in].
 func (l *QuantLinear) Shape() []int64 { return []int64{int64(l.Out), int64(l.In)} }
 
-// Stored is the number of bytes in the checkpoint.
+// Stored is the size in the checkpoint in bytes.
 func (l *QuantLinear) Stored() int64 { return l.stored }
 
 // Key identifies the values on this machine.
 func (l *QuantLinear) Key() string { return l.key }
 
-// Packed reports whether graphs compute with the packed weight. Others are made float32 when they are opened.
+// Packed reports whether graphs compute with the packed weight. Other weights are dequantised to float32 when opened.
 func (l *QuantLinear) Packed() bool { return l.Block > 0 || l.Bnb != nil }
 
-// Memory is the number of bytes that the weight takes in memory while graphs over it run.
+// Memory is the number of bytes of memory that the weight takes while graphs with it run.
 func (l *QuantLinear) Memory() int64 {
 	if l.Bnb != nil {
 		return int64(l.Out*l.In/2) + 4*int64(l.Out*l.In/l.Bnb.Block)
@@ -103,7 +104,7 @@ func (l *QuantLinear) groupOf(column int) int {
 	return column / l.group
 }
 
-// allZeros are the zeros, the implied ones too.
+// allZeros returns the zeros, including implied ones.
 func (l *QuantLinear) allZeros() ([]byte, error) {
 	if l.zeros != nil {
 		return l.zeros()
@@ -115,9 +116,9 @@ func (l *QuantLinear) allZeros() ([]byte, error) {
 	return z, nil
 }
 
-// NBits are the initializers of com.microsoft.MatMulNBits under names that begin with name. They are B [out, blocks,
-// block bits/8] uint8, scales [out, blocks] float32, and zero_points [out, ceil(blocks bits/8)] uint8, nil where all
-// are 2^(bits-1).
+// NBits returns the initializers of com.microsoft.MatMulNBits, with names that start with name: B [out, blocks, block
+// bits/8] uint8, scales [out, blocks] float32, and zero_points [out, ceil(blocks bits/8)] uint8, nil if all are
+// 2^(bits-1).
 func (l *QuantLinear) NBits(name string) (b, scales, zeros *onnx.Tensor) {
 	make := func(part string, t onnx.DType, fill func([]byte) error, shape ...int) *onnx.Tensor {
 		out := &onnx.Tensor{Name: name + "." + part, Type: t, Lazy: &onnx.LazyTensor{
@@ -135,7 +136,7 @@ func (l *QuantLinear) NBits(name string) (b, scales, zeros *onnx.Tensor) {
 	return b, scales, zeros
 }
 
-// fillB packs q, its columns in the packed order; columns beyond in are 0.
+// fillB packs q with its columns in packed order; columns beyond in are 0.
 func (l *QuantLinear) fillB(into []byte) error {
 	q, err := l.codes()
 	if err != nil {
@@ -156,7 +157,7 @@ func (l *QuantLinear) fillB(into []byte) error {
 	return nil
 }
 
-// packInto packs values of 4 or 8 bits, the first of two low; fill is the high half that belongs to no value.
+// packInto packs 4- or 8-bit values, the first of two in the low half; fill is an unused high half.
 func packInto(to, from []byte, bits int, fill byte) {
 	if bits == 8 {
 		copy(to, from)
@@ -201,16 +202,16 @@ func (l *QuantLinear) fillZeros(into []byte) error {
 	return nil
 }
 
-// Blocks that MatMulNBits computes with.
+// Block sizes that MatMulNBits supports.
 const minBlock, maxBlock = 16, 256
 
-// setBlock finds the block size and the order of columns in which groups are blocks or several of them; none where
-// there is no such order. size is that of all groups but the last.
+// setBlock sets the groups, and the largest block size that divides them; 0 if MatMulNBits supports none. size is the
+// size of all groups but the last.
 func (l *QuantLinear) setBlock(size int) {
 	l.group = size
 	l.groups = (l.In + size - 1) / size
 	most := maxBlock
-	if l.groups == 1 { // one group of the whole row: blocks of any size, the last one short
+	if l.groups == 1 { // one group for the full row: blocks of any size, the last one short
 		for l.group = minBlock; l.group < l.In; l.group *= 2 {
 		}
 		most = min(most, l.group)
@@ -222,8 +223,8 @@ func (l *QuantLinear) setBlock(size int) {
 	}
 }
 
-// sortColumns takes the group of each column. Columns in the order of a stable sort by group make blocks, if every
-// group but the last is full.
+// sortColumns sets the group of each column. Sorting columns stably by group forms blocks if every group but the last
+// is full.
 func (l *QuantLinear) sortColumns(of []int32) error {
 	sorted := true
 	count := make([]int, l.groups)

@@ -19,8 +19,8 @@ import (
 	"assay/ort"
 )
 
-// library opens a case of libraries.zip: what bitsandbytes and compressed-tensors stored, and what they give back; see
-// tools/oracle/packed_libraries.py.
+// library opens a case of libraries.zip: tensors stored by bitsandbytes and compressed-tensors, and the values that
+// they return; see tools/oracle/packed_libraries.py.
 func library(t *testing.T, dir string) *checkpoints.Weights {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
@@ -42,7 +42,7 @@ func library(t *testing.T, dir string) *checkpoints.Weights {
 	return w
 }
 
-// TestLibraries: the values that the libraries themselves give back, bit for bit; and what graphs compute with them.
+// TestLibraries: the values are those that the libraries return, bit for bit, and graphs compute with them.
 func TestLibraries(t *testing.T) {
 	root := packed.Unpack(t, filepath.Join("testdata", "libraries.zip"))
 	cases, _ := filepath.Glob(filepath.Join(root, "*"))
@@ -124,18 +124,18 @@ func product(t *testing.T, l *QuantLinear, w []float32) {
 	oracle.Close(t, "MatMulBnb4", out["y"].Data().([]float32), want, 0, 1e-5)
 }
 
-// TestStrictConfig: what changes numbers and is not read is refused by name.
+// TestStrictConfig: unsupported settings that change the numbers are refused by name.
 func TestStrictConfig(t *testing.T) {
 	gptq := `"quant_method": "gptq", "bits": 4, "group_size": 128`
 	for body, want := range map[string]string{
-		`"quant_method": "hqq"`:                                 `"hqq" is not read`,
-		`"bits": 4`:                                             `"" is not read`,
-		`"quant_method": "gptq", "bits": 3`:                     "bits: 3 is not read",
-		gptq + `, "checkpoint_format": "marlin"`:                `"marlin" is not read`,
+		`"quant_method": "hqq"`:                                 `"hqq" is not supported`,
+		`"bits": 4`:                                             `"" is not supported`,
+		`"quant_method": "gptq", "bits": 3`:                     "bits: 3 is not supported",
+		gptq + `, "checkpoint_format": "marlin"`:                `"marlin" is not supported`,
 		gptq + `, "secret": 1`:                                  `"secret"`,
 		gptq + `, "dynamic": {"-:.*": {}}`:                      "dynamic",
 		`"quant_method": "gptq", "bits": 4, "group_size": 0`:    "group_size",
-		`"quant_method": "awq", "bits": 4, "version": "gemv"`:   `"gemv" is not read`,
+		`"quant_method": "awq", "bits": 4, "version": "gemv"`:   `"gemv" is not supported`,
 		`"quant_method": "awq", "bits": 4, "zero_point": false`: "zero_point",
 		`"quant_method": "bitsandbytes", "load_in_8bit": true`:  "load_in_4bit",
 		`"quant_method": "bitsandbytes", "load_in_4bit": true,
@@ -161,7 +161,7 @@ func TestStrictConfig(t *testing.T) {
 	}
 }
 
-// TestDamagedLayers: parts that are missing or do not fit are errors that name them.
+// TestDamagedLayers: missing or mismatched parts are errors that name them.
 func TestDamagedLayers(t *testing.T) {
 	root := packed.Unpack(t, filepath.Join("testdata", "libraries.zip"))
 	for name, parts := range map[string][]string{
@@ -194,7 +194,7 @@ func TestDamagedLayers(t *testing.T) {
 	}
 }
 
-// without copies a file but for the tensor whose name ends so.
+// without copies a file, omitting the tensor whose name has the suffix.
 func without(t *testing.T, from, to, part string) {
 	t.Helper()
 	f, err := checkpoints.OpenFile(from)

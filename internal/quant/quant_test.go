@@ -36,7 +36,7 @@ func fixtures(t *testing.T, do func(t *testing.T, dir string)) {
 	})
 }
 
-// bytesOf is a made tensor's content.
+// bytesOf returns the content of a lazy tensor.
 func bytesOf(t *testing.T, x *onnx.Tensor) []byte {
 	t.Helper()
 	b, err := x.Bytes()
@@ -46,7 +46,7 @@ func bytesOf(t *testing.T, x *onnx.Tensor) []byte {
 	return b
 }
 
-// TestMatMulNBits rounds as ONNX Runtime's quantiser does, byte for byte, packs as MatMulNBits wants it, and runs it.
+// TestMatMulNBits rounds like ONNX Runtime's quantiser, byte for byte, packs for MatMulNBits, and runs it.
 func TestMatMulNBits(t *testing.T) {
 	fixtures(t, func(t *testing.T, dir string) {
 		for _, c := range oracle.Read[[]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRenamed: packed layers are found under the names that tensors are known by.
+// TestRenamed: packed layers are found under the aliases of tensors.
 func TestRenamed(t *testing.T) {
 	root := packed.Unpack(t, filepath.Join("testdata", "libraries.zip"))
 	for _, name := range []string{"nf4_double", "int4_zeros", "fp8_channel"} {

@@ -23,16 +23,17 @@ type Matrix struct {
 type Quantizer struct {
 	Bits, Block int
 	Symmetric   bool
-	Half        bool // scales are rounded to float16, and values to multiples of the rounded ones
+	Half        bool // scales are rounded to float16 before values are quantised
 }
 
-// Round rounds w [out, in] in blocks of so many columns, the last one may be short, as ONNX Runtime's own quantiser
-// does. With lo = min(0, least) and hi = max(0, greatest) of a block,
+// Round quantises w [out, in] in blocks of Block columns, of which the last may be short, as ONNX Runtime's own
+// quantiser does. With lo = min(0, least) and hi = max(0, greatest) of a block,
 //
 //	symmetric: scale = (the one of larger magnitude, lo when equal) / -2^(bits-1), with its sign; zero = 2^(bits-1)
 //	otherwise: scale = (hi - lo) / (2^bits - 1); zero = round(-lo / scale), 0 if the scale is 0
 //
-// q = round(w (1/scale) + zero), 0 for 1/0; all is cut to 0 .. 2^bits - 1, and halves round away from zero.
+// q = round(w (1/scale) + zero), 0 for 1/0; everything is clamped to 0 .. 2^bits - 1, and halves round away from
+// zero.
 func (h Quantizer) Round(w []float32, out, in int) *Matrix {
 	r := h.empty(out, in)
 	blocks := len(r.Scales) / out
@@ -101,7 +102,7 @@ func halfAway(x float32) float32 {
 
 func cut(x, top float32) float32 { return min(max(x, 0), top) }
 
-// Value is element [n, k] of what the rounded matrix stands for.
+// Value is element [n, k] of the dequantised matrix.
 func (r *Matrix) Value(n, k int) float32 {
 	blocks := (r.In + r.Block - 1) / r.Block
 	b := n*blocks + k/r.Block
@@ -114,8 +115,8 @@ type Error struct {
 	Largest  float64 // largest |w - w'|
 }
 
-// RoundStored is Round of a matrix as a checkpoint stores it. NaN, infinities and ranges that overflow are errors, and
-// so are scales that float16 would hold with less than its 11 bits.
+// RoundStored is Round for a matrix as stored in a checkpoint. NaN, infinities and ranges that overflow are errors,
+// and so are scales that float16 would hold with less than its 11 bits of precision.
 func (h Quantizer) RoundStored(data []byte, t onnx.DType, out, in int) (*Matrix, Error, error) {
 	r := h.empty(out, in)
 	blocks := len(r.Scales) / out
@@ -142,7 +143,7 @@ func (h Quantizer) RoundStored(data []byte, t onnx.DType, out, in int) (*Matrix,
 			return fmt.Errorf("row %d holds NaN or infinities", n)
 		}
 		if math.IsNaN(s.off) || math.IsInf(s.off, 0) {
-			return fmt.Errorf("row %d: its least and its greatest value (%g, %g) are further apart than float32 reaches", n,
+			return fmt.Errorf("row %d: its smallest and largest value (%g, %g) are further apart than float32 can hold", n,
 				slices.Min(w), slices.Max(w))
 		}
 		return nil
@@ -161,17 +162,17 @@ func (h Quantizer) RoundStored(data []byte, t onnx.DType, out, in int) (*Matrix,
 	return r, e, nil
 }
 
-// Float16's normal numbers.
+// The range of float16's normal numbers.
 const minHalf, maxHalf = 0x1p-14, 65504
 
-// checkScales refuses scales of the row w that float16 does not hold as exactly as others.
+// checkScales refuses scales of the row w that float16 does not hold at full precision.
 func (h Quantizer) checkScales(w, scales []float32) error {
 	for b, s := range scales {
 		size := math.Abs(float64(s))
 		block := w[b*h.Block : min(len(w), (b+1)*h.Block)]
 		zero := s == 0 && !slices.ContainsFunc(block, func(v float32) bool { return v != 0 })
 		if h.Half && !zero && !(size >= minHalf && size <= maxHalf) {
-			return fmt.Errorf("the scale of columns %d and on lies outside of float16's normal numbers: store scales in "+
+			return fmt.Errorf("the scale of the columns starting at %d is outside float16's normal numbers: store scales in "+
 				"float32", b*h.Block)
 		}
 	}
@@ -186,7 +187,7 @@ type GPTQ struct {
 	Scales []float32 // [groups, out]
 }
 
-// GPTQ lays the matrix out: out and in fill whole words.
+// GPTQ returns the matrix in GPTQ's layout. Its sides must fill whole words.
 func (r *Matrix) GPTQ() GPTQ {
 	blocks := (r.In + r.Block - 1) / r.Block
 	return GPTQ{

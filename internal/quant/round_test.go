@@ -16,12 +16,12 @@ func TestRangeOverflows(t *testing.T) {
 	w := make([]float32, 32)
 	w[1], w[2] = 3e38, -3e38
 	_, _, err := Quantizer{Bits: 4, Block: 16}.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16)
-	if err == nil || !strings.Contains(err.Error(), "further apart than float32 reaches") {
-		t.Errorf("got error %v, want one with %q", err, "further apart than float32 reaches")
+	if err == nil || !strings.Contains(err.Error(), "further apart than float32 can hold") {
+		t.Errorf("got error %v, want one with %q", err, "further apart than float32 can hold")
 	}
 }
 
-// TestHalfScales: scales in float16 cost little, and those that it cannot hold are errors.
+// TestHalfScales: float16 scales cost little accuracy, and scales that it cannot hold are errors.
 func TestHalfScales(t *testing.T) {
 	w := make([]float32, 4*64)
 	for i := range w {
@@ -59,7 +59,7 @@ func TestHalfScales(t *testing.T) {
 	}
 }
 
-// TestCheckScales: scales that float16 holds with all its bits, and those on either side.
+// TestCheckScales: scales that float16 holds at full precision, and scales on either side.
 func TestCheckScales(t *testing.T) {
 	for _, c := range []struct {
 		scale, weight float32
@@ -71,7 +71,7 @@ func TestCheckScales(t *testing.T) {
 		t.Run(fmt.Sprint(c.scale, c.weight), func(t *testing.T) {
 			w, scales := []float32{0, 0, 0, c.weight, 0}, []float32{1, c.scale, 1} // blocks of two
 			err := Quantizer{Bits: 4, Block: 2, Half: true}.checkScales(w, scales)
-			if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), "columns 2 and on") {
+			if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), "columns starting at 2") {
 				t.Errorf("got error %v, want none: %t", err, c.want)
 			}
 			if err := (Quantizer{Bits: 4, Block: 2}).checkScales(w, scales); err != nil {
@@ -81,7 +81,7 @@ func TestCheckScales(t *testing.T) {
 	}
 }
 
-// TestRoundStored: what rounding costs, and rows that are no numbers.
+// TestRoundStored: the error of rounding, and rows with NaN or infinities.
 func TestRoundStored(t *testing.T) {
 	w := make([]float32, 32)
 	for i := range w {
@@ -95,7 +95,7 @@ func TestRoundStored(t *testing.T) {
 	if l := r.Layer("key", "near", false); l.Stored() != 32/2+2*4 || l.Key() != "key" || l.zeros == nil || l.Block != 16 {
 		t.Errorf("Layer: got %d bytes, key %s, blocks of %d, want 24, key, 16", l.Stored(), l.Key(), l.Block)
 	}
-	w[16+3] = 3.25 // and so the nearest is 0.25 away
+	w[16+3] = 3.25 // so the nearest value is 0.25 away
 	if _, loss, err = h.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16); err != nil || loss.Largest != 0.25 {
 		t.Errorf("a quarter: got largest %v, %v, want 0.25", loss.Largest, err)
 	}

@@ -6,14 +6,14 @@ import (
 	"assay/internal/workers"
 )
 
-// awqOrder: bits 4t .. 4t+3 of a word of AWQ belong to the value awqOrder[t] of its eight.
+// awqOrder: bits 4t .. 4t+3 of an AWQ word hold value awqOrder[t] of its eight.
 var awqOrder = [8]int{0, 2, 4, 6, 1, 3, 5, 7}
 
-// rows of words that one worker takes.
+// tile is the number of rows per worker task.
 const tile = 64
 
-// alongIn unpacks words [in bits/32, out] int32, as GPTQ has them, into q [out, in]: a word holds consecutive columns
-// of a row, lowest bits first.
+// alongIn unpacks words [in bits/32, out] int32, GPTQ's layout, into q [out, in]: a word holds consecutive columns of
+// a row, lowest bits first.
 func alongIn(words []byte, out, in, bits int) []byte {
 	q := make([]byte, out*in)
 	each := 32 / bits
@@ -62,7 +62,7 @@ func awqRows(words []byte, rows, columns int) []byte {
 	return q
 }
 
-// transpose makes [rows, columns] of [columns, rows].
+// transpose converts [columns, rows] to [rows, columns].
 func transpose[T byte | float32](x []T, rows, columns int) []T {
 	out := make([]T, len(x))
 	workers.Do((rows+tile-1)/tile, func(part int) {

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-// Built tells whether the program has the drivers of object storage.
+// Built reports whether the program includes the drivers for object storage.
 const Built = true
 
 // openBucket opens scheme://bucket.
@@ -38,7 +38,7 @@ func openBucket(ctx context.Context, name string) (driver, error) {
 	switch scheme {
 	case "s3":
 		b, err = openS3(ctx, host)
-	case "file": // its temporaries beside what is written, and no files of attributes
+	case "file": // temporaries next to the written files, and no attribute files
 		b, err = blob.OpenBucket(ctx, "file:///?no_tmp_dir=true&metadata=skip")
 	default:
 		b, err = blob.OpenBucket(ctx, name)
@@ -49,8 +49,9 @@ func openBucket(ctx context.Context, name string) (driver, error) {
 	return &cloudBucket{name: name, bucket: b}, nil
 }
 
-// openS3 takes what AWS's own tools take: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL, ~/.aws and so on. Another
-// endpoint than Amazon's is asked for http://endpoint/bucket/key, since bucket.endpoint is rarely a name there.
+// openS3 reads the same settings as AWS's own tools: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL, ~/.aws and so on. For
+// endpoints other than Amazon's it uses path-style URLs, http://endpoint/bucket/key, because bucket.endpoint rarely
+// resolves there.
 func openS3(ctx context.Context, bucket string) (*blob.Bucket, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
@@ -68,9 +69,9 @@ func openS3(ctx context.Context, bucket string) (*blob.Bucket, error) {
 type cloudBucket struct {
 	name   string // scheme://bucket
 	bucket *blob.Bucket
-	there  atomic.Bool // a request for one of its objects was granted
+	there  atomic.Bool // a request for one of its objects has succeeded
 
-	granted atomic.Pointer[string] // key of the object that was read last
+	granted atomic.Pointer[string] // key of the last object read
 }
 
 func (b *cloudBucket) stat(ctx context.Context, key string) (Info, error) {
@@ -92,7 +93,7 @@ func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (R
 	if from == 0 && status(err) == http.StatusRequestedRangeNotSatisfiable { // an empty object has no ranges
 		info, err := b.stat(ctx, key)
 		if err == nil && info.Size > 0 {
-			err = &Error{Err: errors.New("it was changed while it was read"), kind: passing}
+			err = &Error{Err: errors.New("it changed while it was being read"), kind: passing}
 		}
 		return Range{Info: Info{ModTime: info.ModTime}}, err
 	}
@@ -101,7 +102,7 @@ func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (R
 	}
 	defer r.Close()
 	raw, err := io.ReadAll(r)
-	if err != nil { // the connection broke off
+	if err != nil { // the connection broke
 		return Range{}, &Error{Err: err, kind: passing}
 	}
 	b.reads(key)
@@ -120,13 +121,13 @@ func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (R
 	return Range{raw, info}, nil
 }
 
-// reads notes that an object could be read.
+// reads records that an object could be read.
 func (b *cloudBucket) reads(key string) {
 	b.there.Store(true)
 	b.granted.Store(&key)
 }
 
-// partBytes is the size of the parts of an upload. S3 has 10,000 of them: 160 GB.
+// partBytes is the part size of an upload. S3 allows 10,000 parts: 160 GB.
 const partBytes = 16 << 20
 
 func (b *cloudBucket) write(ctx context.Context, key string, o writing) error {
@@ -143,7 +144,7 @@ func (b *cloudBucket) write(ctx context.Context, key string, o writing) error {
 	}
 	to := &noted{to: w}
 	if err := o.fill(to); err != nil {
-		cancel() // before Close, which then gives the upload up
+		cancel() // before Close, which then aborts the upload
 		w.Close()
 		if to.err != nil {
 			return b.failed(ctx, to.err)
@@ -157,12 +158,12 @@ func (b *cloudBucket) write(ctx context.Context, key string, o writing) error {
 	return nil
 }
 
-// lastWords is how long an upload that is given up may take to say so.
+// lastWords is how long an aborted upload may take to clean up.
 const lastWords = 30 * time.Second
 
-// upload writes an object on S3 or Azure. The library removes the parts of an upload whose source fails, but not those
-// of one whose context ended, so an interrupt becomes an error of the source. (Its writer for Azure panics when it is
-// closed after an upload that failed.)
+// upload writes an object on S3 or Azure. The library removes the parts of an upload if its source fails, but not if
+// its context ends, so an interrupt becomes an error of the source. (Its writer for Azure panics when closed after a
+// failed upload.)
 func (b *cloudBucket) upload(
 	ctx context.Context, key string, fill func(io.Writer) error, options *blob.WriterOptions,
 ) error {
@@ -173,7 +174,7 @@ func (b *cloudBucket) upload(
 		to.CloseWithError(context.Cause(ctx))
 		time.AfterFunc(lastWords, cancel)
 	})()
-	var own error // of fill
+	var own error // error of fill
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)
@@ -202,7 +203,7 @@ func (b *cloudBucket) upload(
 	return nil
 }
 
-// noted keeps the error of what is written to.
+// noted records the error of the underlying writer.
 type noted struct {
 	to  io.Writer
 	err error
@@ -223,18 +224,18 @@ func (b *cloudBucket) remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// failed says what is wrong with a request.
+// failed converts the error of a request to an *Error.
 func (b *cloudBucket) failed(ctx context.Context, err error) error {
 	code := status(err)
 	if refusal(code) && b.expired(ctx) {
-		return &Error{Err: fmt.Errorf("no right to it any more, nor to what could be read before: have the credentials "+
+		return &Error{Err: fmt.Errorf("access denied, also to an object that could be read before: have the credentials "+
 			"expired? %w", said(err)), kind: passing}
 	}
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:
 		return b.notFound(ctx, code, err)
 	case gcerrors.PermissionDenied:
-		return &Error{Err: fmt.Errorf("no right to it (which storage also says of what is not there, where the bucket may "+
+		return &Error{Err: fmt.Errorf("access denied (storage also says so of a missing object if the bucket may "+
 			"not be listed): %w", said(err)), kind: forbidden}
 	case gcerrors.FailedPrecondition, gcerrors.AlreadyExists:
 		return &Error{Err: err, kind: exists}
@@ -243,7 +244,7 @@ func (b *cloudBucket) failed(ctx context.Context, err error) error {
 	}
 	switch {
 	case code == 0 && strings.Contains(strings.ToLower(err.Error()), "credential"):
-		return &Error{Err: fmt.Errorf("no credentials (they are those of the cloud's own tools): %w", err)}
+		return &Error{Err: fmt.Errorf("no credentials (use those of the cloud's own tools): %w", err)}
 	case code == 0 || code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout ||
 		code == http.StatusConflict:
 		return &Error{Err: err, kind: passing}
@@ -251,13 +252,13 @@ func (b *cloudBucket) failed(ctx context.Context, err error) error {
 	return &Error{Err: said(err)}
 }
 
-// refusal tells whether a status may be that of credentials: Amazon's answer to expired ones is 400.
+// refusal reports whether a status may be caused by credentials: Amazon returns 400 for expired ones.
 func refusal(code int) bool {
 	return code == http.StatusBadRequest || code == http.StatusUnauthorized || code == http.StatusForbidden
 }
 
-// expired tells whether what could be read is refused now. Then nothing is known of the object that was asked for, and
-// its row must not fail for good.
+// expired reports whether an object that could be read before is now refused. Then nothing is known about the
+// requested object, and its row must not fail permanently.
 func (b *cloudBucket) expired(ctx context.Context) bool {
 	key := b.granted.Load()
 	if key == nil {
@@ -267,7 +268,7 @@ func (b *cloudBucket) expired(ctx context.Context) bool {
 	return refusal(status(err))
 }
 
-// said is what storage said, without the number of the request: the errors of rows are the same in every run.
+// said returns the error of the storage without the request id, so that the errors of rows are the same in every run.
 func said(err error) error {
 	var aws interface {
 		ErrorCode() string
@@ -283,10 +284,10 @@ func said(err error) error {
 	return err
 }
 
-// notFound tells objects from buckets that are not there.
+// notFound distinguishes a missing object from a missing bucket.
 func (b *cloudBucket) notFound(ctx context.Context, code int, err error) error {
 	if code == http.StatusMovedPermanently {
-		return &Error{Err: fmt.Errorf("the bucket %s is in another region (for S3, AWS_REGION says which): %w", b.name, err)}
+		return &Error{Err: fmt.Errorf("the bucket %s is in another region (for S3, set AWS_REGION): %w", b.name, err)}
 	}
 	if !b.there.Load() {
 		if ok, e := b.bucket.IsAccessible(ctx); e == nil && !ok {
@@ -296,7 +297,7 @@ func (b *cloudBucket) notFound(ctx context.Context, code int, err error) error {
 	return &Error{Err: errors.New("there is no such object"), kind: missing}
 }
 
-// status is the HTTP status of an answer, 0 if there was none.
+// status returns the HTTP status of a response, 0 if there was none.
 func status(err error) int {
 	var aws interface{ HTTPStatusCode() int }
 	var google *googleapi.Error

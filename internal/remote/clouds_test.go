@@ -19,7 +19,7 @@ import (
 	"assay/internal/remote/s3test"
 )
 
-// TestGS and TestAzure hold gs:// and azblob:// to servers that others wrote.
+// TestGS and TestAzure test gs:// and azblob:// against third-party servers.
 func TestGS(t *testing.T) {
 	port, log := s3test.Launch(t, "ASSAY_TEST_GS")
 	t.Setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:"+port)
@@ -40,7 +40,7 @@ func TestGS(t *testing.T) {
 
 func TestAzure(t *testing.T) {
 	port, log := s3test.Launch(t, "ASSAY_TEST_AZURE")
-	const key = "dGVzdGVyc2VjcmV0" // of the server that tools/cloud.sh starts
+	const key = "dGVzdGVyc2VjcmV0" // key of the server that tools/cloud.sh starts
 	for name, value := range map[string]string{"AZURE_STORAGE_ACCOUNT": "tester", "AZURE_STORAGE_KEY": key,
 		"AZURE_STORAGE_DOMAIN": "127.0.0.1:" + port, "AZURE_STORAGE_PROTOCOL": "http",
 		"AZURE_STORAGE_IS_LOCAL_EMULATOR": "true"} {
@@ -61,7 +61,7 @@ func TestAzure(t *testing.T) {
 	conform(t, "azblob://edits")
 }
 
-// ready waits for a server until it makes a bucket.
+// ready waits until a server creates a bucket.
 func ready(t *testing.T, log *bytes.Buffer, bucket func() error) {
 	t.Helper()
 	var err error
@@ -75,7 +75,8 @@ func ready(t *testing.T, log *bytes.Buffer, bucket func() error) {
 	t.Fatalf("got %v, want the server ready: %s", err, log)
 }
 
-// conform holds a bucket to what is promised of all: whole objects or none, ranges, claims of which one wins.
+// conform tests the guarantees of every bucket: complete objects or none, ranges, and claims of which exactly one
+// wins.
 func conform(t *testing.T, bucket string) {
 	t.Helper()
 	ctx := context.Background()
@@ -87,12 +88,12 @@ func conform(t *testing.T, bucket string) {
 		check(t, bucket+"/"+key, want)
 	}
 	if _, err := Open(ctx, bucket+"/none"); err == nil || !strings.Contains(err.Error(), "there is no such object") {
-		t.Errorf("an object that is not there: got error %v, want one with %q", err, "there is no such object")
+		t.Errorf("a missing object: got error %v, want one with %q", err, "there is no such object")
 	}
 	broken := errors.New("broken")
 	half := func(w io.Writer) error { return errors.Join(fill(pattern(2*partBytes))(w), broken) }
 	if err := Write(ctx, bucket+"/half", half); !errors.Is(err, broken) {
-		t.Errorf("a writing that fails: got error %v, want %v", err, broken)
+		t.Errorf("a failing write: got error %v, want %v", err, broken)
 	}
 	if _, err := Stat(ctx, bucket+"/half"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("half an object: got error %v, want %v", err, fs.ErrNotExist)
@@ -106,7 +107,7 @@ func conform(t *testing.T, bucket string) {
 		if err := <-won; err == nil {
 			wins++
 		} else if !errors.Is(err, fs.ErrExist) {
-			t.Errorf("a claim that is lost: got error %v, want %v", err, fs.ErrExist)
+			t.Errorf("a lost claim: got error %v, want %v", err, fs.ErrExist)
 		}
 	}
 	if wins != 1 {
@@ -114,7 +115,7 @@ func conform(t *testing.T, bucket string) {
 	}
 	before, err := Stat(ctx, bucket+"/claim")
 	if err != nil || before.Version == "" || time.Since(before.ModTime).Abs() > time.Hour {
-		t.Errorf("Stat: got %+v, %v, want a version and the time of now", before, err)
+		t.Errorf("Stat: got %+v, %v, want a version and the current time", before, err)
 	}
 	if err := Put(ctx, bucket+"/claim", []byte("renewed"), false); err != nil {
 		t.Error(err)
@@ -128,6 +129,6 @@ func conform(t *testing.T, bucket string) {
 	closeBuckets()
 	missing := strings.Replace(bucket, "edits", "nobody", 1) + "/none"
 	if _, err := Open(ctx, missing); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("a bucket that is not there: got error %v, want one with %q", err, "nobody")
+		t.Errorf("a missing bucket: got error %v, want one with %q", err, "nobody")
 	}
 }

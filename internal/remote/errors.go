@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// kind is what is wrong with a request.
+// kind is the kind of failure of a request.
 type kind int
 
 const (
-	final     kind = iota // it would be refused again
+	final     kind = iota // it would fail again
 	missing               // there is no such object
-	exists                // it was to be made, and is there
-	forbidden             // these credentials may not do it
-	passing               // it may go well another time
+	exists                // it should be created, but exists
+	forbidden             // the credentials do not permit it
+	passing               // it may succeed later
 )
 
-// Error is a request to object storage that failed.
+// Error is a failed request to object storage.
 type Error struct {
 	Doing string // "reading", "writing"
-	Name  string // of the object
+	Name  string // name of the object
 	Err   error
 	kind  kind
 }
@@ -31,7 +31,7 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s %s: %v", e.Doing, e.Name, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes a missing object fs.ErrNotExist, and one that is there already fs.ErrExist.
+// Is makes a missing object match fs.ErrNotExist, and one that already exists fs.ErrExist.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
@@ -44,34 +44,34 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// Temporary reports whether the storage failed, and not the request.
+// Temporary reports whether the storage failed, rather than the request.
 func (e *Error) Temporary() bool { return e.kind == passing }
 
-// IsMissing reports whether an error says that there is no such object.
+// IsMissing reports whether an error means that there is no such object.
 func IsMissing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.kind == missing
 }
 
-// Failed reports whether an error says that object storage failed after all attempts, or that a request was given up:
-// nothing is known of what was asked for.
+// Failed reports whether an error means that object storage failed after all attempts, or that a request was
+// canceled, so that nothing is known about the requested object.
 func Failed(err error) bool { return errors.Is(err, errFailed) }
 
 var errFailed = errors.New("object storage failed")
 
-// attempts at a request, at most. The last one begins within so long of the first failure.
+// attempts is the maximum number of attempts at a request. The last one starts within window of the first failure.
 const (
 	attempts = 6
 	window   = 30 * time.Second
 )
 
-// FirstPause is that behind the first attempt; each is twice the one before. Tests have less time.
+// FirstPause is the pause after the first attempt; each pause is twice the previous one. Tests shorten it.
 var FirstPause = time.Second
 
-// patience bounds one attempt, of at most a few MiB.
+// patience is the timeout of one attempt, which transfers at most a few MiB.
 const patience = 2 * time.Minute
 
-// retry does a request, again where it failed for a reason that may pass. do returns an *Error.
+// retry sends a request, and repeats it after temporary failures. do returns an *Error.
 func retry(ctx context.Context, doing, name string, do func(context.Context) error) error {
 	pause, failed := FirstPause, time.Time{}
 	for n := 1; ; n++ {
@@ -95,14 +95,14 @@ func retry(ctx context.Context, doing, name string, do func(context.Context) err
 		if n == 1 {
 			failed = time.Now()
 		}
-		left := window - time.Since(failed) // drivers try again by themselves, which takes time, too
+		left := window - time.Since(failed) // drivers also retry by themselves, which takes time
 		if n == attempts || left <= 0 {
 			e.Err = fmt.Errorf("%w (after %d attempts)", e.Err, n)
 			return e
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(min(left, pause-rand.N(pause/4))): // not all workers at the same moment
+		case <-time.After(min(left, pause-rand.N(pause/4))): // so that workers do not retry at the same moment
 		}
 		pause *= 2
 	}

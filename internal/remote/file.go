@@ -43,7 +43,7 @@ func Open(ctx context.Context, name string) (File, error) {
 	return &opened{io.NewSectionReader(o, 0, info.Size), o}, nil
 }
 
-// Size is the number of bytes of an open file.
+// Size returns the size of an open file in bytes.
 func Size(f File) (int64, error) {
 	switch f := f.(type) {
 	case *os.File:
@@ -55,10 +55,10 @@ func Size(f File) (int64, error) {
 	case *opened:
 		return f.Size(), nil
 	}
-	return 0, fmt.Errorf("%s: its size is not known", f.Name())
+	return 0, fmt.Errorf("%s: its size is unknown", f.Name())
 }
 
-// opened is an object with a place at which it is read.
+// opened is an object with a read position.
 type opened struct {
 	*io.SectionReader
 	object *object
@@ -74,10 +74,10 @@ func (o *opened) Close() error {
 	return nil
 }
 
-// An object is kept in blocks. What is read in order is fetched several blocks at a time.
+// An object is cached in blocks. Sequential reads fetch several blocks at a time.
 const (
 	blockBytes = 1 << 20
-	ahead      = 8  // blocks of a request behind the block before
+	ahead      = 8  // blocks per request if the block before was read
 	maxBlocks  = 64 // in memory
 )
 
@@ -89,10 +89,10 @@ type object struct {
 
 	mutex  sync.Mutex
 	blocks map[int64][]byte // by number
-	order  []int64          // the last used at the end
+	order  []int64          // least recently used first
 }
 
-// ReadAt is that of io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (o *object) ReadAt(p []byte, at int64) (n int, err error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -110,7 +110,7 @@ func (o *object) ReadAt(p []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// block gives a block, and fetches what follows where the one before was read, too.
+// block returns a block. If the previous one was also read, it fetches the following ones as well.
 func (o *object) block(number int64) ([]byte, error) {
 	if b, ok := o.blocks[number]; ok {
 		o.use(number)
@@ -128,10 +128,10 @@ func (o *object) block(number int64) ([]byte, error) {
 			return err
 		}
 		if !got.Info.same(o.info) {
-			return errors.New("it was changed while it was read")
+			return errors.New("it changed while it was being read")
 		}
 		if int64(len(got.Bytes)) != most {
-			return &Error{Err: fmt.Errorf("%d bytes came of %d", len(got.Bytes), most), kind: passing}
+			return &Error{Err: fmt.Errorf("got %d of %d bytes", len(got.Bytes), most), kind: passing}
 		}
 		return nil
 	})
@@ -146,7 +146,7 @@ func (o *object) block(number int64) ([]byte, error) {
 	return o.blocks[number], nil
 }
 
-// use notes that a block was used last, and drops what was not for longest.
+// use marks a block as most recently used, and drops the least recently used one above the limit.
 func (o *object) use(number int64) {
 	o.order = slices.DeleteFunc(o.order, func(k int64) bool { return k == number })
 	if o.order = append(o.order, number); len(o.order) > maxBlocks {

@@ -4,8 +4,8 @@ package remote
 
 import "context"
 
-// Built tells whether the program has the drivers of object storage.
+// Built reports whether the program includes the drivers for object storage.
 const Built = false
 
-// openBucket refuses: the drivers are not there.
+// openBucket returns ErrNotBuilt: the drivers are not included.
 func openBucket(context.Context, string) (driver, error) { return nil, ErrNotBuilt }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWithoutDrivers: the program says how it is built with them.
+// TestWithoutDrivers: the error says how to build the program with drivers.
 func TestWithoutDrivers(t *testing.T) {
 	_, err := Open(context.Background(), "gs://bucket/x")
 	if err == nil || !strings.Contains(err.Error(), "make cloud") || !strings.Contains(err.Error(), "gs://bucket/x") {

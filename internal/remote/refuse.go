@@ -1,10 +1,10 @@
 package remote
 
-// Refuse says what is wrong with a path of a configuration. The work, as "training", has files of this machine alone: a
-// name on object storage would be a folder here. "" if nothing is.
+// Refuse returns what is wrong with a path in a configuration for work (such as "training") that only uses local
+// files: a name on object storage would become a local folder. It returns "" if the path is local.
 func Refuse(work, path string) string {
 	if !Is(path) {
 		return ""
 	}
-	return path + ": " + work + " reads and writes files of this machine: copy it, or mount it"
+	return path + ": " + work + " only reads and writes local files: copy it, or mount it"
 }

@@ -1,10 +1,10 @@
-// Package remote opens and writes files wherever they lie: on this machine, or on object storage (s3://, gs://,
-// azblob://, and file:// in its place). The drivers of object storage are behind the build tag cloud (make cloud);
-// a program without them refuses such names.
+// Package remote opens and writes files on this machine or on object storage (s3://, gs://, azblob://, and file:// to
+// stand in for it). The drivers for object storage need the build tag cloud (make cloud); a program without them
+// refuses such names.
 //
-// An object is read in ranges, each asked for again where that may help, and an object that changed meanwhile is an
-// error. One that is written appears at once when it is complete, or not at all. Credentials are those that the clouds'
-// own tools use: their environment variables and files.
+// An object is read in ranges, each with retries, and an object that changes meanwhile is an error. A written object
+// appears at once when it is complete, or not at all. Credentials come from the environment variables and files of
+// the clouds' own tools.
 package remote
 
 import (
@@ -20,25 +20,25 @@ import (
 	"time"
 )
 
-// schemes are the beginnings of names on object storage, each with what a bucket is called there.
+// schemes are the URL schemes of names on object storage.
 var schemes = []string{"s3", "gs", "azblob", "file"}
 
-// ErrNotBuilt is the error of all names on object storage in a program without the build tag cloud.
-var ErrNotBuilt = errors.New("this program was built without object storage: use the one that make cloud builds")
+// ErrNotBuilt is the error for all names on object storage in a program without the build tag cloud.
+var ErrNotBuilt = errors.New("this program was built without object storage: use the one built by make cloud")
 
-// Is reports whether a name is that of an object: scheme://bucket/key. What stands behind the bucket is the key as it
-// is, without any escapes.
+// Is reports whether a name is the name of an object, scheme://bucket/key. The text after the bucket is the key as it
+// is, without escapes.
 func Is(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")
 	return ok && slices.Contains(schemes, strings.ToLower(scheme))
 }
 
-// split cuts a name into its bucket, with the scheme, and its key. The bucket of file:// is the whole file system.
+// split splits a name into its bucket, with the scheme, and its key. The bucket of file:// is the entire file system.
 func split(name string) (bucket, key string, err error) {
 	scheme, rest, _ := strings.Cut(name, "://")
 	host, key, _ := strings.Cut(rest, "/")
 	if small := strings.ToLower(scheme); small != scheme {
-		return "", "", fmt.Errorf("%s: write %s:// in small letters", name, small)
+		return "", "", fmt.Errorf("%s: write %s:// in lower case", name, small)
 	}
 	if scheme == "file" {
 		if host != "" {
@@ -51,12 +51,12 @@ func split(name string) (bucket, key string, err error) {
 		return "", "", fmt.Errorf("%s: names a folder, want an object", name)
 	}
 	if key != path.Clean(key) || strings.HasPrefix(key, "../") || strings.HasPrefix(key, "/") {
-		return "", "", fmt.Errorf("%s: its key is not a path: there is //, . or .. in it", name)
+		return "", "", fmt.Errorf("%s: its key is not a path: it contains //, . or ..", name)
 	}
 	return scheme + "://" + host, key, nil
 }
 
-// Join puts a relative path behind a folder; one that is absolute, or a name on object storage, stays as it is.
+// Join joins a folder and a relative path. An absolute path, or a name on object storage, is returned as it is.
 func Join(folder, name string) string {
 	switch {
 	case Is(name) || filepath.IsAbs(name):
@@ -69,7 +69,7 @@ func Join(folder, name string) string {
 	return scheme + "://" + host + "/" + path.Join(key, filepath.ToSlash(name))
 }
 
-// Dir is the folder of a name.
+// Dir returns the folder of a name.
 func Dir(name string) string {
 	if !Is(name) {
 		return filepath.Dir(name)
@@ -78,7 +78,7 @@ func Dir(name string) string {
 	return scheme + "://" + strings.TrimSuffix(rest[:strings.LastIndexByte(rest, '/')+1], "/")
 }
 
-// Abs is a name that does not depend on the working directory.
+// Abs returns a name that does not depend on the working directory.
 func Abs(name string) (string, error) {
 	if Is(name) {
 		return name, nil
@@ -86,17 +86,17 @@ func Abs(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-// Info is what is known of an object without reading it.
+// Info is the metadata of an object.
 type Info struct {
 	Size    int64
 	ModTime time.Time // by the clock of the storage
-	Version string    // another one when the object changed; "": not known
+	Version string    // changes with the object; "": unknown
 
-	generation int64 // Google's number of what was written; 0: not known
+	generation int64 // Google's generation number; 0: unknown
 }
 
-// same tells whether two answers are of the same object. Some answers tell times in seconds alone, in which it may have
-// changed twice.
+// same reports whether two responses are about the same state of an object. Some responses have times only in
+// seconds, and an object may change twice within one.
 func (i Info) same(o Info) bool {
 	if i.generation != 0 && o.generation != 0 {
 		return i.generation == o.generation && i.Size == o.Size
@@ -107,13 +107,13 @@ func (i Info) same(o Info) bool {
 	return i.Size == o.Size && i.ModTime.Truncate(time.Second).Equal(o.ModTime.Truncate(time.Second))
 }
 
-// Range is a part of an object, with what is known of the whole.
+// Range is a part of an object, with the metadata of the object.
 type Range struct {
 	Bytes []byte
-	Info  Info // with Version where a range tells it
+	Info  Info // with Version if the response has it
 }
 
-// driver is a bucket of object storage. Its errors are of this package, and not tried again.
+// driver is a bucket of object storage. It returns errors of this package, and does not retry.
 type driver interface {
 	stat(ctx context.Context, key string) (Info, error)
 	read(ctx context.Context, key string, from, most int64) (Range, error)
@@ -121,13 +121,13 @@ type driver interface {
 	remove(ctx context.Context, key string) error
 }
 
-// buckets that are open, by scheme://bucket; they stay so.
+// buckets are the open buckets, by scheme://bucket. They are never closed.
 var buckets = struct {
 	sync.Mutex
 	open map[string]driver
 }{open: map[string]driver{}}
 
-// locate finds the bucket and the key of a name.
+// locate returns the bucket and the key of a name.
 func locate(ctx context.Context, name string) (driver, string, error) {
 	bucket, key, err := split(name)
 	if err != nil {
@@ -146,7 +146,7 @@ func locate(ctx context.Context, name string) (driver, string, error) {
 	return b, key, nil
 }
 
-// Stat says what is known of an object.
+// Stat returns the metadata of an object.
 func Stat(ctx context.Context, name string) (info Info, err error) {
 	b, key, err := locate(ctx, name)
 	if err != nil {
@@ -159,8 +159,9 @@ func Stat(ctx context.Context, name string) (info Info, err error) {
 	return info, err
 }
 
-// CheckOutput refuses the name of an object whose bucket, credentials or storage are not there, which would else be
-// noticed once all is computed. Who may write may have no right to read: a request that is denied says nothing.
+// CheckOutput returns an error if the bucket, the credentials or the storage of an output are missing, which would
+// otherwise only be noticed after all the work. Credentials that may write may not be permitted to read, so a denied
+// request is not an error.
 func CheckOutput(ctx context.Context, name string) error {
 	_, err := Stat(ctx, name)
 	var e *Error

@@ -39,7 +39,7 @@ func TestNames(t *testing.T) {
 		"s3://bucket":            "names a folder",
 		"s3://bucket/x/":         "names a folder",
 		"s3://bucket/x//y":       "not a path",
-		"s3://bucket//y":         "not a path", // pictures beside it would be looked for elsewhere
+		"s3://bucket//y":         "not a path", // pictures next to it would be looked up elsewhere
 		"s3://bucket/../y":       "not a path",
 		"s3://bucket?region=x/y": "want s3://bucket/key",
 		"file://x/y":             "three slashes",
@@ -52,13 +52,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// memory is a bucket that fails as it is told to.
+// memory is a bucket that fails on demand.
 type memory struct {
 	objects map[string][]byte
 	time    time.Time
-	fail    func() error // asked at every request; nil: never
-	asked   int          // for ranges
-	bytes   int          // that were read
+	fail    func() error // called for every request; nil: never fails
+	asked   int          // number of ranges requested
+	bytes   int          // read
 }
 
 func (m *memory) err() error {
@@ -101,7 +101,7 @@ func (m *memory) write(_ context.Context, key string, o writing) error {
 
 func (m *memory) remove(_ context.Context, key string) error { delete(m.objects, key); return m.err() }
 
-// pauseLess has attempts follow each other sooner.
+// pauseLess shortens the pauses between attempts.
 func pauseLess(t *testing.T, first time.Duration) {
 	pause := FirstPause
 	FirstPause = first
@@ -125,8 +125,8 @@ func pattern(n int) []byte {
 	return out
 }
 
-// TestRanges: an object is read in any order, from memory what was read before, and by larger requests what is read in
-// order.
+// TestRanges: an object can be read in any order, blocks that were read before come from memory, and sequential reads
+// use larger requests.
 func TestRanges(t *testing.T) {
 	m := newMemory(t, "s3://ranges")
 	want := pattern(20*blockBytes + 17)
@@ -156,19 +156,19 @@ func TestRanges(t *testing.T) {
 		t.Errorf("in order: got %d bytes by %d requests, %v, want %d by at most 5", len(got), m.asked, err, len(want))
 	}
 	if got, err := ReadAll(context.Background(), "s3://ranges/a/b", 1<<30); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("whole: got %d bytes, %v, want %d", len(got), err, len(want))
+		t.Errorf("ReadAll: got %d bytes, %v, want %d", len(got), err, len(want))
 	}
 	if _, err := ReadAll(context.Background(), "s3://ranges/a/b", 1000); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("beyond the limit: got error %v, want %v", err, ErrTooLarge)
 	}
 	if _, err := Open(context.Background(), "s3://ranges/x"); !errors.Is(err, fs.ErrNotExist) || Failed(err) ||
 		!strings.Contains(err.Error(), "s3://ranges/x") {
-		t.Errorf("no such object: got error %v, want %v with its name, and no failure of the storage", err, fs.ErrNotExist)
+		t.Errorf("no such object: got error %v, want %v with its name, and not a failure of the storage", err, fs.ErrNotExist)
 	}
 }
 
-// TestFaults: failures that pass are not seen, one that stays is named and told from a refusal, and an object that
-// changes while it is read is an error.
+// TestFaults: temporary failures are not visible, a permanent one is reported as different from a refusal, and an
+// object that changes while it is read is an error.
 func TestFaults(t *testing.T) {
 	m := newMemory(t, "s3://faults")
 	want := pattern(3 * blockBytes)
@@ -213,7 +213,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRemove: an object is removed, and one that is not there is no error.
+// TestRemove: an object is removed, and a missing one is not an error.
 func TestRemove(t *testing.T) {
 	m := newMemory(t, "s3://removed")
 	m.objects["a"] = []byte("x")

@@ -50,14 +50,14 @@ func s3Server(t *testing.T) (client *s3.Client, endpoint string) {
 	return client, endpoint
 }
 
-// closeBuckets has buckets opened anew.
+// closeBuckets makes the next request open buckets again.
 func closeBuckets() {
 	buckets.Lock()
 	defer buckets.Unlock()
 	clear(buckets.open)
 }
 
-// unfinished counts the uploads that the bucket holds parts of.
+// unfinished returns the number of uploads whose parts are in the bucket.
 func unfinished(t *testing.T, client *s3.Client) int {
 	t.Helper()
 	bucket := "edits"
@@ -75,7 +75,7 @@ func fill(raw []byte) func(io.Writer) error {
 	}
 }
 
-// check reads an object whole and in ranges.
+// check reads an object in one piece and in ranges.
 func check(t *testing.T, name string, want []byte) {
 	t.Helper()
 	f, err := Open(context.Background(), name)
@@ -86,13 +86,13 @@ func check(t *testing.T, name string, want []byte) {
 	at := len(want) / 3
 	part := make([]byte, min(1000, len(want)-at))
 	if _, err := f.ReadAt(part, int64(at)); err != nil && len(part) > 0 || !bytes.Equal(part, want[at:at+len(part)]) {
-		t.Errorf("%s at %d: got other bytes, %v, want %d", name, at, err, len(part))
+		t.Errorf("%s at %d: got different bytes, %v, want %d", name, at, err, len(part))
 	}
 	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s: %d bytes, want %d, %v", name, len(got), len(want), err)
 	}
 	if got, err := ReadAnew(context.Background(), name, 1<<30); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s whole: %d bytes, want %d, %v", name, len(got), len(want), err)
+		t.Errorf("%s in one piece: %d bytes, want %d, %v", name, len(got), len(want), err)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestS3(t *testing.T) {
 		broken := errors.New("broken")
 		half := func(w io.Writer) error { return errors.Join(fill(pattern(2*partBytes))(w), broken) }
 		if err := Write(ctx, "s3://edits/half", half); !errors.Is(err, broken) {
-			t.Errorf("a writing that fails: got error %v, want %v", err, broken)
+			t.Errorf("a failing write: got error %v, want %v", err, broken)
 		}
 		stopped, cancel := context.WithCancel(ctx)
 		err := Write(stopped, "s3://edits/half", func(w io.Writer) error {
@@ -133,7 +133,7 @@ func TestS3(t *testing.T) {
 			return err
 		})
 		if !errors.Is(err, context.Canceled) && !Failed(err) {
-			t.Errorf("interrupted: got error %v, want %v or a failure of the storage", err, context.Canceled)
+			t.Errorf("interrupted: got error %v, want %v or a storage failure", err, context.Canceled)
 		}
 		if _, err := Stat(ctx, "s3://edits/half"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("half an object: got error %v, want %v", err, fs.ErrNotExist)
@@ -147,7 +147,7 @@ func TestS3(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := Put(ctx, "s3://edits/once", []byte("second"), true); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("the second writing: got error %v, want %v", err, fs.ErrExist)
+			t.Errorf("the second write: got error %v, want %v", err, fs.ErrExist)
 		}
 		check(t, "s3://edits/once", []byte("first"))
 		if err := errors.Join(Remove(ctx, "s3://edits/once"), Remove(ctx, "s3://edits/once")); err != nil {
@@ -164,7 +164,7 @@ func TestS3(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.ReadFull(out, make([]byte, len("part\n")*4)) // some parts are uploaded by then
+		io.ReadFull(out, make([]byte, len("part\n")*4)) // some parts are uploaded now
 		child.Process.Kill()
 		child.Wait()
 		if _, err := Stat(ctx, "s3://edits/killed"); !errors.Is(err, fs.ErrNotExist) {
@@ -177,8 +177,8 @@ func TestS3(t *testing.T) {
 	})
 }
 
-// TestS3Faults: a server that fails now and then, and breaks off answers, is not noticed; one that has no rights for us
-// is named at once.
+// TestS3Faults: a server that fails occasionally, and breaks off responses, is not noticed; denied access is reported
+// at once.
 func TestS3Faults(t *testing.T) {
 	_, endpoint := s3Server(t)
 	pauseLess(t, 10*time.Millisecond)
@@ -208,13 +208,13 @@ func TestS3Faults(t *testing.T) {
 		t.Errorf("got %d of %d requests that failed, want at least 3", failed.Load(), n.Load())
 	}
 	denied.Store(true)
-	if _, err := Open(context.Background(), "s3://edits/x"); err == nil || !strings.Contains(err.Error(), "no right") {
-		t.Errorf("Open: got error %v, want one with %q", err, "no right")
+	if _, err := Open(context.Background(), "s3://edits/x"); err == nil || !strings.Contains(err.Error(), "denied") {
+		t.Errorf("Open: got error %v, want one with %q", err, "denied")
 	}
 }
 
-// TestS3Expired: what is refused after credentials were good may be there or not, so that nobody takes it for an object
-// without rights, which is the fault of a row. Of such a one the words are the same each time.
+// TestS3Expired: an object that is refused after the credentials were valid may exist or not, so it must not be taken
+// for one without access, which fails its row. For such an object the message is the same each time.
 func TestS3Expired(t *testing.T) {
 	_, endpoint := s3Server(t)
 	pauseLess(t, 10*time.Millisecond)
@@ -241,9 +241,9 @@ func TestS3Expired(t *testing.T) {
 	answer.Store(http.StatusForbidden)
 	_, first := Stat(ctx, "s3://edits/b")
 	_, second := Stat(ctx, "s3://edits/b")
-	if first == nil || Failed(first) || !strings.Contains(first.Error(), "no right") || first.Error() != second.Error() {
-		t.Errorf("an object without rights: got %v, then %v, want one error twice with %q, no failure of the storage", first,
-			second, "no right")
+	if first == nil || Failed(first) || !strings.Contains(first.Error(), "denied") || first.Error() != second.Error() {
+		t.Errorf("an object without access: got %v, then %v, want one error twice with %q, no failure of the storage", first,
+			second, "denied")
 	}
 	only.Store("")
 	for _, code := range []int64{http.StatusForbidden, http.StatusBadRequest} {
@@ -258,7 +258,8 @@ func TestS3Expired(t *testing.T) {
 	}
 }
 
-// TestS3Replaced: one object is not read in part as another one, even if it is as long and of the same second.
+// TestS3Replaced: an object that is replaced while it is read is an error, even if the new one has the same size and
+// time in seconds.
 func TestS3Replaced(t *testing.T) {
 	s3Server(t)
 	ctx := context.Background()
@@ -284,18 +285,17 @@ func TestS3Replaced(t *testing.T) {
 		}
 		was := f.(*opened).object.info
 		if !now.ModTime.Truncate(time.Second).Equal(was.ModTime.Truncate(time.Second)) {
-			continue // the next second had begun
+			continue // the next second has started
 		}
-		if _, err := f.ReadAt(make([]byte, 10), blockBytes); err == nil || !strings.Contains(err.Error(), "was changed") {
-			t.Errorf("the second half of another object was read: got error %v, want one with %q", err, "was changed")
+		if _, err := f.ReadAt(make([]byte, 10), blockBytes); err == nil || !strings.Contains(err.Error(), "changed while") {
+			t.Errorf("the second half of another object was read: got error %v, want one with %q", err, "changed while")
 		}
 		return
 	}
 	t.Skip("no two writes within a second")
 }
 
-// TestS3Ranges: what is read in an object's midst is asked of the server as a range, and no more comes over the line
-// than the blocks around it.
+// TestS3Ranges: reads in the middle of an object are range requests, and only the blocks around them are transferred.
 func TestS3Ranges(t *testing.T) {
 	_, endpoint := s3Server(t)
 	target, _ := url.Parse(endpoint)
@@ -334,12 +334,12 @@ func TestS3Ranges(t *testing.T) {
 		})
 	}
 	if ranged.Load() != 3 || whole.Load() != 0 || sent.Load() > 3*blockBytes {
-		t.Errorf("%d requests of ranges, %d of all; %d of %d bytes were sent", ranged.Load(), whole.Load(), sent.Load(),
+		t.Errorf("%d range requests, %d full ones; %d of %d bytes were sent", ranged.Load(), whole.Load(), sent.Load(),
 			len(want))
 	}
 }
 
-// shortWriter breaks a body off.
+// shortWriter truncates a body.
 type shortWriter struct {
 	http.ResponseWriter
 	left int
@@ -354,7 +354,7 @@ func (w *shortWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// TestDrivers: gocloud's other drivers do as ours in tests, with files for objects.
+// TestDrivers: gocloud's file and memory drivers give the same guarantees.
 func TestDrivers(t *testing.T) {
 	ctx := context.Background()
 	schemes = append(schemes, "mem")
@@ -368,7 +368,7 @@ func TestDrivers(t *testing.T) {
 		broken := errors.New("broken")
 		half := func(w io.Writer) error { return errors.Join(fill(want)(w), broken) }
 		if err := Write(ctx, folder+"/sub/half", half); !errors.Is(err, broken) {
-			t.Errorf("a writing that fails: got error %v, want %v", err, broken)
+			t.Errorf("a failing write: got error %v, want %v", err, broken)
 		}
 		if _, err := Stat(ctx, folder+"/sub/half"); !IsMissing(err) {
 			t.Errorf("half an object: got error %v, want it missing", err)

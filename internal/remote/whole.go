@@ -11,28 +11,28 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// ErrTooLarge is wrapped by errors about objects that are larger than allowed.
+// ErrTooLarge is wrapped by errors for objects that are larger than allowed.
 var ErrTooLarge = errors.New("too large")
 
-// maxRequest is the most that one request for a whole object asks for.
+// maxRequest is the maximum number of bytes per request when a complete object is read.
 const maxRequest = 8 << 20
 
-// recent are small objects that were read last: the pictures of a group share their source, and a picture is read once
-// for its digest and once to be decoded. Objects are taken not to change while they are there.
+// recent caches small objects that were read recently: the edits of a group share their source, and a picture is read
+// once for its digest and once for decoding. Objects are assumed not to change while they are cached.
 var recent = struct {
 	sync.Mutex
 	flight singleflight.Group
 	bytes  map[string][]byte
-	order  []string // the last read at the end
+	order  []string // oldest first
 	total  int
 }{bytes: map[string][]byte{}}
 
 const (
 	maxRecent = 64 << 20
-	maxKept   = 8 << 20 // of one object
+	maxKept   = 8 << 20 // largest cached object
 )
 
-// ReadAll reads a whole object, at most limit bytes of it. The bytes are shared: they are not to be changed.
+// ReadAll reads a complete object of at most limit bytes. The bytes are shared and must not be modified.
 func ReadAll(ctx context.Context, name string, limit int64) ([]byte, error) {
 	recent.Lock()
 	raw, ok := recent.bytes[name]
@@ -52,7 +52,7 @@ func ReadAll(ctx context.Context, name string, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// ReadAnew is ReadAll, but reads what it may know.
+// ReadAnew is ReadAll, but bypasses the cache.
 func ReadAnew(ctx context.Context, name string, limit int64) ([]byte, error) {
 	raw, err := readAll(ctx, name, limit)
 	if err == nil {
@@ -68,7 +68,7 @@ func remember(name string, raw []byte) {
 	}
 	recent.Lock()
 	defer recent.Unlock()
-	if _, ok := recent.bytes[name]; ok { // by another goroutine
+	if _, ok := recent.bytes[name]; ok { // another goroutine was first
 		return
 	}
 	recent.bytes[name], recent.order, recent.total = raw, append(recent.order, name), recent.total+len(raw)
@@ -79,7 +79,7 @@ func remember(name string, raw []byte) {
 	}
 }
 
-// forget drops what is kept of an object that is written.
+// forget removes an object from the cache because it is written.
 func forget(name string) {
 	recent.Lock()
 	defer recent.Unlock()
@@ -106,10 +106,10 @@ func readAll(ctx context.Context, name string, limit int64) ([]byte, error) {
 				return err
 			}
 			if want := min(maxRequest, got.Info.Size-int64(len(all))); int64(len(got.Bytes)) != want {
-				return &Error{Err: fmt.Errorf("%d bytes came of %d", len(got.Bytes), want), kind: passing}
+				return &Error{Err: fmt.Errorf("got %d of %d bytes", len(got.Bytes), want), kind: passing}
 			}
 			if !first && !got.Info.same(whole) {
-				return errors.New("it was changed while it was read")
+				return errors.New("it changed while it was being read")
 			}
 			return nil
 		})
@@ -124,7 +124,7 @@ func readAll(ctx context.Context, name string, limit int64) ([]byte, error) {
 	return all, nil
 }
 
-// ReadFile reads a small file or an object, past what is kept of those that were read last.
+// ReadFile reads a small file or an object, bypassing the cache.
 func ReadFile(ctx context.Context, name string) ([]byte, error) {
 	if !Is(name) {
 		return os.ReadFile(name)

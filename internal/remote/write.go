@@ -14,15 +14,15 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// writing says what an object becomes.
+// writing describes a write of an object.
 type writing struct {
-	fill  func(io.Writer) error // its bytes
-	fresh bool                  // it must not be there yet
+	fill  func(io.Writer) error // writes the bytes
+	fresh bool                  // the object must not exist yet
 }
 
-// Write writes a file or an object that is complete or as it was before, whenever the process stops. An error of fill,
-// and the end of ctx, give the upload up: parts that the storage has are removed. (Those of a process that was killed
-// are not: a rule of the bucket for incomplete uploads removes them.)
+// Write writes a file or an object that is complete or as it was before, whenever the process stops. If fill fails or
+// ctx ends, the upload is aborted and its parts are removed from the storage. (The parts of a killed process are not:
+// configure a bucket rule that removes incomplete uploads.)
 func Write(ctx context.Context, name string, fill func(io.Writer) error) error {
 	if !Is(name) {
 		return atomicfile.Write(name, fill)
@@ -43,7 +43,7 @@ func Write(ctx context.Context, name string, fill func(io.Writer) error) error {
 	return uploadError(name, b.write(ctx, key, writing{fill: buffered}))
 }
 
-// uploadError names the object.
+// uploadError adds the name of the object to an error.
 func uploadError(name string, err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Name == "" {
@@ -56,8 +56,8 @@ func uploadError(name string, err error) error {
 	return err
 }
 
-// Put writes a small object, as often as it takes. If fresh it must not be there: else the error is fs.ErrExist, and it
-// stays as it is.
+// Put writes a small object, with retries. With fresh the object must not exist: otherwise the error is fs.ErrExist,
+// and the object stays as it is.
 func Put(ctx context.Context, name string, raw []byte, fresh bool) error {
 	b, key, err := locate(ctx, name)
 	if err != nil {
@@ -72,15 +72,16 @@ func Put(ctx context.Context, name string, raw []byte, fresh bool) error {
 	})
 }
 
-// Local is a path on this machine that belongs to an output, for what grows while it is made. It is beside the output
-// if that is a file. Objects cannot grow, so for them it is in assay/progress in the user's cache folder.
+// Local returns a path on this machine for a file that belongs to an output and is appended to while the output is
+// computed. It is next to the output if that is a file. Objects cannot be appended to, so for them it is in
+// assay/progress in the user's cache folder.
 func Local(out, ending string) (string, error) {
 	if !Is(out) {
 		return out + ending, nil
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("the user's cache folder, for what is done of %s: %w", out, err)
+		return "", fmt.Errorf("the user's cache folder, for the progress of %s: %w", out, err)
 	}
 	folder := filepath.Join(cache, "assay", "progress")
 	if err := os.MkdirAll(folder, 0o777); err != nil {
@@ -88,7 +89,7 @@ func Local(out, ending string) (string, error) {
 	}
 	name := strings.NewReplacer("%", "%25", "/", "%2F", ":", "%3A").Replace(out) + ending
 	if len(name) > 255 {
-		return "", fmt.Errorf("%s: a name too long for a file in %s, where what is done is kept", out, folder)
+		return "", fmt.Errorf("%s: the name is too long for its progress file in %s", out, folder)
 	}
 	return filepath.Join(folder, name), nil
 }

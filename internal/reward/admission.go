@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// workload counts outstanding work by the estimator that predicts its time: items of a run, or thousands of pixels to
-// decode.
+// workload counts outstanding work by the estimator that predicts its duration: items of runs, or thousands of pixels
+// to decode.
 type workload map[*estimator]int
 
 func (w workload) items() (n int) {
@@ -19,7 +19,7 @@ func (w workload) items() (n int) {
 	return n
 }
 
-// duration is the time that the workload takes on an idle machine.
+// duration returns the time that the workload takes on an idle machine.
 func (w workload) duration() (t time.Duration) {
 	for e, n := range w {
 		t += e.estimate(n)
@@ -27,7 +27,7 @@ func (w workload) duration() (t time.Duration) {
 	return t
 }
 
-// marginal is the time that the workload adds to decoding and to runs in progress.
+// marginal returns the time that the workload adds to decoding and to runs in progress.
 func (w workload) marginal() (decoding, runs time.Duration) {
 	for e, n := range w {
 		if e.pixels {
@@ -39,10 +39,10 @@ func (w workload) marginal() (decoding, runs time.Duration) {
 	return decoding, runs
 }
 
-// reservation is an admitted request with the workload that it has not begun.
+// reservation is an admitted request with its workload that has not started yet.
 type reservation struct {
 	q         *queue
-	remaining workload // not yet begun
+	remaining workload // not yet started
 }
 
 // busyError rejects a request temporarily.
@@ -73,7 +73,7 @@ func (q *queue) probe(e *estimator) error {
 	return q.overload(workload{e: 1})
 }
 
-// overload returns why a request is rejected; nil: it is admitted. q.mu is held.
+// overload returns why a request is rejected; nil if it is admitted. q.mu is held.
 func (q *queue) overload(w workload) error {
 	if q.active == 0 { // an idle server takes any request
 		return nil
@@ -84,26 +84,26 @@ func (q *queue) overload(w workload) error {
 	case waiting > q.capacity:
 		return &busyError{
 			retryAfter: max(wait, time.Second),
-			reason:     fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.capacity),
+			reason:     fmt.Sprintf("%d edits would be queued, at most %d are allowed", waiting, q.capacity),
 		}
 	case finish > q.maxWait:
 		return &busyError{
 			retryAfter: max(finish-q.maxWait, time.Second),
-			reason: fmt.Sprintf("the answer would take %v, at most %v are allowed",
+			reason: fmt.Sprintf("the answer would take %v, the limit is %v",
 				finish.Round(time.Second), q.maxWait),
 		}
 	}
 	return nil
 }
 
-// backlog is the estimated time of all admitted work, and the number of its items that are not on a device yet. q.mu
-// is held.
+// backlog returns the estimated time of all admitted work, and the number of its items that are not on a device yet.
+// q.mu is held.
 func (q *queue) backlog() (wait time.Duration, items int) {
-	// Decoding and runs go on side by side, so the longer one of the two counts.
+	// Decoding and runs overlap, so the longer of the two counts.
 	var decoding, runs time.Duration
 	up := 0
 	for k := range q.workers {
-		if end := q.workers[k].ends; !end.IsZero() { // a run that is late by some time is expected to take as long again
+		if end := q.workers[k].ends; !end.IsZero() { // an overdue run is expected to take as long again as it is late
 			runs += time.Until(end).Abs()
 		}
 		if !q.workers[k].down {
@@ -118,7 +118,7 @@ func (q *queue) backlog() (wait time.Duration, items int) {
 	return max(decoding, runs/time.Duration(max(up, 1))), items
 }
 
-// foreseen is the estimated wait of a new request.
+// foreseen returns the estimated wait of a new request.
 func (q *queue) foreseen() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -168,10 +168,10 @@ type estimator struct {
 	pixels          bool    // counts thousands of pixels, not edits
 }
 
-// kilopixels counts pixels in thousands, as estimators of decoding do.
+// kilopixels converts pixels to thousands, the unit of estimators of decoding.
 func kilopixels(pixels int64) int { return int(pixels/1000) + 1 }
 
-// decay is the weight of the past at each new run: about the last twenty runs count.
+// decay is the factor on past runs at each new one: about the last twenty runs count.
 const decay = 0.95
 
 func (e *estimator) observe(items int, d time.Duration) {
@@ -188,8 +188,8 @@ func (e *estimator) observe(items int, d time.Duration) {
 	}
 }
 
-// observeFastest keeps the shortest recent time of an item. Other load, such as a burst of request bodies, makes some
-// items many times slower, and that must not reject requests.
+// observeFastest tracks the shortest recent time of an item. Other load, such as a burst of request bodies, makes
+// some items many times slower, which must not cause requests to be rejected.
 func (e *estimator) observeFastest(items int, d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -201,14 +201,14 @@ func (e *estimator) observeFastest(items int, d time.Duration) {
 	}
 }
 
-// estimate is the predicted time of a run of n items; 0: nothing was observed.
+// estimate returns the predicted time of a run of n items; 0 if nothing was observed.
 func (e *estimator) estimate(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Duration((e.base + e.perItem*float64(n)) * float64(time.Second))
 }
 
-// marginal is the time that n items add to a run.
+// marginal returns the time that n items add to a run.
 func (e *estimator) marginal(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,7 +21,7 @@ type apiError struct {
 	Status     int           `json:"-"`
 	Kind       string        `json:"kind"`
 	Message    string        `json:"message"`
-	RetryAfter time.Duration `json:"-"` // when to ask again; 0: never
+	RetryAfter time.Duration `json:"-"` // when to retry; 0: never
 }
 
 func (f *apiError) Error() string { return f.Message }
@@ -30,17 +30,17 @@ func apiErrorf(status int, kind, format string, args ...any) *apiError {
 	return &apiError{Status: status, Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// badRequest is the error of a request that cannot be understood.
+// badRequest returns the error of an invalid request.
 func badRequest(format string, args ...any) *apiError {
 	return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
 }
 
-// badPicture is the error of a picture that cannot be read.
+// badPicture returns the error of a picture that cannot be read.
 func badPicture(format string, args ...any) *apiError {
 	return apiErrorf(http.StatusUnprocessableEntity, "bad_picture", format, args...)
 }
 
-// tooMany is the error of a request that has more of something than is served at a time.
+// tooMany returns the error of a request that exceeds a limit on its size.
 func tooMany(format string, args ...any) *apiError {
 	return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", format, args...)
 }
@@ -54,7 +54,7 @@ func toAPIError(err error) *apiError {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &busy):
-		return &apiError{http.StatusTooManyRequests, "busy", busy.reason + ": ask again later", busy.retryAfter}
+		return &apiError{http.StatusTooManyRequests, "busy", busy.reason + ": try again later", busy.retryAfter}
 	case errors.As(err, &body):
 		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large",
 			"the request is larger than %d bytes", body.Limit)
@@ -63,7 +63,7 @@ func toAPIError(err error) *apiError {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &apiError{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
 	case errors.Is(err, context.Canceled):
-		return apiErrorf(499, "canceled", "the caller went away")
+		return apiErrorf(499, "canceled", "the client disconnected")
 	case errors.Is(err, gate.ErrAsleep):
 		return &apiError{http.StatusServiceUnavailable, "asleep", err.Error(), 10 * time.Second}
 	case edit.Unreadable(err):
@@ -86,7 +86,7 @@ func retryAfter(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }
 
-// encodeJSON is a line of JSON, with <, > and & as they are.
+// encodeJSON returns a line of JSON, without escaping <, > and &.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -103,7 +103,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return write(w, status, "application/json", body)
 }
 
-// write answers with a body. That it cannot be sent is no error: the caller is gone.
+// write sends a response with a body. Failing to send it is not an error: the client is gone.
 func write(w http.ResponseWriter, status int, kind string, body []byte) error {
 	http.NewResponseController(w).SetWriteDeadline(deadline(int64(len(body))))
 	w.Header().Set("Content-Type", kind)

@@ -12,9 +12,9 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// FuzzBodies sends any body to any wire, as JSON, as a form and as no known type. The answer is never a failure of the
-// server itself, is JSON whatever it says, and is cheap. The first two bytes choose the path and the kind.
-// (FuzzRequests, slower, does it with a real scorer.)
+// FuzzBodies sends arbitrary bodies to every endpoint, as JSON, as a form and with an unknown type. The response is
+// never an internal error, is always JSON, and is cheap. The first two bytes choose the path and the type.
+// (FuzzRequests, which is slower, uses a real scorer.)
 func FuzzBodies(f *testing.F) {
 	s, err := NewServer(Options{MaxBody: 1 << 16, MaxPixels: 1 << 10, Memory: 1 << 30},
 		[]string{"scorer"}, []edit.Judge{&fake{}})
@@ -63,7 +63,7 @@ func FuzzBodies(f *testing.F) {
 			t.Errorf("%d %.300s", w.code, w.body.Bytes())
 		}
 		if strings.HasPrefix(w.header.Get("Content-Type"), "application/json") && !json.Valid(w.body.Bytes()) {
-			t.Errorf("%d, and no JSON: %.300s", w.code, w.body.Bytes())
+			t.Errorf("%d, and not JSON: %.300s", w.code, w.body.Bytes())
 		}
 	})
 }

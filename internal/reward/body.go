@@ -17,32 +17,32 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A body must arrive, and an answer be read, at minRate bytes a second after a grace period. Otherwise a stalled
+// A body must arrive, and a response be read, at minRate bytes per second after a grace period. Otherwise a stalled
 // client would hold memory that others need.
 const (
 	minRate = 256 << 10
 	grace   = 30 * time.Second
-	// lingering is the grace period of callers who have none left: see discard.
+	// lingering is the grace period of clients that get no more than this: see discard.
 	lingering = 5 * time.Second
 )
 
-// deadline is when n bytes must have been transferred.
+// deadline returns when n bytes must have been transferred.
 func deadline(n int64) time.Time { return time.Now().Add(grace + timeOf(n)) }
 
-// timeOf is how long n bytes take at minRate.
+// timeOf returns how long n bytes take at minRate.
 func timeOf(n int64) time.Duration { return time.Duration(float64(n) / minRate * float64(time.Second)) }
 
-// largePicture is the allowance for one picture that is held as base64 text while it is decoded.
+// largePicture is the allowance for one picture held as base64 text while it is decoded.
 const largePicture = 8 << 20
 
-// bodyCost is the memory of n bytes of a body.
+// bodyCost returns the memory for n bytes of a body.
 func bodyCost(n int64) int64 { return n + min(n, largePicture) }
 
 // bodyStep is how much of a body is read at a time.
 const bodyStep = 64 << 10
 
-// bodyReader reads a body at a minimum rate: the sender may fall behind minRate by slack, at most by the initial grace
-// period. Time in which nothing is read does not count.
+// bodyReader reads a body at a minimum rate: the sender may fall behind minRate by slack, at most by the initial
+// grace period. Time during which nothing is read does not count.
 type bodyReader struct {
 	ctx          context.Context
 	from         io.Reader
@@ -53,8 +53,9 @@ type bodyReader struct {
 	ended        bool
 }
 
-// Read reads a step at most, and waits until there is memory for it. Behind the end net/http reads on, to notice a
-// caller that leaves, without a deadline: one of the sender's would end the request.
+// Read reads at most one step, and waits until there is memory for it. After the end of the body it returns io.EOF
+// without setting a deadline: net/http keeps reading the connection to notice when the client leaves, and a deadline
+// would end the request.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
@@ -78,20 +79,20 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errEvicted rejects a body that stalled while others waited for its memory.
-var errEvicted = &busyError{time.Second, "the body stopped, and other requests waited for its memory"}
+// errEvicted rejects a body that stalled while other requests waited for its memory.
+var errEvicted = &busyError{time.Second, "the body stalled while other requests waited for its memory"}
 
 // bodies reads the bodies of requests.
 type bodies struct {
-	max    int64         // bytes of one
+	max    int64         // bytes of one body
 	wait   time.Duration // longest wait for memory
 	memory *memory
 	payer  func(*http.Request) string // whose share of the memory a request takes
 }
 
-// read decodes a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
+// read decodes a request into v, a struct of JSON fields. For multipart/form-data it calls field for every part.
 //
-// The body is held in memory. If there is no room the read pauses, and TCP holds the sender back. The caller releases
+// The body is held in memory. If there is no room, reading pauses, and TCP slows the sender down. The caller releases
 // the memory when it is done with v.
 func (b *bodies) read(
 	w http.ResponseWriter,
@@ -104,8 +105,8 @@ func (b *bodies) read(
 		return nil, err
 	}
 	if field != nil && r.URL.RawQuery != "" {
-		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%q in the URL: nothing is read there, "+
-			"give it in the body", r.URL.RawQuery)
+		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%q in the URL: query parameters are not read, "+
+			"put it in the body", r.URL.RawQuery)
 	}
 	n := r.ContentLength
 	if n > b.max {
@@ -127,26 +128,26 @@ func (b *bodies) read(
 	if form != "" {
 		err = readForm(multipart.NewReader(body, form), field)
 	} else {
-		// Our own format is strict; requests in the format of others may have more fields than are used here.
+		// Our own format is strict; requests in other formats may have fields that are not used here.
 		err = json.UnmarshalRead(body, v, json.RejectUnknownMembers(field != nil))
 	}
 	if err == nil {
-		_, err = io.Copy(io.Discard, body) // what follows a form
+		_, err = io.Copy(io.Discard, body) // data after the form
 	}
 	if err != nil {
 		return nil, bodyError(err)
 	}
 	arrived = true
-	to.SetReadDeadline(time.Time{}) // or it would end the request during its work
+	to.SetReadDeadline(time.Time{}) // or it would end the request while it is processed
 	h.shrink(body.n)
 	return h, nil
 }
 
-// contentType accepts JSON, and forms if forms is set, and returns the boundary of a form.
+// contentType accepts JSON and, if forms is set, forms. It returns the boundary of a form.
 func contentType(r *http.Request, forms bool) (boundary string, err error) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
-			"Content-Encoding %q is not taken: send the body as it is", e)
+			"Content-Encoding %q is not supported: send the body uncompressed", e)
 	}
 	given := r.Header.Get("Content-Type")
 	kind, params, err := mime.ParseMediaType(given)
@@ -160,14 +161,14 @@ func contentType(r *http.Request, forms bool) (boundary string, err error) {
 		}
 		return params["boundary"], nil
 	}
-	taken := "application/json is taken"
+	taken := "want application/json"
 	if forms {
-		taken = "application/json and multipart/form-data are taken"
+		taken = "want application/json or multipart/form-data"
 	}
 	return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type", "Content-Type %q: %s", given, taken)
 }
 
-// bodyError maps an error of reading a body to a status.
+// bodyError maps an error from reading a body to a status.
 func bodyError(err error) error {
 	var known *apiError
 	var busy *busyError
@@ -184,13 +185,13 @@ func bodyError(err error) error {
 		return large
 	case errors.As(err, &slow) && slow.Timeout():
 		return apiErrorf(http.StatusRequestTimeout, "timeout",
-			"the body came at less than %d KiB a second", minRate>>10)
+			"the body arrived at less than %d KiB/s", minRate>>10)
 	case errors.As(err, &meaning) && errors.Is(err, json.ErrUnknownName):
 		return badRequest("unknown field %q", meaning.JSONPointer.LastToken())
 	case errors.As(err, &meaning):
-		return badRequest("%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
+		return badRequest("%s: a JSON %v has the wrong type", fieldPath(meaning.JSONPointer), meaning.JSONKind)
 	case errors.As(err, &syntax) && syntax.JSONPointer != "" && errors.Is(err, jsontext.ErrDuplicateName):
-		return apiErrorf(http.StatusBadRequest, "bad_request", "%s: this field is there twice",
+		return apiErrorf(http.StatusBadRequest, "bad_request", "%s: duplicate field",
 			fieldPath(syntax.JSONPointer))
 	case errors.As(err, &syntax) && syntax.JSONPointer != "":
 		return apiErrorf(http.StatusBadRequest, "bad_request", "%s: %v, after %d bytes of the body",
@@ -202,7 +203,7 @@ func bodyError(err error) error {
 	return apiErrorf(http.StatusBadRequest, "bad_request", "the body could not be read: %v", err)
 }
 
-// fieldPath names a field of the body: edits/0.
+// fieldPath returns the path of a field of the body, such as edits/0.
 func fieldPath(p jsontext.Pointer) string {
 	switch name := strings.TrimPrefix(string(p), "/"); {
 	case name == "":
@@ -214,7 +215,7 @@ func fieldPath(p jsontext.Pointer) string {
 	}
 }
 
-// endingBody records whether the whole body was read.
+// endingBody records whether the body was read to its end.
 type endingBody struct {
 	io.ReadCloser
 	ended bool
@@ -228,10 +229,10 @@ func (b *endingBody) Read(p []byte) (int, error) {
 }
 
 // discard drains a body after an error response, so that a client that sends all of it first can read the response;
-// closing at once would give it a broken pipe. It stops after twice the largest body, or when the sender stalls: soon
-// for unauthorised clients and for those that were too slow already.
+// closing at once would break its pipe. It stops after twice the largest body, or when the sender stalls: quickly for
+// unauthorised clients and for clients that were already too slow.
 func (b *bodies) discard(w http.ResponseWriter, r *http.Request, f *apiError) {
-	if r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
+	if r.Header.Get("Expect") != "" { // a client that waits for 100 Continue has sent nothing
 		return
 	}
 	slack := grace
@@ -251,10 +252,11 @@ func (b *bodies) discard(w http.ResponseWriter, r *http.Request, f *apiError) {
 		to.SetReadDeadline(time.Time{})
 		return
 	}
-	to.SetReadDeadline(time.Unix(1, 0)) // net/http would read on, for as long as it takes
+	to.SetReadDeadline(time.Unix(1, 0)) // net/http would keep reading without a limit
 }
 
-// maxListed bounds the elements of a JSON array and the parts of a form, since each costs more memory than its bytes.
+// maxListed limits the elements of a JSON array and the parts of a form, because each costs more memory than its
+// bytes.
 const maxListed = 10000
 
 // list is a JSON array of at most maxListed values.
@@ -270,7 +272,7 @@ func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		if err := d.SkipValue(); err != nil {
 			return err
 		}
-		return badRequest("%s: a list is wanted", fieldPath(d.StackPointer()))
+		return badRequest("%s: want a list", fieldPath(d.StackPointer()))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -289,8 +291,8 @@ func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// readForm calls field for every part of a form, files and plain fields alike. Only edits and sources may repeat: of
-// other fields a second one would hide the first.
+// readForm calls field for every part of a form, both files and plain fields. Only edits and sources may repeat: a
+// second part of any other field would replace the first.
 func readForm(m *multipart.Reader, field func(name string, value []byte) error) error {
 	seen := map[string]bool{}
 	for range maxListed {
@@ -303,7 +305,7 @@ func readForm(m *multipart.Reader, field func(name string, value []byte) error) 
 		}
 		name := p.FormName()
 		if seen[name] && name != "edits" && name != "sources" {
-			return apiErrorf(http.StatusBadRequest, "bad_request", "%s: a second field of this name", name)
+			return apiErrorf(http.StatusBadRequest, "bad_request", "%s: duplicate field", name)
 		}
 		seen[name] = true
 		value, err := io.ReadAll(p)
@@ -317,15 +319,15 @@ func readForm(m *multipart.Reader, field func(name string, value []byte) error) 
 	return tooMany("more than %d form fields", maxListed)
 }
 
-// formError is the error of an unreadable form, unless the connection is to blame.
+// formError returns the error of an unreadable form, unless the connection failed.
 func formError(err error) error {
 	if f := bodyError(err); toAPIError(f).Status != http.StatusBadRequest {
 		return f
 	}
-	return apiErrorf(http.StatusBadRequest, "bad_request", "damaged form: %v", err)
+	return apiErrorf(http.StatusBadRequest, "bad_request", "invalid form: %v", err)
 }
 
-// formText is a form's field as text.
+// formText returns a form field as text.
 func formText(name string, value []byte) (string, error) {
 	if !utf8.Valid(value) {
 		return "", apiErrorf(http.StatusBadRequest, "bad_request", "%s is not UTF-8", name)

@@ -25,7 +25,7 @@ import (
 	"assay/internal/long"
 )
 
-// What is no clean text is refused, and the field is named; what is there twice is not guessed at.
+// Invalid text is refused with the name of its field, and so are duplicate fields.
 func TestUncleanJSON(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	picture, err := json.Marshal(png(t, 1, 5, 5))
@@ -36,7 +36,7 @@ func TestUncleanJSON(t *testing.T) {
 		{"/v1/score", `{"source": P, "edits": [P], "instruction": "\ud800 x"}`, "instruction"},
 		{"/v1/score", `{"source": P, "edits": [P], "instruction": "\udc00\ud800"}`, "instruction"},
 		{"/v1/score", "{\"source\": P, \"edits\": [P], \"instruction\": \"\xff\"}", "instruction"},
-		// a surrogate in UTF-8
+		// an unpaired surrogate in UTF-8
 		{"/v1/score", "{\"source\": P, \"edits\": [P], \"instruction\": \"\xed\xa0\x80\"}", "instruction"},
 		{"/v1/score", "{\"source\": P, \"edits\": [P, \"\xff\"], \"instruction\": \"x\"}", "edits/1"},
 		{"/v1/score", `{"source": P, "edits": [P], "instruction": "x", "instruction": "y"}`, "instruction"},
@@ -52,7 +52,7 @@ func TestUncleanJSON(t *testing.T) {
 		code, _, raw := post(t, h.URL+c.path, bytes.ReplaceAll([]byte(c.body), []byte("P"), picture))
 		if got := decodeScores(t, raw); code != 400 || got.Error == nil ||
 			!strings.HasPrefix(got.Error.Message, c.field+": ") {
-			t.Errorf("%s %q: %d %s; want 400 that names %s", c.path, c.body, code, raw, c.field)
+			t.Errorf("%s %q: %d %s; want 400 with %s", c.path, c.body, code, raw, c.field)
 		}
 	}
 	if code, _, raw := post(
@@ -67,8 +67,8 @@ func TestUncleanJSON(t *testing.T) {
 		fields     []string
 	}{
 		{"/v1/score", "instruction is not UTF-8", []string{"instruction", "a\xff"}},
-		{"/v1/score", "instruction: a second field", []string{"instruction", "a", "instruction", "b"}},
-		{"/v1/score", "source: a second field", []string{"source", "a", "edits", "x", "edits", "y", "source", "b"}},
+		{"/v1/score", "instruction: duplicate field", []string{"instruction", "a", "instruction", "b"}},
+		{"/v1/score", "source: duplicate field", []string{"source", "a", "edits", "x", "edits", "y", "source", "b"}},
 		{"/v1/score?scorer=b", `\"scorer=b\" in the URL`, []string{"instruction", "a"}},
 	} {
 		var form bytes.Buffer
@@ -88,7 +88,7 @@ func TestUncleanJSON(t *testing.T) {
 	}
 }
 
-// Whatever is refused is refused in JSON, with what is taken instead.
+// Every refusal is JSON, and says what is accepted instead.
 func TestRefusalsAreJSON(t *testing.T) {
 	s, err := NewServer(Options{}, []string{"a"}, []edit.Judge{&fake{}})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestRefusalsAreJSON(t *testing.T) {
 	}
 }
 
-// A caller who sends all of a large body before listening hears the refusal; one who sends without end is cut off.
+// A client that sends all of a large body before reading gets the refusal; one that sends without end is cut off.
 func TestRefusalsAreHeard(t *testing.T) {
 	_, h := start(t, Options{MaxBody: 8 << 20, Token: "secret-token"}, map[string]edit.Judge{"a": &fake{}}, "a")
 	for _, c := range []struct {
@@ -202,7 +202,7 @@ func TestRefusalsAreHeard(t *testing.T) {
 	}
 }
 
-// 64 callers whose bodies are many times what may be held are all answered, and no more is held.
+// 64 clients whose bodies are many times the memory limit are all answered, and the limit is not exceeded.
 func TestRanksWaitForMemory(t *testing.T) {
 	long.Test(t)
 	const most = 4 << 20
@@ -236,14 +236,14 @@ func TestRanksWaitForMemory(t *testing.T) {
 	all.Wait()
 	memory, slots := s.front.bodies.memory, &s.engine.slots
 	if memory.held("") > 0 || len(memory.holds) > 0 || !slots.TryAcquire(slots.n) {
-		t.Error("memory was not given back")
+		t.Error("memory was not released")
 	}
 	if len(s.engine.queue.reservations) > 0 {
 		t.Error("reservations are left")
 	}
 }
 
-// Values that cost more than their bytes do not fill the memory.
+// Values that cost more memory than their bytes do not fill the memory.
 func TestHostileBodies(t *testing.T) {
 	_, h := start(t, Options{MaxBody: 32 << 20}, map[string]edit.Judge{"a": &fake{}}, "a")
 	tiny, err := json.Marshal(png(t, 1, 1, 1))
@@ -292,13 +292,13 @@ func TestHostileBodies(t *testing.T) {
 		if code != c.code || e == nil || e.Kind != c.kind || len(e.Message) > 1000 {
 			t.Errorf("%s: %d %.300s", c.name, code, raw)
 		}
-		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 { // of which the test's own body takes a part
+		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 { // including the test's own body
 			t.Errorf("%s: %d MB were used for %d MB", c.name, used>>20, len(body)>>20)
 		}
 	}
 }
 
-// Callers who send slowly, or nothing, do not keep others from being answered.
+// Clients that send slowly, or nothing, do not keep others from being answered.
 func TestSlowCallers(t *testing.T) {
 	long.Test(t)
 	s, err := NewServer(Options{MaxBody: 1 << 20, Memory: 3 << 20}, []string{"a"}, []edit.Judge{&fake{}})
@@ -308,7 +308,7 @@ func TestSlowCallers(t *testing.T) {
 	defer s.Close()
 	url, stop := serve(t, s)
 	defer stop()
-	for i := range 50 { // half a head, or half of a small body: what is held for them is small
+	for i := range 50 { // half a header, or half of a small body: little memory is held for them
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -330,7 +330,7 @@ func TestSlowCallers(t *testing.T) {
 			t.Errorf("%d %s", code, raw)
 		}
 	}
-	// a body that stops is refused when its time is over, in JSON
+	// a stalled body is refused after its deadline, in JSON
 	r := httptest.NewRequest("POST", "http://localhost/v1/score", timeoutReader{})
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
@@ -339,7 +339,7 @@ func TestSlowCallers(t *testing.T) {
 	}
 }
 
-// timeoutReader is a connection whose deadline is over.
+// timeoutReader is a connection whose deadline has passed.
 type timeoutReader struct{}
 
 func (timeoutReader) Read([]byte) (int, error) { return 0, &net.OpError{Op: "read", Err: timeout{}} }
@@ -350,16 +350,16 @@ func (timeout) Error() string   { return "i/o timeout" }
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
 
-// TestWorkHasNoDeadline: what is done behind a body's end, such as decoding it on a busy machine, may take longer than
-// its sender might have.
+// TestWorkHasNoDeadline: work after the end of a body, such as decoding on a busy machine, may take longer than its
+// sender had.
 func TestWorkHasNoDeadline(t *testing.T) {
 	const slack = 50 * time.Millisecond
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hold := newMemory(1<<20, 1<<20).hold("", 1<<20, http.NewResponseController(w))
 		body := &bodyReader{ctx: r.Context(), from: r.Body, hold: hold, slack: slack, grace: slack}
 		_, err := io.ReadAll(body)
-		if n, e := io.Copy(io.Discard, body); n != 0 || e != nil { // as readers do that look for more
-			err = errors.Join(err, e, errors.New("more behind the end"))
+		if n, e := io.Copy(io.Discard, body); n != 0 || e != nil { // like readers that check for more data
+			err = errors.Join(err, e, errors.New("data after the end"))
 		}
 		select {
 		case <-r.Context().Done():

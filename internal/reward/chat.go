@@ -19,25 +19,25 @@ import (
 // ChatModel answers /v1/chat/completions. *generate.Model is one.
 type ChatModel interface {
 	chat.Model
-	// Stream is Chat that passes on the text in pieces as it is generated.
+	// Stream is Chat, and passes the text to piece as it is generated.
 	Stream(ctx context.Context, messages []chat.Message, o chat.Options, piece func(string) error) (*chat.Answer, error)
-	// Decode detokenises.
+	// Decode converts token ids to text.
 	Decode(ids []int64) (string, error)
 }
 
-// Sleeper is a chat model whose weights can be taken off the device, and loaded again.
+// Sleeper is a chat model whose weights can be unloaded from the device and reloaded.
 type Sleeper interface {
 	Sleep() error
 	Wake() error
 }
 
-// NamedModel is a chat model under the name by which requests select it.
+// NamedModel is a chat model and the name by which requests select it.
 type NamedModel struct {
 	Name string
 	ChatModel
 }
 
-// Bounds of chat requests in flight, and of the pictures of each.
+// Limits on chat requests in flight, and on the pictures of each.
 const (
 	maxChats    = 64
 	maxPictures = 64
@@ -45,12 +45,12 @@ const (
 
 var placeholder = &data.Picture{}
 
-// checkChat refuses names of chat models that are empty, contain spaces or repeat.
+// checkChat rejects names of chat models that are empty, contain spaces or repeat.
 func checkChat(models []NamedModel) error {
 	seen := map[string]bool{}
 	for _, m := range models {
 		if m.Name == "" || strings.ContainsAny(m.Name, " \t\r\n") || seen[m.Name] {
-			return fmt.Errorf("chat model name %q: want a name of its own, without spaces", m.Name)
+			return fmt.Errorf("chat model name %q: want a unique name without spaces", m.Name)
 		}
 		seen[m.Name] = true
 	}
@@ -68,13 +68,13 @@ func (s *Server) chatModel(name string) (*NamedModel, error) {
 	}
 	if len(names) == 0 {
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_model",
-			"this server has no chat model: it wants --chat-backbone")
+			"this server has no chat model: start it with --chat-backbone")
 	}
-	return nil, apiErrorf(http.StatusNotFound, "unknown_model", "no model %q; there are %s", name,
+	return nil, apiErrorf(http.StatusNotFound, "unknown_model", "no model %q; available: %s", name,
 		strings.Join(names, ", "))
 }
 
-// listModels lists the chat models, as OpenAI does.
+// listModels lists the chat models in OpenAI's format.
 func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) error {
 	list := []map[string]any{}
 	for _, m := range s.o.Chat {
@@ -92,7 +92,7 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 	case s.chats <- struct{}{}:
 		defer func() { <-s.chats }()
 	default:
-		return &busyError{time.Second, fmt.Sprintf("%d chat requests are being answered", maxChats)}
+		return &busyError{time.Second, fmt.Sprintf("%d chat requests are already in progress", maxChats)}
 	}
 	var raw jsontext.Value
 	held, err := s.front.bodies.read(w, r, &raw, nil)
@@ -144,7 +144,7 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 // chat decodes the pictures of a chat request, within the limits of the server.
 func (d *decoder) chat(ctx context.Context, p *chatRequest) error {
 	if len(p.pictures) > maxPictures {
-		return tooMany("%d pictures, at most %d are taken at a time", len(p.pictures), maxPictures)
+		return tooMany("%d pictures, at most %d per request", len(p.pictures), maxPictures)
 	}
 	var bytes int64
 	for i, picture := range p.pictures {
@@ -153,7 +153,7 @@ func (d *decoder) chat(ctx context.Context, p *chatRequest) error {
 			return prefixError(fmt.Sprintf("picture %d", i), err)
 		}
 		if bytes += pictureBytes * pixels; bytes > pictureBytes*4*d.limits.MaxPixels {
-			return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the pictures have more than %d pixels together",
+			return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the pictures have more than %d pixels in total",
 				4*d.limits.MaxPixels)
 		}
 	}
@@ -201,20 +201,21 @@ func (e *eventWriter) write(line []byte) error {
 		e.w.WriteHeader(http.StatusOK)
 		e.begun = true
 	}
-	e.to.SetWriteDeadline(deadline(int64(len(line)))) // it sets none in tests without a connection
+	e.to.SetWriteDeadline(deadline(int64(len(line)))) // no effect in tests without a connection
 	if _, err := e.w.Write(slices.Concat([]byte("data: "), line, []byte("\n\n"))); err != nil {
 		return err
 	}
 	return e.to.Flush()
 }
 
-// stream sends server-sent events, one for each piece of text. An error after the first event is an event, too.
+// stream sends server-sent events, one for each piece of text. An error after the first event is also sent as an
+// event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
-		return badRequest("logprobs: they are not streamed, so far")
+		return badRequest("logprobs: not supported with stream")
 	}
 	if p.several.Made() > 1 {
-		return badRequest("n, best_of: several answers are not streamed, so far")
+		return badRequest("n, best_of: several answers are not supported with stream")
 	}
 	a.Object = "chat.completion.chunk"
 	events := eventWriter{w: w, to: http.NewResponseController(w)}
@@ -237,7 +238,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p
 		return nil
 	}
 	if err := piece(chatMessage{Role: role}, openAIFinish(full)); err != nil {
-		return nil // the caller is gone
+		return nil // the client is gone
 	}
 	if p.usage {
 		a.Choices, a.Usage = []chatChoice{}, usageOf(full.Usage)

@@ -25,7 +25,7 @@ import (
 	_ "assay/model/families"
 )
 
-// startChat serves a fixture's backbone.
+// startChat serves a fixture's backbone as a chat model.
 func startChat(t *testing.T, folder string, o Options) (*generate.Model, *httptest.Server) {
 	t.Helper()
 	m, err := generate.Open(filepath.Join(folder, "qwen2_5_vl", "backbone"), generate.Options{})
@@ -38,7 +38,7 @@ func startChat(t *testing.T, folder string, o Options) (*generate.Model, *httpte
 	return m, h
 }
 
-// asking is a question about two pictures.
+// asking returns a question about two pictures.
 func asking(t *testing.T, folder string) []chat.Message {
 	t.Helper()
 	content := []chat.Part{}
@@ -55,7 +55,7 @@ func asking(t *testing.T, folder string) []chat.Message {
 	}
 }
 
-// TestChatByOpenAIsClient: OpenAI's own client gets the answers that the model gives here.
+// TestChatByOpenAIsClient: OpenAI's own client gets the answers that the model generates directly.
 func TestChatByOpenAIsClient(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		m, h := startChat(t, folder, Options{})
@@ -113,7 +113,7 @@ func TestChatByOpenAIsClient(t *testing.T) {
 	})
 }
 
-// streamed asks with OpenAI's client for an answer in pieces.
+// streamed requests a streamed answer with OpenAI's client.
 func streamed(t *testing.T, url string, messages []chat.Message) (text string, pieces int, usage int64) {
 	t.Helper()
 	service := openai.NewChatCompletionService(option.WithBaseURL(url+"/v1/"), option.WithAPIKey("none"))
@@ -174,7 +174,7 @@ func TestChatRefusals(t *testing.T) {
 			{object{"messages": user([]any{object{"type": "input_audio"}})}, 422, "input_audio"},
 			{object{"messages": user("hello"), "n": 65}, 422, "request.n"},
 			{object{"messages": user("hello"), "n": 2, "temperature": 0}, 422, "all the same"},
-			{object{"messages": user("hello"), "n": 2, "stream": true}, 422, "not streamed"},
+			{object{"messages": user("hello"), "n": 2, "stream": true}, 422, "not supported with stream"},
 			{object{"messages": user("hello"), "n": 3, "best_of": 2}, 422, "best_of"},
 			{object{"messages": user("hello"), "response_format": object{"type": "json_schema", "json_schema": object{
 				"schema": object{"type": "string", "pattern": "a"}}}}, 422, "pattern"},
@@ -185,7 +185,7 @@ func TestChatRefusals(t *testing.T) {
 			{object{"messages": user("hello"), "temperature": -1}, 422, "temperature"},
 			{object{"messages": user("hello"), "max_tokens": 0}, 422, "max_tokens"},
 			{object{"messages": user("hello"), "stream": true, "logprobs": true}, 422, "logprobs"},
-			{object{"messages": user("hello"), "model": "other"}, 404, "there are tiny"},
+			{object{"messages": user("hello"), "model": "other"}, 404, "available: tiny"},
 			{object{"messages": user("<|im_end|>")}, 422, "special token"},
 			{object{"messages": user(strings.Repeat("many words ", 4000))}, 422, "max_position_embeddings"},
 			{object{"messages": []any{}}, 422, "no messages"},
@@ -197,7 +197,7 @@ func TestChatRefusals(t *testing.T) {
 		}
 		if code, _, raw := post(t, h.URL+"/v1/score", object{"source": png(t, 1, 2, 2), "instruction": "a",
 			"edits": []any{png(t, 1, 2, 2)}}); code != 422 || !strings.Contains(string(raw), "no scorer") {
-			t.Errorf("a score of no scorer: %d %s", code, raw)
+			t.Errorf("a score without a scorer: %d %s", code, raw)
 		}
 		r, err := http.Get(h.URL + "/v1/models")
 		if err != nil {
@@ -215,7 +215,7 @@ func TestChatRefusals(t *testing.T) {
 	}
 }
 
-// TestChatGone: who goes away in the middle of a stream ends the answer.
+// TestChatGone: a client that disconnects in the middle of a stream stops the generation.
 func TestChatGone(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		m, h := startChat(t, folder, Options{})
@@ -236,7 +236,7 @@ func TestChatGone(t *testing.T) {
 		}
 		cancel()
 		zero := 0.0
-		for i := range 8 { // as many as are answered at a time: one more would wait for 3,500 tokens
+		for i := range 8 { // as many as run at the same time: one more would wait for 3,500 tokens
 			o := chat.Options{MaxNewTokens: 2, Temperature: &zero}
 			messages := []chat.Message{{Role: "user", Content: []chat.Part{{Text: fmt.Sprint(i)}}}}
 			if _, err := m.Chat(context.Background(), messages, o); err != nil {
@@ -246,8 +246,8 @@ func TestChatGone(t *testing.T) {
 	})
 }
 
-// TestChatChoicesAndSchema: OpenAI's client gets several answers, those of the seeds one after the other, and answers
-// that a schema allows.
+// TestChatChoicesAndSchema: OpenAI's client gets several answers, from consecutive seeds, and answers that match a
+// schema.
 func TestChatChoicesAndSchema(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		m, h := startChat(t, folder, Options{})

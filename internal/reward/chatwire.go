@@ -12,8 +12,8 @@ import (
 	"assay/internal/strictjson"
 )
 
-// chatRequest is a request to /v1/chat/completions: OpenAI's fields, and the names of vLLM, SGLang and transformers
-// for options that OpenAI lacks.
+// chatRequest is a request to /v1/chat/completions: OpenAI's fields, and the names in vLLM, SGLang and transformers
+// of options that OpenAI does not have.
 type chatRequest struct {
 	model    string
 	messages []chat.Message
@@ -21,10 +21,10 @@ type chatRequest struct {
 	options  chat.Options
 	several  chat.Several
 	stream   bool
-	usage    bool // a stream ends with the usage
+	usage    bool // end a stream with the usage
 }
 
-// chatHarmless lists fields that do not change the answer, or not at these values.
+// chatHarmless lists fields that do not change the answer: with any value, or with these values.
 var chatHarmless = strictjson.Harmless{
 	"user":                  nil,
 	"metadata":              nil,
@@ -70,7 +70,7 @@ func parseChat(raw []byte) (*chatRequest, error) {
 	p.messages = chat.ReadMessages(o, 0, p.part, strictjson.Harmless{"name": {nil}, "refusal": {nil},
 		"tool_calls": {nil, []any{}}, "function_call": {nil}, "audio": {nil}, "annotations": nil})
 	for i := range p.messages {
-		if p.messages[i].Role == "developer" { // OpenAI's newer name of it, which chat templates do not know
+		if p.messages[i].Role == "developer" { // OpenAI's newer name of this role, which chat templates do not have
 			p.messages[i].Role = "system"
 		}
 	}
@@ -78,7 +78,7 @@ func parseChat(raw []byte) (*chatRequest, error) {
 	return p, o.Err()
 }
 
-// readOptions takes -1 for all tokens in top_k, as vLLM does.
+// readOptions reads the options. A top_k of -1 means all tokens, as in vLLM.
 func (p *chatRequest) readOptions(o *strictjson.Object) {
 	c := &p.options
 	c.Read(o, "max_tokens", "max_completion_tokens")
@@ -89,7 +89,8 @@ func (p *chatRequest) readOptions(o *strictjson.Object) {
 	}
 }
 
-// part reads {type: text, text} or {type: image_url, image_url: {url}}. A picture's place is kept with a nil one.
+// part reads {type: text, text} or {type: image_url, image_url: {url}}. A picture is appended to p.pictures, and the
+// part gets a placeholder.
 func (p *chatRequest) part(raw stdjson.RawMessage) (part chat.Part, err error) {
 	o, err := strictjson.Parse("part", raw)
 	if err != nil {
@@ -151,7 +152,7 @@ type chatLogProbs struct {
 
 type tokenLogProb struct {
 	Token   string  `json:"token"`
-	ID      int64   `json:"token_id"` // not OpenAI's: several tokens may have one spelling
+	ID      int64   `json:"token_id"` // not in OpenAI's format: several tokens may have the same text
 	LogProb float64 `json:"logprob"`
 	Bytes   []int   `json:"bytes"`
 	Top     []int   `json:"top_logprobs"`
@@ -164,7 +165,7 @@ type chatUsage struct {
 	Details    map[string]int `json:"prompt_tokens_details"`
 }
 
-// openAIFinish is the finish reason in OpenAI's words, the only ones that clients know.
+// openAIFinish returns one of OpenAI's finish reasons, because clients know no others.
 func openAIFinish(a *chat.Answer) *string {
 	finish := a.Finish
 	if finish == chat.FinishContext {
@@ -177,7 +178,7 @@ func usageOf(u chat.Usage) *chatUsage {
 	return &chatUsage{u.Prompt, u.Completion, u.Prompt + u.Completion, map[string]int{"cached_tokens": u.Cached}}
 }
 
-// logProbsOf is the logprobs of an answer, with each token detokenised.
+// logProbsOf returns the log probabilities of an answer, with the text of each token.
 func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
 	l := &chatLogProbs{Content: []tokenLogProb{}}
 	for i, id := range a.TokenIDs {
@@ -190,7 +191,7 @@ func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
 	return l, nil
 }
 
-// chatError maps the errors of a model to a status.
+// chatError maps errors of a model to a status.
 func chatError(err error) error {
 	if errors.Is(err, chat.ErrRequest) {
 		return badRequest("%v", err)

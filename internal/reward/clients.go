@@ -17,37 +17,37 @@ import (
 	"assay/internal/strictyaml"
 )
 
-// Client is a client with a bearer token of its own.
+// Client is a client with its own bearer token.
 type Client struct {
 	Name  string `yaml:"name"`
-	Token string `yaml:"token"` // of at least eight characters
-	// Edits is the quota of edits a minute that may be scored or differentiated; 0: none. A minute's quota may be used
-	// at once.
+	Token string `yaml:"token"` // at least eight characters
+	// Edits is the quota of edits per minute that may be scored or differentiated; 0: no quota. A minute's quota may
+	// be used at once.
 	Edits float64 `yaml:"edits_per_minute"`
 }
 
-// minToken is the least length of a token in characters: shorter ones can be guessed.
+// minToken is the minimum length of a token in characters: shorter ones can be guessed.
 const minToken = 8
 
-// client is a Client as the server keeps it.
+// client is a Client in the form that the server keeps.
 type client struct {
 	name   string
-	digest [sha256.Size]byte // equal lengths for the comparison; the token itself is not kept
+	digest [sha256.Size]byte // digests have equal lengths for the comparison; the token itself is not kept
 	quota  *rate.Limiter     // nil: none
 }
 
-// ParseClients reads a YAML file with a list clients. Its errors name file, line and key.
+// ParseClients parses a YAML file with a list clients. Its errors name file, line and key.
 func ParseClients(file string, raw []byte) ([]Client, error) {
 	var content struct {
 		Clients []Client `yaml:"clients"`
 	}
 	d := strictyaml.Decode(file, raw, &content)
 	if len(content.Clients) == 0 && !d.Bad("clients") {
-		d.Problem("clients", "a list of clients is wanted, each with name and token")
+		d.Problem("clients", "want a list of clients, each with name and token")
 	}
 	for i, c := range content.Clients {
 		if key := fmt.Sprintf("clients[%d].edits_per_minute", i); d.Has(key) && c.Edits == 0 && !d.Bad(key) {
-			d.Problem(key, "want more than 0 edits a minute; leave the key out for a client without a quota")
+			d.Problem(key, "want more than 0 edits per minute; omit the key for a client without a quota")
 		}
 	}
 	if err := CheckClients(content.Clients, ""); err != nil && !d.Bad("clients") {
@@ -56,16 +56,16 @@ func ParseClients(file string, raw []byte) ([]Client, error) {
 	return content.Clients, d.Err()
 }
 
-// CheckClients checks that names and tokens are unique and tokens long enough. token is the one of unnamed clients;
+// CheckClients checks that names and tokens are unique and tokens long enough. token is the token of unnamed clients;
 // "": none.
 func CheckClients(all []Client, token string) error {
 	_, err := newClients(all, token)
 	return err
 }
 
-// clients are the clients that a server accepts.
+// clients are the clients accepted by a server.
 type clients struct {
-	all   []*client // none: anybody on this machine may ask
+	all   []*client // empty: anyone on this machine has access
 	edits *prometheus.CounterVec
 }
 
@@ -75,7 +75,7 @@ func newClients(all []Client, token string) (*clients, error) {
 	add := func(who string, c Client) error {
 		switch {
 		case c.Token == "" || tokens[c.Token] || strings.TrimSpace(c.Token) != c.Token:
-			return fmt.Errorf("%s: want a token of its own, without spaces around it", who)
+			return fmt.Errorf("%s: want a unique token without spaces around it", who)
 		case utf8.RuneCountInString(c.Token) < minToken:
 			return fmt.Errorf("%s: want a token of at least %d characters: one of %d can be guessed",
 				who, minToken, utf8.RuneCountInString(c.Token))
@@ -97,7 +97,7 @@ func newClients(all []Client, token string) (*clients, error) {
 	}
 	for i, c := range all {
 		if c.Name == "" || names[c.Name] {
-			return nil, fmt.Errorf("client %d: name %q: want a name of its own", i+1, c.Name)
+			return nil, fmt.Errorf("client %d: name %q: want a unique name", i+1, c.Name)
 		}
 		if err := add("client "+c.Name, c); err != nil {
 			return nil, err
@@ -106,10 +106,10 @@ func newClients(all []Client, token string) (*clients, error) {
 	return out, nil
 }
 
-// authenticate finds the client by the bearer token of a request; nil: none. It takes constant time.
+// authenticate returns the client with the bearer token of a request; nil if there is none. It takes constant time.
 func (c *clients) authenticate(r *http.Request) (found *client) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	bearer := strings.EqualFold(scheme, "Bearer") // schemes have no case (RFC 9110, 11.1)
+	bearer := strings.EqualFold(scheme, "Bearer") // schemes are case-insensitive (RFC 9110, 11.1)
 	digest := sha256.Sum256([]byte(token))
 	for _, one := range c.all {
 		if subtle.ConstantTimeCompare(digest[:], one.digest[:]) == 1 && bearer {
@@ -119,7 +119,7 @@ func (c *clients) authenticate(r *http.Request) (found *client) {
 	return found
 }
 
-// clientKey is the context key of a request's client.
+// clientKey is the context key for a request's client.
 type clientKey struct{}
 
 // charge subtracts edits from the quota of a request's client.
@@ -132,14 +132,14 @@ func (c *clients) charge(ctx context.Context, edits int) error {
 		now := time.Now()
 		claim := by.quota.ReserveN(now, edits)
 		if !claim.OK() {
-			return tooMany("%d edits are more than the %d a minute of client %s", edits, by.quota.Burst(), by.name)
+			return tooMany("%d edits are more than the %d per minute of client %s", edits, by.quota.Burst(), by.name)
 		}
 		if wait := claim.DelayFrom(now); wait > 0 {
 			claim.CancelAt(now)
 			return &apiError{
 				Status:     http.StatusTooManyRequests,
 				Kind:       "quota",
-				Message:    fmt.Sprintf("client %s has used up its %d edits a minute", by.name, by.quota.Burst()),
+				Message:    fmt.Sprintf("client %s has used up its %d edits per minute", by.name, by.quota.Burst()),
 				RetryAfter: wait,
 			}
 		}
@@ -148,8 +148,8 @@ func (c *clients) charge(ctx context.Context, edits int) error {
 	return nil
 }
 
-// payer is whose share of the memory a request takes: the client's or, if all share one token or none, that of the
-// remote host.
+// payer returns whose memory share a request uses: the client's or, if all clients share one token or none, the
+// remote host's.
 func (c *clients) payer(r *http.Request) string {
 	if by, _ := r.Context().Value(clientKey{}).(*client); by != nil && len(c.all) > 1 {
 		return by.name

@@ -23,7 +23,7 @@ import (
 	"assay/internal/long"
 )
 
-// Each client has a token and a quota of its own.
+// Each client has its own token and quota.
 func TestClients(t *testing.T) {
 	_, h := start(t, Options{
 		Token:   "main-token",
@@ -78,12 +78,12 @@ func TestClients(t *testing.T) {
 	} {
 		if s, err := NewServer(Options{Clients: bad}, []string{"a"}, []edit.Judge{&fake{}}); err == nil {
 			s.Close()
-			t.Errorf("clients %v were taken", bad)
+			t.Errorf("clients %v were accepted", bad)
 		}
 	}
 }
 
-// TestShortTokens: no token can be guessed, whoever bears it.
+// TestShortTokens: no token is short enough to be guessed, for named and unnamed clients.
 func TestShortTokens(t *testing.T) {
 	for token, want := range map[string]string{
 		"x":         "the bearer token: want a token of at least 8 characters: one of 1 can be guessed",
@@ -103,14 +103,14 @@ func TestShortTokens(t *testing.T) {
 	}
 }
 
-// A file of clients is refused with its line and what to do.
+// An invalid file of clients is refused with the line and the remedy.
 func TestParseClients(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{"clients:\n  - {name: a, token: token-of-a, edits_per_minute: 30}\n  - {name: b, token: token-of-b}\n", ""},
-		{"clients: []\n", "clients.yaml:1:1: clients: a list of clients is wanted"},
+		{"clients: []\n", "clients.yaml:1:1: clients: want a list of clients"},
 		{"clients:\n  - {name: a, token: x}\n", "client a: want a token of at least 8 characters: one of 1 can be guessed"},
 		{"clients:\n  - name: a\n    token: token-of-a\n    edits_per_minute: 0\n",
-			"clients.yaml:4:5: clients[0].edits_per_minute: want more than 0 edits a minute; leave the key out"},
+			"clients.yaml:4:5: clients[0].edits_per_minute: want more than 0 edits per minute; omit the key"},
 		{"clients:\n  - {name: a, token: token-of-a, rate: 3}\n", "clients[0].rate: unknown key"},
 	} {
 		clients, err := ParseClients("clients.yaml", []byte(c.file))
@@ -123,7 +123,7 @@ func TestParseClients(t *testing.T) {
 	}
 }
 
-// With a certificate the server speaks HTTPS, HTTP/2 too, and ends like any other.
+// With a certificate the server speaks HTTPS, including HTTP/2, and shuts down like any other.
 func TestTLS(t *testing.T) {
 	long.Test(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -181,7 +181,7 @@ func TestTLS(t *testing.T) {
 	stop()
 }
 
-// The scheme of a token has no case; another scheme is not accepted.
+// The scheme of a token is case-insensitive; another scheme is not accepted.
 func TestTokenScheme(t *testing.T) {
 	o := Options{Clients: []Client{{Name: "a", Token: "alice-token"}}}
 	s, err := NewServer(o, []string{"a"}, []edit.Judge{&fake{}})

@@ -19,15 +19,15 @@ import (
 	"assay/internal/workers"
 )
 
-// encodedPicture is an encoded picture. In JSON it is base64, with or without the prefix of a data URL. Damaged base64
-// is the error of one item, not of the request.
+// encodedPicture is an encoded picture. In JSON it is base64, with or without the prefix of a data URL. Invalid
+// base64 is an error of one item, not of the request.
 type encodedPicture struct {
 	raw    []byte
 	err    error
 	digest *[sha256.Size]byte // of raw; nil: see sum
 }
 
-// sum is the digest of the encoded picture. The first call is by one goroutine alone.
+// sum returns the digest of the encoded picture. The first call must not be concurrent with others.
 func (b *encodedPicture) sum() [sha256.Size]byte {
 	if b.digest == nil {
 		digest := sha256.Sum256(b.raw)
@@ -48,7 +48,7 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		return err
 	}
 	if value.Kind() != '"' {
-		b.err = badPicture("a picture is a base64 string")
+		b.err = badPicture("a picture must be a base64 string")
 		return nil
 	}
 	text := []byte(value[1 : len(value)-1])
@@ -65,20 +65,20 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	raw := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(raw, text)
 	if err != nil {
-		b.err = badPicture("a picture is base64, not a URL or a path: %v", err)
+		b.err = badPicture("a picture must be base64, not a URL or a path: %v", err)
 		return nil
 	}
 	b.raw = raw[:n]
 	return nil
 }
 
-// decoder decodes pictures, as many at a time as there are cores, and measures how long that takes.
+// decoder decodes pictures, as many at a time as there are CPU cores, and measures the time.
 type decoder struct {
 	limits data.Limits
 	free   chan struct{} // one entry for each picture that is being decoded
 	time   *estimator    // of decoding and preparing
 	cache  *pictures.Cache
-	took   func(time.Duration) // told how long each picture took to decode
+	took   func(time.Duration) // called with the decoding time of each picture
 }
 
 // size returns the number of pixels according to the picture's header, without decoding it.
@@ -93,17 +93,17 @@ func (d *decoder) size(b *encodedPicture) (pixels int64, err error) {
 	return int64(width) * int64(height), err
 }
 
-// pixels is size of a picture that was checked.
+// pixels is size for a picture that was checked before.
 func (d *decoder) pixels(b *encodedPicture) int64 {
 	n, _ := d.size(b)
 	return n
 }
 
-// maxSources bounds the sources of an edit. Together they have at most four times the pixels of one picture.
+// maxSources limits the sources of an edit. In total they may have at most four times the pixel limit of one picture.
 const maxSources = 16
 
-// check validates sources and instruction without decoding, and returns the sources' pixels. There may be no source if
-// none is needed.
+// check validates sources and instruction without decoding, and returns the total pixels of the sources. Without
+// needed there may be no source.
 func (d *decoder) check(sources []*encodedPicture, instruction string, needed bool) (pixels int64, err error) {
 	if err := checkInstruction(instruction); err != nil {
 		return 0, err
@@ -112,7 +112,7 @@ func (d *decoder) check(sources []*encodedPicture, instruction string, needed bo
 	case len(sources) == 0 && needed:
 		return 0, badRequest("source is missing: a picture")
 	case len(sources) > maxSources:
-		return 0, tooMany("%d sources, at most %d are taken", len(sources), maxSources)
+		return 0, tooMany("%d sources, at most %d are allowed", len(sources), maxSources)
 	}
 	for i, source := range sources {
 		own, err := d.size(source)
@@ -120,14 +120,14 @@ func (d *decoder) check(sources []*encodedPicture, instruction string, needed bo
 			return 0, prefixError(sourceName(i, len(sources)), err)
 		}
 		if pixels += own; pixels > 4*d.limits.MaxPixels {
-			return 0, apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the sources have more than %d pixels together",
+			return 0, apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the sources have more than %d pixels in total",
 				4*d.limits.MaxPixels)
 		}
 	}
 	return pixels, nil
 }
 
-// sourceName names one of n sources in errors.
+// sourceName returns the name of one of n sources for errors.
 func sourceName(i, n int) string {
 	if n == 1 {
 		return "source"
@@ -135,15 +135,15 @@ func sourceName(i, n int) string {
 	return fmt.Sprintf("sources/%d", i)
 }
 
-// maxInstruction bounds instructions, in bytes.
+// maxInstruction is the maximum length of an instruction in bytes.
 const maxInstruction = 8 << 10
 
 func checkInstruction(text string) error {
 	if strings.TrimSpace(text) == "" {
-		return badRequest("instruction is missing: what the edit was to do")
+		return badRequest("instruction is missing: what the edit should do")
 	}
 	if len(text) > maxInstruction {
-		return badRequest("instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
+		return badRequest("instruction: %d bytes, at most %d are allowed", len(text), maxInstruction)
 	}
 	return nil
 }
@@ -161,8 +161,8 @@ func (d *decoder) decode(ctx context.Context, b *encodedPicture) (p *data.Pictur
 	return p, cached, err
 }
 
-// keyedPicture is a decoded picture with the digest of its encoded bytes. A scorer that has features of pictures of
-// such keys does not prepare them again.
+// keyedPicture is a decoded picture with the digest of its encoded bytes. A scorer that has cached features for this
+// key does not prepare the picture again.
 type keyedPicture struct {
 	*data.Picture
 	key string
@@ -171,13 +171,13 @@ type keyedPicture struct {
 // Key implements [edit.Keyed].
 func (p keyedPicture) Key() string { return p.key }
 
-// keyed is a picture as scorers are shown it.
+// keyed returns a decoded picture in the form that scorers get.
 func (b *encodedPicture) keyed(p *data.Picture) edit.Picture {
 	sum := b.sum()
 	return keyedPicture{p, string(sum[:])}
 }
 
-// sources decodes the sources of a group as soon as a decoder is free.
+// sources decodes the sources of a group, each as soon as a decoder is free.
 func (d *decoder) sources(ctx context.Context, r *reservation, g *group) (pictures []edit.Picture, err error) {
 	for i, b := range g.sources {
 		err := d.timed(ctx, r, d.pixels(b), func() (cached bool, err error) {
@@ -192,8 +192,8 @@ func (d *decoder) sources(ctx context.Context, r *reservation, g *group) (pictur
 	return pictures, nil
 }
 
-// each decodes several edits of a group at a time and calls use with each of their items. It keeps no picture. Errors
-// are set on the items.
+// each decodes edits of a group in parallel and calls use for each of their items. It keeps no picture. Errors are
+// set on the items.
 func (d *decoder) each(ctx context.Context, r *reservation, edits []*groupEdit,
 	use func(it *item, output *data.Picture) error) {
 	workers.Each(len(edits), cap(d.free), func(i int) error {
@@ -215,7 +215,7 @@ func (d *decoder) each(ctx context.Context, r *reservation, edits []*groupEdit,
 	})
 }
 
-// asBadEdit attributes an error to the edit, unless it is the server's.
+// asBadEdit attributes an error to the edit unless it is already an apiError.
 func asBadEdit(err error) error {
 	var f *apiError
 	if err == nil || errors.As(err, &f) {
@@ -224,8 +224,8 @@ func asBadEdit(err error) error {
 	return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 }
 
-// timed runs f as soon as a decoder is free and measures its time, unless f reports that its picture was there already.
-// A panic is an error of this picture.
+// timed runs f as soon as a decoder is free and measures its time, unless f reports that its picture was cached. A
+// panic is an error of this picture.
 func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() (cached bool, err error)) error {
 	defer r.decoded(d.time, pixels)
 	select {

@@ -19,7 +19,7 @@ func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item
 	if len(groups) == 0 {
 		return nil
 	}
-	var pixels, most, answer int64 // of sources; bytes of the largest item's gradients; bytes of the answer
+	var pixels, most, answer int64 // pixels of sources; bytes of the largest item's gradients; bytes of the answer
 	for _, g := range groups {
 		pixels += g.pixels
 		for _, one := range g.edits {
@@ -29,7 +29,7 @@ func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item
 	}
 	if answer > maxAnswerBytes {
 		return tooMany("the gradients would take %d bytes, at most %d are "+
-			"sent: ask for fewer pairs at a time", answer, maxAnswerBytes)
+			"sent: request fewer pairs at a time", answer, maxAnswerBytes)
 	}
 	r, err := n.admit(ctx, groups, gradientKind)
 	if err != nil {
@@ -107,7 +107,7 @@ func (b *gradientBatch) run(ctx context.Context) error {
 	}
 	for i, it := range b.items {
 		r := j.results[i]
-		if it.err = asBadEdit(r.err); it.err != nil { // what the prompt or the pictures' shapes make impossible
+		if it.err = asBadEdit(r.err); it.err != nil { // the prompt or the pictures' shapes make it impossible
 			continue
 		}
 		it.gradient = &edit.Gradient{Score: r.gradient.Score, Output: r.gradient.Output}

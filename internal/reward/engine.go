@@ -22,19 +22,19 @@ import (
 // There are slots for two batches, one on the device and one in preparation. Requests get slots in order of arrival.
 const slotBytes = 4 << 20
 
-// Bytes of a pixel: decoded, and as gradients of source and output plus the one that is sent.
+// Bytes per pixel: of a decoded picture, and of the gradients of source and output plus the one that is sent.
 const (
 	pictureBytes  = 3
 	gradientBytes = 2*12 + 12
 )
 
-// slots bound the memory of decoded and prepared edits.
+// slots limit the memory of decoded and prepared edits.
 type slots struct {
 	*semaphore.Weighted
-	n int64 // of all
+	n int64 // total number
 }
 
-// acquire waits for n slots, at most for all of them.
+// acquire waits for slots for edits and bytes, at most for all of them.
 func (s *slots) acquire(ctx context.Context, edits int, bytes int64) (free func(), err error) {
 	n := min(int64(edits)+bytes/slotBytes, s.n)
 	if err := s.Acquire(ctx, n); err != nil {
@@ -52,8 +52,8 @@ type engine struct {
 	queue    *queue
 	metrics  *metrics
 	gate     *gate.Gate
-	sleepers []sleeper // by their numbers in the gate
-	batch    int       // edits of a run
+	sleepers []sleeper // by number in the gate
+	batch    int       // edits per run
 }
 
 func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
@@ -115,21 +115,21 @@ type item struct {
 	output      *encodedPicture
 	instruction string
 
-	shared  *model.Shared // with items of other scorers; until it is prepared
-	inputs  edit.Inputs   // prepared; until it is scored
-	picture *data.Picture // the edit, decoded; kept for gradients alone
+	shared  *model.Shared // shared with items of other scorers until it is prepared
+	inputs  edit.Inputs   // prepared inputs, until it is scored
+	picture *data.Picture // the decoded edit; only kept for gradients
 	result
 }
 
-// groupKey identifies a group of edits that share sources and instruction, for one scorer. Sources with equal bytes are
-// equal.
+// groupKey identifies a group of edits that share sources and instruction, for one scorer. Sources are compared by
+// their bytes.
 type groupKey struct {
 	scorer      *Replicated
 	sources     [sha256.Size]byte
 	instruction string
 }
 
-// apart is the distance of two groups: 0 for the same one, 1 for the same sources, 2 otherwise.
+// apart returns the distance of two groups: 0 for the same group, 1 for the same sources, 2 otherwise.
 func (k groupKey) apart(o groupKey) int {
 	switch {
 	case k == o:
@@ -140,7 +140,7 @@ func (k groupKey) apart(o groupKey) int {
 	return 2
 }
 
-// group holds the items of a request that share sources and instruction, whichever scorer they are for.
+// group holds the items of a request that share sources and instruction, for any scorer.
 type group struct {
 	sources     []*encodedPicture
 	digest      [sha256.Size]byte // of the sources
@@ -149,13 +149,13 @@ type group struct {
 	pixels      int64 // of the sources
 }
 
-// groupEdit is an edit of a group, decoded once for all items that ask about it.
+// groupEdit is an edit of a group, decoded once for all its items.
 type groupEdit struct {
 	items  []*item
 	pixels int64
 }
 
-// sumPictures computes the digests of all pictures of items, which are read by several goroutines later.
+// sumPictures computes the digests of all pictures of items, because several goroutines read them later.
 func sumPictures(items []*item) {
 	seen := map[*encodedPicture]bool{}
 	var pictures []*encodedPicture
@@ -170,7 +170,7 @@ func sumPictures(items []*item) {
 	workers.Do(len(pictures), func(i int) { pictures[i].sum() })
 }
 
-// sumSources is the digest of sources; it has that of a single one.
+// sumSources returns the digest of sources; for a single source it is the digest of that picture.
 func sumSources(sources []*encodedPicture) (sum [sha256.Size]byte) {
 	if len(sources) == 1 {
 		return sources[0].sum()
@@ -183,10 +183,10 @@ func sumSources(sources []*encodedPicture) (sum [sha256.Size]byte) {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// groupItems groups the items with valid headers; the others get their error.
+// groupItems groups the items with valid picture headers; the others get their error.
 func (n *engine) groupItems(items []*item) (groups []*group) {
 	at := map[groupKey]*group{}
-	edits := map[*group]map[*byte]*groupEdit{} // by where their bytes lie
+	edits := map[*group]map[*byte]*groupEdit{} // by the address of their bytes
 	sumPictures(items)
 	for _, it := range items {
 		if it.err != nil {
@@ -257,7 +257,7 @@ func (n *engine) score(ctx context.Context, items []*item) (err error) {
 			return err
 		}
 		defer r.release()
-		workers.Each(len(groups), len(groups), func(i int) error { // their errors are kept in their items
+		workers.Each(len(groups), len(groups), func(i int) error { // errors are set on the items
 			n.scoreGroup(ctx, r, groups[i])
 			return nil
 		})
@@ -282,7 +282,7 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 			}
 		}
 	}
-	size := max(1, min(n.batch, int(n.slots.n)/most)) // edits that are prepared at a time, each for several scorers
+	size := max(1, min(n.batch, int(n.slots.n)/most)) // edits prepared at a time, each for several scorers
 	free, err := n.slots.acquire(ctx, most*min(len(todo), size), pictureBytes*g.pixels)
 	if err != nil {
 		fail(err)

@@ -17,13 +17,13 @@ import (
 	"assay/model"
 )
 
-// fake is a scorer whose score01 is the mean red of the edit / 255. Its runs wait at gate, if there is one.
+// fake is a scorer whose score01 is the mean red of the edit / 255. If gate is not nil, runs wait for it.
 type fake struct {
 	gate chan struct{}
 
 	mu      sync.Mutex
 	red     map[*model.Sample]float64
-	runs    []int // items of each run
+	runs    []int // number of items of each run
 	failing float64
 }
 
@@ -31,7 +31,7 @@ func (f *fake) Info() edit.Info              { return edit.Info{Range: edit.Rang
 func (f *fake) Fingerprint() (string, error) { return "", nil }
 func (f *fake) Close() error                 { return nil }
 
-// pixels is a picture that was decoded before.
+// pixels returns the decoded picture.
 func pixels(p edit.Picture) *data.Picture {
 	decoded, err := p.Decode()
 	if err != nil {
@@ -58,7 +58,7 @@ func (f *fake) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	return s, nil
 }
 
-// scaled are scores on a range of those on 0 to 1.
+// scaled converts scores on 0 to 1 to a range.
 func scaled(r edit.Range, scores01 []float64) []edit.Score {
 	scores := make([]edit.Score, len(scores01))
 	for i, v := range scores01 {
@@ -142,7 +142,7 @@ func start(t testing.TB, o Options, scorers map[string]edit.Judge, names ...stri
 	return s, h
 }
 
-// png is a picture of one colour.
+// png returns a picture of one colour.
 func png(t testing.TB, red byte, width, height int) []byte {
 	t.Helper()
 	p := data.NewPicture(width, height)
@@ -213,7 +213,7 @@ func send(t testing.TB, r *http.Request) (int, http.Header, string) {
 	return a.StatusCode, a.Header, string(raw)
 }
 
-// postForm posts a form of names and values.
+// postForm posts a form with names and values.
 func postForm(t testing.TB, url string, parts ...any) (int, string) {
 	t.Helper()
 	var body bytes.Buffer

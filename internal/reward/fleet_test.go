@@ -28,8 +28,8 @@ func (b *breakable) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Sco
 	return b.Scorer.Score(ctx, inputs)
 }
 
-// Two copies of the shipped scorer share a load, and one breaks in the midst of it. Every request is answered with the
-// score that one copy alone gives, bit for bit.
+// Two copies of the shipped scorer share a load, and one breaks during it. Every request is answered with the score
+// of a single copy, bit for bit.
 func TestTwoRealCopies(t *testing.T) {
 	long.Test(t)
 	dir := filepath.Join("..", "..", "backbones", "tiny-scorer")

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// flowRequest is a request of Flow-Factory's remote rewards: a prompt and a picture for each sample, and the pictures
-// that it was made from.
+// flowRequest is a request from Flow-Factory's remote rewards: a prompt and a picture for each sample, and the
+// pictures that it was generated from.
 type flowRequest struct {
 	Prompt          *list[string]               `json:"prompt"`
 	Image           *list[*encodedPicture]      `json:"image"`
@@ -39,7 +39,7 @@ func (q *flowRequest) check() error {
 	return nil
 }
 
-// editInputs returns the edits. A judge of one picture is not shown what it was made from.
+// editInputs returns the edits. For a judge without sources the condition images are dropped.
 func (q *flowRequest) editInputs(v *Replicated) (edits []editInput, err error) {
 	for i, output := range *q.Image {
 		e := editInput{output: output, instruction: (*q.Prompt)[i]}
@@ -63,10 +63,10 @@ func (q *flowRequest) editInputs(v *Replicated) (edits []editInput, err error) {
 // postFlow answers POST /compute, in the protocol of Flow-Factory's reward servers: a score for each image, on the
 // scorer's range.
 //
-// The client gives one URL, below which it asks for /compute and /health. So the path names the scorer, and what the
-// reward of a sample becomes that could not be judged: as on_error of /v1/score, but for null, which the client cannot
-// read. Errors that another attempt would not mend are answered with status 200 and a text in "error": the client
-// raises it, while it repeats any request that another status answers, and tells nobody of the body.
+// The client is configured with one URL, and requests /compute and /health below it. So the path names the scorer,
+// and the reward of samples that could not be judged: like on_error of /v1/score, but without null, which the client
+// cannot read. Errors that a retry would not fix are answered with status 200 and a text in "error", which the client
+// raises: after any other status it repeats the request, and does not report the body.
 func (s *Server) postFlow(w http.ResponseWriter, r *http.Request) error {
 	var q flowRequest
 	held, err := s.read(w, r, scoreKind, &q, nil)
@@ -84,7 +84,7 @@ func (s *Server) postFlow(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// flow is the answer to a request.
+// flow computes the reply to a request.
 func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*reply, error) {
 	p := &scoreRequest{OnError: cmp.Or(r.PathValue("on_error"), "fail")}
 	p.Scorer = r.PathValue("scorer")
@@ -93,7 +93,7 @@ func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*re
 	case err != nil:
 		return nil, err
 	case p.OnError == "null":
-		return nil, badRequest("on_error null: Flow-Factory reads no null; there are fail, nan and mean")
+		return nil, badRequest("on_error null: Flow-Factory cannot read null; use fail, nan or mean")
 	}
 	if err := s.demand(r); err != nil {
 		return nil, err
@@ -129,14 +129,14 @@ func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*re
 	return out, err
 }
 
-// flowRewards is the JSON of rewards. NaN is a literal, as Python's json writes and reads it.
+// flowRewards returns the JSON of rewards. NaN is a literal, as in Python's json.
 func (s *Server) flowRewards(a *answers, totals []total, onError string) ([]byte, error) {
 	parts := make([][]byte, len(totals))
 	for i, t := range totals {
 		if err := a.cells[0][i].err; err != nil {
 			s.engine.metrics.countError(err)
 			if math.IsNaN(t.value) && onError == "mean" {
-				return nil, prefixError(fmt.Sprintf("image %d, which has no other one of its prompt and condition_images that "+
+				return nil, prefixError(fmt.Sprintf("image %d, in a group (same prompt and condition_images) of which no image "+
 					"could be judged", i), err)
 			}
 		}
@@ -152,7 +152,7 @@ func (s *Server) flowRewards(a *answers, totals []total, onError string) ([]byte
 	return encodeList(parts, `{"rewards":`, "}"), nil
 }
 
-// flowHealth answers the GET /health of a base path that names a scorer.
+// flowHealth answers GET /health below a base path that names a scorer.
 func (s *Server) flowHealth(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.engine.scorers.find(r.PathValue("scorer")); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *Server) flowHealth(w http.ResponseWriter, r *http.Request) error {
 	return s.health(w, r)
 }
 
-// flowRoutes are the paths of Flow-Factory's protocol, below a base for each scorer and for each treatment of failures.
+// flowRoutes returns the routes of Flow-Factory's protocol, below a base path for each scorer and each on_error.
 func (s *Server) flowRoutes() (routes []route) {
 	routes = []route{{"POST", "/compute", s.postFlow}}
 	for _, base := range []string{"/flow-factory/{scorer}", "/flow-factory/{scorer}/{on_error}"} {

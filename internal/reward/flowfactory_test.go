@@ -10,7 +10,7 @@ import (
 	"assay/edit"
 )
 
-// flowAnswerOf asks in Flow-Factory's protocol; NaN is read as Python's json reads it.
+// flowAnswerOf sends a request in Flow-Factory's protocol. It accepts NaN, like Python's json.
 func flowAnswerOf(t *testing.T, url string, body any) (status int, rewards []float64, problem string) {
 	t.Helper()
 	status, _, raw := post(t, url, body)
@@ -37,7 +37,7 @@ func flowAnswerOf(t *testing.T, url string, body any) (status int, rewards []flo
 	return status, rewards, problem
 }
 
-// flowBody is a request as Flow-Factory's client builds it: what is not given is null.
+// flowBody returns a request as built by Flow-Factory's client, with null for absent fields.
 func flowBody(prompts []string, images, conditions any) object {
 	return object{"prompt": prompts, "image": images, "video": nil, "condition_images": conditions,
 		"condition_videos": nil}
@@ -61,7 +61,7 @@ func TestFlowFactory(t *testing.T) {
 		{"a judge of one picture", "/flow-factory/picture/compute", flowBody(x, [][]byte{a, b}, nil), []float64{2, 4}, ""},
 		{"which ignores sources", "/flow-factory/picture/compute", flowBody(x, [][]byte{a, b}, pair), []float64{2, 4}, ""},
 		{"unknown scorer", "/flow-factory/third/compute", flowBody(x, [][]byte{a, b}, pair), nil, `no scorer "third"`},
-		{"null", "/flow-factory/first/null/compute", flowBody(x, [][]byte{a, b}, pair), nil, "reads no null"},
+		{"null", "/flow-factory/first/null/compute", flowBody(x, [][]byte{a, b}, pair), nil, "cannot read null"},
 		{"unknown policy", "/flow-factory/first/zero/compute", flowBody(x, [][]byte{a, b}, pair), nil, `on_error "zero"`},
 		{"no condition images", "/compute", flowBody(x, [][]byte{a, b}, nil), nil,
 			"image 0: condition_images is empty, and first compares"},
@@ -93,7 +93,7 @@ func TestFlowFactory(t *testing.T) {
 	}
 }
 
-// TestFlowFactoryFailures: a broken picture among good ones becomes what the path says, and never 0.
+// TestFlowFactoryFailures: the reward of a broken picture among good ones is as the path says, and never 0.
 func TestFlowFactoryFailures(t *testing.T) {
 	source, a, b := png(t, 10, 8, 6), png(t, 51, 8, 6), png(t, 102, 8, 6)
 	other := png(t, 11, 8, 6)
@@ -114,7 +114,7 @@ func TestFlowFactoryFailures(t *testing.T) {
 		{"mean of the group", "/flow-factory/first/mean/compute", body, []float64{2, 3, 4, 4}, ""},
 		{"mean of nothing", "/flow-factory/first/mean/compute",
 			flowBody([]string{"x", "y"}, [][]byte{a, broken}, [][][]byte{{source}, {source}}), nil,
-			"image 1, which has no other one"},
+			"image 1, in a group"},
 		{"nan of all", "/flow-factory/first/nan/compute", flowBody([]string{"x"}, [][]byte{broken}, [][][]byte{{source}}),
 			[]float64{nan}, ""},
 		{"a broken source", "/compute", flowBody([]string{"x"}, [][]byte{a}, [][][]byte{{broken}}), nil,
@@ -137,7 +137,7 @@ func TestFlowFactoryFailures(t *testing.T) {
 	}
 }
 
-// TestFlowFactoryHealth: the client asks below the same base.
+// TestFlowFactoryHealth: the client requests /health below the same base path.
 func TestFlowFactoryHealth(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"first": &fake{}}, "first")
 	for path, want := range map[string]int{"/health": 200, "/flow-factory/first/health": 200,
@@ -155,7 +155,7 @@ func TestFlowFactoryHealth(t *testing.T) {
 	}
 }
 
-// lastSource is a fake of any number of sources, which looks at the last one.
+// lastSource is a fake that takes any number of sources and scores the last one.
 type lastSource struct{ fake }
 
 func (l *lastSource) Info() edit.Info {

@@ -19,11 +19,11 @@ type front struct {
 	clients  *clients
 	bodies   *bodies
 	metrics  *metrics
-	draining atomic.Bool // the server ends
+	draining atomic.Bool // the server is shutting down
 }
 
-// guard requires a token, except for the page, which holds no data and asks for the token. Its headers keep browsers
-// from sniffing types and from caching.
+// guard requires a token, except for the page, which contains no data and asks for the token, and for the probes. Its
+// headers keep browsers from sniffing types and from caching.
 func (f *front) guard(next http.Handler) http.Handler {
 	stop := func(e *apiError) http.Handler {
 		return f.handle("other", func(http.ResponseWriter, *http.Request) error { return e })
@@ -34,20 +34,20 @@ func (f *front) guard(next http.Handler) http.Handler {
 		if f.draining.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		if r.URL.Path == livePath || r.URL.Path == readyPath { // asked by machines without a token; they tell little
+		if r.URL.Path == livePath || r.URL.Path == readyPath { // probes have no token, and their answers reveal little
 			next.ServeHTTP(w, r)
 			return
 		}
-		if len(f.clients.all) == 0 && !localName(r.Host) { // DNS rebinding: another site's name that points here
+		if len(f.clients.all) == 0 && !localName(r.Host) { // DNS rebinding: another site's name for this machine
 			stop(apiErrorf(http.StatusForbidden, "forbidden",
-				"without a token only this machine's own names are answered, not %q", r.Host)).ServeHTTP(w, r)
+				"without a token only localhost and loopback addresses are accepted, not %q", r.Host)).ServeHTTP(w, r)
 			return
 		}
 		if len(f.clients.all) > 0 && r.URL.Path != "/" {
 			c := f.clients.authenticate(r)
 			if c == nil {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				stop(apiErrorf(http.StatusUnauthorized, "unauthorized", "a bearer token is wanted")).ServeHTTP(w, r)
+				stop(apiErrorf(http.StatusUnauthorized, "unauthorized", "a bearer token is required")).ServeHTTP(w, r)
 				return
 			}
 			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, c))
@@ -82,18 +82,18 @@ func (f *front) redirect(mux *http.ServeMux) http.Handler {
 			mux.ServeHTTP(w, r)
 			return
 		}
-		to := clean // as it came, escapes included
+		to := clean // as received, with escapes
 		if r.URL.RawQuery != "" {
 			to += "?" + r.URL.RawQuery
 		}
 		f.handle("other", func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Location", to)
-			return apiErrorf(http.StatusTemporaryRedirect, "redirect", "ask for %s", to)
+			return apiErrorf(http.StatusTemporaryRedirect, "redirect", "use the path %s", to)
 		}).ServeHTTP(w, r)
 	})
 }
 
-// handle makes an http.Handler that counts requests, bounds their time and writes errors.
+// handle returns an http.Handler that counts requests, limits their time and writes errors.
 func (f *front) handle(pattern string, h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
@@ -104,7 +104,7 @@ func (f *front) handle(pattern string, h func(http.ResponseWriter, *http.Request
 		defer stopKeepAlive()
 		status := http.StatusOK
 		defer func() {
-			if p := recover(); p != nil { // a request must not end the process, nor its connection
+			if p := recover(); p != nil { // a panic must not end the process or the connection
 				e := f.metrics.countError(apiErrorf(http.StatusInternalServerError, "internal",
 					"internal error, please report it: %v", p))
 				status = e.Status

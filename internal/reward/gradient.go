@@ -27,10 +27,10 @@ func (g *gradientRequest) field(name string, value []byte) (err error) {
 	return err
 }
 
-// editInputs returns the requested edits; single: there is one edit, which has an answer format of its own.
+// editInputs returns the requested edits. If single is true there is one edit, which has its own answer format.
 func (g *gradientRequest) editInputs() (edits []editInput, single bool, err error) {
 	if g.Edit != nil && len(g.Edits) > 0 {
-		return nil, false, badRequest("edit and edits: one of them is wanted")
+		return nil, false, badRequest("edit and edits: give only one of them")
 	}
 	if g.Edit != nil {
 		g.Edits = append(g.Edits, *g.Edit)
@@ -42,11 +42,11 @@ func (g *gradientRequest) editInputs() (edits []editInput, single bool, err erro
 	return edits, len(g.Pairs) == 0 && len(edits) == 1, err
 }
 
-// maxAnswerBytes bounds the bytes of the gradients of one answer.
+// maxAnswerBytes is the maximum size of the gradients of one answer.
 const maxAnswerBytes = 256 << 20
 
 // postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit
-// level of the picture as decoded (upright, over white). Many pairs share passes.
+// level of the picture as decoded (upright, over white). Several pairs share batches.
 func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	var g gradientRequest
 	held, err := s.read(w, r, gradientKind, &g, g.field)
@@ -56,7 +56,7 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, &g.ID, held, &g, func(ctx context.Context) (*reply, error) { return s.gradient(ctx, r, &g) })
 }
 
-// gradient is the answer to a request.
+// gradient computes the reply to a request.
 func (s *Server) gradient(ctx context.Context, r *http.Request, g *gradientRequest) (*reply, error) {
 	if err := s.countItems("pairs", max(len(g.Pairs), len(g.Edits), 1)); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Server) gradient(ctx context.Context, r *http.Request, g *gradientReque
 	return out, err
 }
 
-// differentiable finds a scorer that has gradients.
+// differentiable returns a scorer that has gradients.
 func (s *Server) differentiable(name string) (*Replicated, error) {
 	v, err := s.engine.scorers.find(name)
 	switch {
@@ -112,7 +112,7 @@ func (s *Server) differentiable(name string) (*Replicated, error) {
 		return nil, err
 	case v.info.Words:
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_gradient",
-			"scorer %s answers in words: it has no gradients", v.name)
+			"scorer %s is a text judge: it has no gradients", v.name)
 	case !v.gradients:
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s has no gradients", v.name)
 	}
@@ -136,13 +136,13 @@ func (g *gradientRequest) encodeOne(out *reply, it *item) (err error) {
 	return nil
 }
 
-// checkFormat allows only safetensors for several gradients.
+// checkFormat rejects unknown formats, and all but safetensors for several gradients.
 func (g *gradientRequest) checkFormat(single bool) error {
 	switch {
 	case gradientFormats[g.Format].encode == nil:
-		return badRequest("format %q: safetensors, npy and png are served", g.Format)
+		return badRequest("format %q: want safetensors, npy or png", g.Format)
 	case !single && g.Format != "" && g.Format != "safetensors":
-		return badRequest("format %q is for one edit: several come as safetensors", g.Format)
+		return badRequest("format %q is only for a single edit: several are sent as safetensors", g.Format)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (s *Server) encodeMany(items []*item) ([]byte, error) {
 			continue
 		}
 		g := it.gradient
-		it.gradient = nil // the answer may take as much memory again
+		it.gradient = nil // the encoded answer may take as much memory again
 		for name, value := range scoreTexts(g) {
 			metadata[fmt.Sprint(name, ".", i)] = value
 		}

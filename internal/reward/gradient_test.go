@@ -42,7 +42,7 @@ func tensors(t *testing.T, raw []byte) (facts map[string]string, values map[stri
 	return facts, values
 }
 
-// Many pairs of one request share passes; what one of them lacks is its own error.
+// The pairs of one request share batches; a bad pair gets its own error.
 func TestGradients(t *testing.T) {
 	f := &fake{failing: 0.8}
 	_, h := start(t, Options{Batch: 4}, map[string]edit.Judge{"a": f}, "a")
@@ -71,7 +71,7 @@ func TestGradients(t *testing.T) {
 		}
 	}
 	for i, why := range map[int]string{2: "truncated", 3: "a failing picture", 4: "instruction is missing",
-		5: "source: a picture is base64"} {
+		5: "source: a picture must be base64"} {
 		if e := facts[fmt.Sprint("error.", i)]; !strings.Contains(e, why) ||
 			values[fmt.Sprint("gradient.", i)] != nil ||
 			facts[fmt.Sprint("score.", i)] != "" {
@@ -82,8 +82,8 @@ func TestGradients(t *testing.T) {
 		t.Errorf("%d tensors, %v", len(values), facts)
 	}
 	if got := fmt.Sprint(f.runs); len(f.runs) != 6 ||
-		f.runs[0]+f.runs[5] != 5 { // the batch of the failing one is tried one by one
-		t.Errorf("runs of %s pairs, want a batch of four, its four alone, and the last", got)
+		f.runs[0]+f.runs[5] != 5 { // the batch with the failing one is retried one by one
+		t.Errorf("runs of %s pairs, want a batch of four, its four one by one, and the last", got)
 	}
 	for _, c := range []struct {
 		name string
@@ -122,7 +122,7 @@ func (u unbounded) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.G
 	return all, err
 }
 
-// TestUnboundedGradients: the scores of a scorer without a range are not on 0 to 1, so no answer has score01.
+// TestUnboundedGradients: a scorer without a range has no score01, so no answer has one.
 func TestUnboundedGradients(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": unbounded{&fake{}}}, "a")
 	a, edit := png(t, 9, 8, 6), png(t, 51, 5, 3)
@@ -150,7 +150,7 @@ func TestUnboundedGradients(t *testing.T) {
 	}
 }
 
-// Gradients in a batch are, bit for bit, those alone, and so are scores.
+// Gradients and scores in a batch equal those of each edit alone, bit for bit.
 func TestOracleGradientsTogether(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, "llavanext")
@@ -175,7 +175,7 @@ func TestOracleGradientsTogether(t *testing.T) {
 			one, alone := tensors(t, raw)
 			if facts[fmt.Sprint("score01.", i)] != one["score01"] ||
 				!bytes.Equal(together[fmt.Sprint("gradient.", i)], alone["gradient"]) {
-				t.Errorf("pair %d: %v among others, %v alone", i, facts[fmt.Sprint("score01.", i)], one["score01"])
+				t.Errorf("pair %d: %v in a batch, %v alone", i, facts[fmt.Sprint("score01.", i)], one["score01"])
 			}
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// pixelUnit is the unit of a gradient's denominator.
+// pixelUnit is the unit of the denominator of a gradient.
 const pixelUnit = "8-bit level"
 
 // scoreTexts formats score and, if the scorer has a range, score01.
@@ -30,7 +30,7 @@ func scoreTexts(g *edit.Gradient) map[string]string {
 
 const binaryType = "application/octet-stream"
 
-// gradientFormat is a format in which the gradient by the pixels of an edit's output is written.
+// gradientFormat is a file format of the gradient with respect to the output's pixels.
 type gradientFormat struct {
 	contentType string
 	encode      func(g *edit.Gradient, output *data.Picture) ([]byte, error)
@@ -78,17 +78,17 @@ func encodeNpy(g *edit.Gradient, _ *data.Picture) ([]byte, error) {
 	return out, nil
 }
 
-// CheckGradientFile refuses a file whose format [WriteGradient] does not write.
+// CheckGradientFile returns an error if [WriteGradient] cannot write the format of a file.
 func CheckGradientFile(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".safetensors", ".npy":
 		return nil
 	}
-	return fmt.Errorf("%s: .safetensors and .npy are written", path)
+	return fmt.Errorf("%s: want a name that ends in .safetensors or .npy", path)
 }
 
-// WriteGradient writes the gradient by the pixels of the output, float32 [height, width, 3] per 8-bit level, as
-// .safetensors (the tensor gradient) or .npy.
+// WriteGradient writes the gradient with respect to the pixels of the output, float32 [height, width, 3] per 8-bit
+// level, as .safetensors (with one tensor, gradient) or .npy.
 func WriteGradient(path string, g *edit.Gradient) error {
 	if err := CheckGradientFile(path); err != nil {
 		return err

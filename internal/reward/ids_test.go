@@ -22,7 +22,7 @@ import (
 	"assay/internal/graceful"
 )
 
-// scored counts the edits that a fake was asked about.
+// scored returns the number of edits that a fake has judged.
 func (f *fake) scored() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -32,7 +32,7 @@ func (f *fake) scored() (n int) {
 	return n
 }
 
-// TestIDs: a request with an id is judged once, however often it comes.
+// TestIDs: a request with an id is judged once, however often it is sent.
 func TestIDs(t *testing.T) {
 	f := &fake{}
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": f}, "a")
@@ -104,7 +104,7 @@ func TestIDs(t *testing.T) {
 		})
 	}
 
-	gradient := object{"source": source, "instruction": "x", "edit": dark, "id": "one"} // of another path
+	gradient := object{"source": source, "instruction": "x", "edit": dark, "id": "one"} // another path
 	_, _, raw := post(t, h.URL+"/v1/gradient", gradient)
 	_, header, again := post(t, h.URL+"/v1/gradient", gradient)
 	if !bytes.Equal(raw, again) || header.Get("X-Score") != "2" || f.scored() != 7 {
@@ -115,8 +115,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestLeavingWithAnID: the work of a request goes on when its sender leaves, and a retry that comes meanwhile waits for
-// it. Without an id nobody could ask for it again.
+// TestLeavingWithAnID: the work of a request continues when its sender leaves, and a retry waits for it. Without an
+// id its result could not be requested again.
 func TestLeavingWithAnID(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{}, map[string]edit.Judge{"a": f}, "a")
@@ -146,7 +146,7 @@ func TestLeavingWithAnID(t *testing.T) {
 	}
 	s.front.bodies.memory.mu.Lock()
 	if bytes := s.front.bodies.memory.held(""); bytes > int64(len(raw)) {
-		t.Errorf("got %d bytes held by the work and its retry, want those of the work, at most %d", bytes, len(raw))
+		t.Errorf("got %d bytes held by the work and its retry, want only those of the work, at most %d", bytes, len(raw))
 	}
 	s.front.bodies.memory.mu.Unlock()
 	close(f.gate)
@@ -155,7 +155,7 @@ func TestLeavingWithAnID(t *testing.T) {
 	}
 }
 
-// counter is the value of a counter without labels.
+// counter returns the value of a counter without labels.
 func (m *metrics) counter(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := m.registry.Gather()
@@ -183,7 +183,7 @@ func (q *queue) idle() bool {
 	return true
 }
 
-// TestTemporaryFailuresAreNotKept: what may go well the next time is tried again, and what will not is not.
+// TestTemporaryFailuresAreNotKept: a temporary failure is retried, and a permanent one is not.
 func TestTemporaryFailuresAreNotKept(t *testing.T) {
 	f := &fake{failing: 1}
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": f}, "a")
@@ -207,7 +207,7 @@ func TestTemporaryFailuresAreNotKept(t *testing.T) {
 	}
 }
 
-// noting is a slow fake that notes every edit that it is asked about in a file.
+// noting is a slow fake that records every edit that it judges in a file.
 type noting struct {
 	fake
 	log *os.File
@@ -224,7 +224,7 @@ func (n *noting) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score,
 
 const killed = "ASSAY_TEST_KILLED"
 
-// serveUntilKilled serves a noting judge in a process of its own, and prints the address.
+// serveUntilKilled serves a noting judge in this process, and prints the address.
 func serveUntilKilled(t *testing.T, path string) {
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -242,8 +242,8 @@ func serveUntilKilled(t *testing.T, path string) {
 	s.Serve(t.Context(), l, time.Minute)
 }
 
-// TestKill: a server that is killed in the middle of requests with ids, and started again, loses none of them, and no
-// process judges an edit twice, although half of the callers leave and come back.
+// TestKill: a server that is killed while it handles requests with ids, and restarted, loses none of them, and no
+// process judges an edit twice, although half of the clients disconnect and retry.
 func TestKill(t *testing.T) {
 	if path := os.Getenv(killed); path != "" {
 		serveUntilKilled(t, path)
@@ -326,7 +326,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// trial sends a request once; nil: there is no answer.
+// trial sends a request once; nil if there is no answer.
 func trial(url string, raw []byte, patience time.Duration) *judged {
 	client := http.Client{Timeout: patience}
 	a, err := client.Post(url+"/v1/score", "application/json", bytes.NewReader(raw))

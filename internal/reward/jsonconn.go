@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// jsonListener turns the error responses of net/http itself into JSON: of malformed requests, headers that are too
-// large, and unknown Expect headers.
+// jsonListener turns net/http's own error responses into JSON: for malformed requests, headers that are too large,
+// and unknown Expect headers.
 type jsonListener struct{ net.Listener }
 
 func (l jsonListener) Accept() (net.Conn, error) {
@@ -22,10 +22,10 @@ func (l jsonListener) Accept() (net.Conn, error) {
 
 type jsonConn struct{ net.Conn }
 
-// NetConn is the connection below, as tls.Conn has it.
+// NetConn returns the underlying connection, as in tls.Conn.
 func (c *jsonConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends the sending half, so that a caller can read a refusal before the connection is gone.
+// CloseWrite closes the sending half, so that a client can read a refusal before the connection is closed.
 func (c *jsonConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -33,18 +33,19 @@ func (c *jsonConn) CloseWrite() error {
 	return nil
 }
 
-// plainTextHead is what net/http writes between status and text of its error responses. No response of ours has such a
-// header.
+// plainTextHead is what net/http writes between the status and the text of its error responses. Our own responses
+// never have such a header.
 var plainTextHead = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// expectationFailed begins net/http's response to an unknown Expect header. No response of ours has this status.
+// expectationFailed is the start of net/http's response to an unknown Expect header. Our own responses never have
+// this status.
 var expectationFailed = []byte("HTTP/1.1 417 Expectation Failed\r\n")
 
 func (c *jsonConn) Write(b []byte) (int, error) {
 	line, text, own := bytes.Cut(b, plainTextHead)
 	switch {
 	case bytes.HasPrefix(b, expectationFailed) && bytes.HasSuffix(b, []byte("\r\n\r\n")):
-		line, text = bytes.TrimSuffix(expectationFailed, []byte("\r\n")), []byte("Expect: only 100-continue is known")
+		line, text = bytes.TrimSuffix(expectationFailed, []byte("\r\n")), []byte("Expect: only 100-continue is supported")
 	case !own || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) || bytes.ContainsRune(line, '\n') || len(line) < 12:
 		return c.Conn.Write(b)
 	}

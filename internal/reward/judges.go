@@ -9,23 +9,23 @@ import (
 	"assay/internal/version"
 )
 
-// serverVersion is the version that answers name.
+// serverVersion is the version in answers.
 const serverVersion = version.Version
 
-// Headers of the identity of judges and server.
+// Headers with the identity of judges and server.
 const (
-	fingerprintHeader = "X-Fingerprint" // NAME=FINGERPRINT, several with commas between
+	fingerprintHeader = "X-Fingerprint" // NAME=FINGERPRINT, separated by commas
 	versionHeader     = "X-Assay-Version"
 )
 
-// identity is what answers say of a judge.
+// identity is the identity of a judge in answers.
 type identity struct {
 	Name        string     `json:"name"`
 	Fingerprint string     `json:"fingerprint"`
 	Range       edit.Range `json:"score_range"`
 }
 
-// identities are the identities of judges, and their fingerprints as a header has them.
+// identities returns the identities of judges, and their fingerprints in the form of the header.
 func identities(judges []*Replicated) (all []identity, header string, err error) {
 	var prints []string
 	for _, v := range judges {
@@ -39,26 +39,26 @@ func identities(judges []*Replicated) (all []identity, header string, err error)
 	return all, strings.Join(prints, ", "), nil
 }
 
-// demand refuses a judge that has not the fingerprint that is wanted; "": any is fine.
+// demand returns an error if the judge does not have the required fingerprint; "": any.
 func (v *Replicated) demand(want string) error {
 	if want == "" {
 		return nil
 	}
 	print, err := v.Fingerprint()
 	if err == nil && print != want {
-		err = apiErrorf(http.StatusPreconditionFailed, "fingerprint", "scorer %s has the fingerprint %s, and %s is wanted",
+		err = apiErrorf(http.StatusPreconditionFailed, "fingerprint", "scorer %s has fingerprint %s, not the required %s",
 			v.name, print, want)
 	}
 	return err
 }
 
-// demand refuses judges that have not the fingerprints that the request's header wants.
+// demand returns an error if judges do not have the fingerprints required by the request's header.
 func (s *Server) demand(r *http.Request) error {
 	for _, line := range r.Header.Values(fingerprintHeader) {
 		for part := range strings.SplitSeq(line, ",") {
 			name, print, ok := strings.Cut(strings.TrimSpace(part), "=")
 			if !ok || name == "" || print == "" {
-				return apiErrorf(http.StatusBadRequest, "bad_request", "%s: %q: NAME=FINGERPRINT is wanted", fingerprintHeader,
+				return apiErrorf(http.StatusBadRequest, "bad_request", "%s: %q: want NAME=FINGERPRINT", fingerprintHeader,
 					part)
 			}
 			v, err := s.engine.scorers.find(name)
@@ -73,7 +73,7 @@ func (s *Server) demand(r *http.Request) error {
 	return nil
 }
 
-// judges lists what is served.
+// judges lists the served judges.
 func (s *Server) judges(w http.ResponseWriter, _ *http.Request) error {
 	type described struct {
 		identity

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// keepAliveInterval is the time between two 100 Continue. The shortest client timeout of a trainer is a minute.
+// keepAliveInterval is the time between two 100 Continue responses. The shortest client timeout of a trainer is a
+// minute.
 var keepAliveInterval = 15 * time.Second
 
-// keepAlive sends 100 Continue to clients that use Python's http.client (requests, urllib3, urllib): they give up when
-// nothing arrives for their timeout, but accept any number of these (RFC 9110, section 15.2). Other clients are sent
-// none, since some take the first one for the response. The response goes to the returned writer; stop ends the
-// messages.
+// keepAlive sends 100 Continue to clients that use Python's http.client (requests, urllib3, urllib): they give up
+// when nothing arrives within their timeout, but accept any number of these (RFC 9110, section 15.2). Other clients
+// get none, because some mistake the first one for the response. The handler writes its response to the returned
+// writer; stop ends the messages.
 func keepAlive(w http.ResponseWriter, r *http.Request) (answer http.ResponseWriter, stop func()) {
 	agent := strings.ToLower(r.UserAgent())
 	python := strings.HasPrefix(agent, "python-requests") || strings.HasPrefix(agent, "python-urllib")
@@ -25,7 +26,7 @@ func keepAlive(w http.ResponseWriter, r *http.Request) (answer http.ResponseWrit
 	return p, func() { p.Header() }
 }
 
-// keepAliveWriter sends 100 Continue until the answer begins.
+// keepAliveWriter sends 100 Continue until the response starts.
 type keepAliveWriter struct {
 	http.ResponseWriter
 	mu       sync.Mutex
@@ -42,7 +43,7 @@ func (p *keepAliveWriter) send() {
 	}
 }
 
-// Header is called first by every response: it ends the messages.
+// Header is the first call of every response, so it ends the messages.
 func (p *keepAliveWriter) Header() http.Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()

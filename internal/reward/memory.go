@@ -10,31 +10,32 @@ import (
 )
 
 const (
-	// stallAfter is how far a body may be behind minRate before it is given up for another request's memory.
+	// stallAfter is how far a body may fall behind minRate before it may be evicted for another request's memory.
 	stallAfter = 2 * time.Second
-	// patience is how long a body waits for memory before new requests stay behind it.
+	// patience is how long a body waits for memory before new requests must queue behind it.
 	patience = 20 * time.Second
-	// recheck is the time between two looks for bodies that have stalled.
+	// recheck is the interval between checks for stalled bodies.
 	recheck = 100 * time.Millisecond
 )
 
-// memory bounds the bytes of request bodies. A body holds what has arrived of it, whatever its Content-Length.
+// memory limits the bytes of request bodies. A body holds memory for the bytes that have arrived, whatever its
+// Content-Length.
 //
-// Bodies that arrive in parallel could fill the memory and then deadlock. So a body may grow only while all holders
-// can still arrive in full one after the other (Dijkstra's banker's algorithm). If stalled bodies prevent that, they
+// Bodies that arrive in parallel could fill the memory and then deadlock. So a body may grow only if all bodies can
+// still arrive completely, one after the other (Dijkstra's banker's algorithm). If stalled bodies prevent that, they
 // are evicted, the slowest first.
 type memory struct {
 	size  int64 // of all clients
-	share int64 // of each client: the rest is always there for others
+	share int64 // of each client: the rest is always left for others
 	large int64 // bytes of the largest body
 
 	mu      sync.Mutex
-	holds   map[*memoryHold]bool // that hold something
+	holds   map[*memoryHold]bool // holds of more than 0 bytes
 	waiting map[*memoryHold]bool
-	changed chan struct{} // closed when memory is given back
+	changed chan struct{} // closed when memory is released
 }
 
-// newMemory makes a memory of size bytes for requests of at most maxBody.
+// newMemory returns a memory of size bytes for requests of at most maxBody bytes.
 func newMemory(size, maxBody int64) *memory {
 	return &memory{
 		size:    size,
@@ -50,10 +51,10 @@ func newMemory(size, maxBody int64) *memory {
 type memoryHold struct {
 	of      *memory
 	client  string
-	n       int64 // bytes that are held
+	n       int64 // bytes held
 	claim   int64 // bytes that the whole request will hold
 	since   time.Time
-	due     time.Time // when the sender must have sent more; zero: nothing is read now
+	due     time.Time // when the sender must have sent more; zero: nothing is being read
 	evicted bool
 	reader  *http.ResponseController
 }
@@ -63,7 +64,8 @@ func (m *memory) hold(client string, claim int64, reader *http.ResponseControlle
 	return &memoryHold{of: m, client: client, claim: min(claim, m.share), reader: reader}
 }
 
-// missing is how many more bytes a request will hold. Requests that are complete or evicted will release theirs.
+// missing returns how many more bytes a request will need. Complete and evicted requests need none, and will release
+// theirs.
 func (h *memoryHold) missing() int64 {
 	if h.evicted {
 		return 0
@@ -71,7 +73,7 @@ func (h *memoryHold) missing() int64 {
 	return h.claim - h.n
 }
 
-// held are the bytes held by a client's requests, or by all for "".
+// held returns the bytes held by the requests of a client, or by all requests for "".
 func (m *memory) held(client string) (n int64) {
 	for h := range m.holds {
 		if client == "" || h.client == client {
@@ -81,13 +83,13 @@ func (m *memory) held(client string) (n int64) {
 	return n
 }
 
-// fits reports whether h may hold more bytes, within its client's share and within all memory.
+// fits reports whether h may hold more additional bytes: within its client's share, and within all memory.
 func (m *memory) fits(h *memoryHold, more int64) (own, all bool) {
 	return m.safe(h, more, h.client, m.share), m.safe(h, more, "", m.size)
 }
 
-// safe reports whether all requests of a client ("": of all) can still arrive in full within size bytes once h holds
-// more bytes.
+// safe reports whether all requests of a client ("": of all clients) can still arrive completely within size bytes
+// once h holds more additional bytes.
 func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool {
 	free := size - m.held(client) - more
 	if free < 0 || free >= m.large {
@@ -114,8 +116,8 @@ func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool
 	return true
 }
 
-// admits reports whether h may hold more bytes now. A new request waits behind earlier ones that have waited long,
-// unless they wait for their own client's share.
+// admits reports whether h may hold more additional bytes now. A new request waits behind earlier ones that have
+// waited longer than patience, unless they wait for the share of their own client.
 func (m *memory) admits(h *memoryHold, more int64) bool {
 	if own, all := m.fits(h, more); !own || !all || h.n > 0 {
 		return own && all
@@ -131,7 +133,7 @@ func (m *memory) admits(h *memoryHold, more int64) bool {
 	return true
 }
 
-// grow waits until the request may hold n bytes, at most for limit.
+// grow waits until the request may hold n bytes, for at most limit.
 func (h *memoryHold) grow(ctx context.Context, n int64, limit time.Duration) error {
 	m := h.of
 	m.mu.Lock()
@@ -144,7 +146,7 @@ func (h *memoryHold) grow(ctx context.Context, n int64, limit time.Duration) err
 	defer delete(m.waiting, h)
 	for !m.admits(h, more) {
 		if time.Since(h.since) >= limit {
-			return &busyError{time.Second, "too many requests wait for memory"}
+			return &busyError{time.Second, "too many requests are waiting for memory"}
 		}
 		m.waiting[h] = true
 		m.evict(h, more)
@@ -168,7 +170,7 @@ func (h *memoryHold) grow(ctx context.Context, n int64, limit time.Duration) err
 // evict evicts the slowest of the stalled bodies, if h could then hold more. Its memory is released soon.
 func (m *memory) evict(h *memoryHold, more int64) {
 	own, all := m.fits(h, more)
-	if own && all { // it waits behind others
+	if own && all { // it only queues behind others
 		return
 	}
 	var slowest *memoryHold
@@ -187,17 +189,17 @@ func (m *memory) evict(h *memoryHold, more int64) {
 	}
 }
 
-// await sets when the sender must have sent more. It reports false for an evicted body.
+// await sets the time by which the sender must have sent more. It returns false for an evicted body.
 func (h *memoryHold) await(due time.Time) bool {
 	h.of.mu.Lock()
 	defer h.of.mu.Unlock()
 	if h.due = due; !h.evicted {
-		h.reader.SetReadDeadline(due) // it sets none in tests without a connection
+		h.reader.SetReadDeadline(due) // no effect in tests without a connection
 	}
 	return !h.evicted
 }
 
-// arrived records progress, and reports false for an evicted body.
+// arrived records progress. It returns false for an evicted body.
 func (h *memoryHold) arrived() bool {
 	h.of.mu.Lock()
 	defer h.of.mu.Unlock()

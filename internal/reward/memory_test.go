@@ -19,7 +19,7 @@ import (
 	"assay/edit"
 )
 
-// pipes is a listener whose connections are pipes, whose time is that of a synctest bubble.
+// pipes is a listener whose connections are pipes, for the fake clock of a synctest bubble.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -40,7 +40,7 @@ func (p pipes) dial() net.Conn {
 	return mine
 }
 
-// pipe serves in a bubble of its own time.
+// pipe runs a server in a synctest bubble.
 func pipe(t *testing.T, o Options, test func(t *testing.T, s *Server, to pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,18 +55,18 @@ func pipe(t *testing.T, o Options, test func(t *testing.T, s *Server, to pipes))
 		test(t, s, l)
 		h.Close()
 		served.Wait()
-		time.Sleep(time.Minute) // for net/http's closing of connections
+		time.Sleep(time.Minute) // let net/http close connections
 		s.Close()
 	})
 }
 
-// head is the head of a request to /v1/score.
+// head returns the header of a request to /v1/score.
 func head(token string, length int) string {
 	return fmt.Sprintf("POST /v1/score HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Length: %d\r\n\r\n", token, length)
 }
 
-// answer reads an answer, and returns its status, the kind of its error, and how long it took.
+// answer reads a response, and returns its status, the kind of its error, and how long it took.
 func answer(t *testing.T, conn net.Conn, begin time.Time) (code int, kind string, took time.Duration) {
 	t.Helper()
 	conn.SetReadDeadline(time.Now().Add(time.Hour))
@@ -87,7 +87,8 @@ func answer(t *testing.T, conn net.Conn, begin time.Time) (code int, kind string
 	return r.StatusCode, kind, took
 }
 
-// TestPaceOfBodies: a body ends soon after its sender has stopped, whatever its header promised. Slow ones pass.
+// TestPaceOfBodies: a body is given up soon after its sender has stopped, whatever its header promised. Slow ones are
+// accepted.
 func TestPaceOfBodies(t *testing.T) {
 	picture := png(t, 51, 5, 5)
 	small, err := json.Marshal(object{"source": picture, "instruction": "x", "edits": []any{picture}})
@@ -97,12 +98,12 @@ func TestPaceOfBodies(t *testing.T) {
 	body := append(small, bytes.Repeat([]byte(" "), 10_000_000-len(small))...)
 	for _, c := range []struct {
 		name      string
-		first     int           // bytes that are sent at once
+		first     int           // bytes sent at once
 		step      int           // bytes of each further piece
 		each      time.Duration // between pieces
 		code      int
 		kind      string
-		from, end time.Duration // of the answer
+		from, end time.Duration // time of the response
 	}{
 		{"at once", len(body), 0, 0, 200, "", 0, 0},
 		{"200 kB a second", 0, 20_000, 100 * time.Millisecond, 200, "", 49 * time.Second, 51 * time.Second},
@@ -132,14 +133,15 @@ func TestPaceOfBodies(t *testing.T) {
 				}
 				synctest.Wait()
 				if held := s.front.bodies.memory.held(""); held != 0 {
-					t.Errorf("%d bytes are held afterwards", held)
+					t.Errorf("%d bytes are still held", held)
 				}
 			})
 		})
 	}
 }
 
-// TestStrangersAreNotWaitedFor: who may not ask at all is told before any of the body has come, and cut off soon.
+// TestStrangersAreNotWaitedFor: an unauthorised client gets its response before any of the body has arrived, and is
+// soon disconnected.
 func TestStrangersAreNotWaitedFor(t *testing.T) {
 	for name, request := range map[string]string{
 		"no token":     strings.Replace(head("", 100_000_000), "Bearer", "", 1),
@@ -164,8 +166,8 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestIdleCallersHoldNothing: a request is answered at once beside any number of callers who promise large bodies, and
-// send nothing, or a half.
+// TestIdleCallersHoldNothing: a request is answered at once, despite any number of clients that announce large bodies
+// and send nothing, or half.
 func TestIdleCallersHoldNothing(t *testing.T) {
 	const size = 1_000_000
 	picture := png(t, 51, 5, 5)
@@ -205,8 +207,8 @@ func TestIdleCallersHoldNothing(t *testing.T) {
 	}
 }
 
-// TestMemoryOfManyBodies: bodies of any sizes that arrive side by side all get their memory, and no client, nor all,
-// ever hold more than they may.
+// TestMemoryOfManyBodies: bodies of all sizes that arrive in parallel all get their memory, and neither a client nor
+// all together ever exceed the limits.
 func TestMemoryOfManyBodies(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
@@ -219,7 +221,7 @@ func TestMemoryOfManyBodies(t *testing.T) {
 				h := m.hold(client, bodyCost(claim), nil)
 				pause := time.Duration(1+random.IntN(9)) * time.Millisecond
 				step, work := 1+random.Int64N(90), time.Duration(random.IntN(300))*time.Millisecond
-				if seed%5 == 1 { // others wait longer than their patience
+				if seed%5 == 1 { // other requests wait longer than patience
 					work *= 20
 				}
 				all.Go(func() {
@@ -260,7 +262,7 @@ func TestShares(t *testing.T) {
 	}
 	pipe(t, Options{MaxBody: size, Memory: 4 * size, Clients: clients}, func(t *testing.T, s *Server, to pipes) {
 		stop := make(chan struct{})
-		for range 40 { // bodies that go on and on
+		for range 40 { // endless bodies
 			conn := to.dial()
 			defer conn.Close()
 			go func() {

@@ -14,27 +14,27 @@ import (
 	"assay/edit"
 )
 
-// metrics are what GET /metrics shows.
+// metrics are the metrics of GET /metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec   // by path and code
-	errors   *prometheus.CounterVec   // by kind: of requests, and of items
-	batch    prometheus.Observer      // items of a run
-	latency  *prometheus.HistogramVec // seconds of requests that were answered, by path
+	errors   *prometheus.CounterVec   // of requests and items, by kind
+	batch    prometheus.Observer      // items per run
+	latency  *prometheus.HistogramVec // seconds of successful requests, by path
 	scores   *prometheus.HistogramVec // score01 by scorer
 	edits    *prometheus.CounterVec   // by client
 	delay    prometheus.Observer      // seconds that work waited for a device
 	stages   *prometheus.HistogramVec // seconds by stage and scorer
 	values   *prometheus.SummaryVec   // scores by scorer, on its range
-	asked    *prometheus.CounterVec   // edits that a scorer was asked about, by scorer
-	failed   *prometheus.CounterVec   // those that got no score or gradient, by scorer and kind
-	pictures *prometheus.CounterVec   // by where they came from
-	retries  prometheus.Counter       // requests answered by the work of an earlier one
+	asked    *prometheus.CounterVec   // requested edits, by scorer
+	failed   *prometheus.CounterVec   // edits without a score or gradient, by scorer and kind of error
+	pictures *prometheus.CounterVec   // by source
+	retries  prometheus.Counter       // requests answered from the work of an earlier one
 	info     *prometheus.GaugeVec     // 1 for each scorer, with its identity
-	sleeps   *prometheus.GaugeVec     // bytes at the last time that the scorers fell asleep
+	sleeps   *prometheus.GaugeVec     // memory in bytes when the scorers last fell asleep
 
 	dimensions  *prometheus.CounterVec   // scores of dimensions, by scorer and dimension
-	dimension01 *prometheus.HistogramVec // the same on 0 to 1, of scorers with a range
+	dimension01 *prometheus.HistogramVec // the same on 0 to 1, for scorers with a range
 }
 
 // observe counts a score, and its dimensions.
@@ -53,14 +53,14 @@ func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
 	}
 }
 
-// stage counts the time of a stage: decode (of a picture), prepare (of an edit for a scorer), wait (of prepared edits
-// for a device), model (of a run).
+// stage records the time of a stage: decode (a picture), prepare (an edit for a scorer), wait (prepared edits for a
+// device), model (a run).
 func (m *metrics) stage(stage, scorer string, d time.Duration) {
 	m.stages.WithLabelValues(stage, scorer).Observe(d.Seconds())
 }
 
-// judged counts items and, of those, the ones that have an error. It leaves out items that nobody waits for any more,
-// and those without an error of their own in a request that ends with err.
+// judged counts items, and items with an error. It does not count canceled items, and items without their own error
+// in a request that failed with err.
 func (m *metrics) judged(items []*item, err error) {
 	for _, it := range items {
 		switch {
@@ -73,12 +73,12 @@ func (m *metrics) judged(items []*item, err error) {
 	}
 }
 
-// failure counts edits that a scorer was asked about and could not judge.
+// failure counts edits that a scorer could not judge.
 func (m *metrics) failure(v *Replicated, edits int, err error) {
 	m.failed.WithLabelValues(v.name, toAPIError(err).Kind).Add(float64(edits))
 }
 
-// refused counts edits that are refused as a whole, with an error of their source or instruction.
+// refused counts edits that are all refused because of their common source or instruction.
 func (m *metrics) refused(judges []*Replicated, edits int, err error) {
 	for _, v := range judges {
 		m.asked.WithLabelValues(v.name).Add(float64(edits))
@@ -86,7 +86,7 @@ func (m *metrics) refused(judges []*Replicated, edits int, err error) {
 	}
 }
 
-// picture counts a picture that is decoded, or was already.
+// picture counts a picture, either decoded or from the cache.
 func (m *metrics) picture(cached bool) {
 	from := "decoder"
 	if cached {
@@ -95,7 +95,7 @@ func (m *metrics) picture(cached bool) {
 	m.pictures.WithLabelValues(from).Inc()
 }
 
-// slept records the memory before and after the scorers fell asleep.
+// slept records the memory use before and after the scorers fell asleep.
 func (m *metrics) slept(before, after memoryUse) {
 	m.sleeps.WithLabelValues("resident", "before").Set(float64(before.resident))
 	m.sleeps.WithLabelValues("resident", "after").Set(float64(after.resident))
@@ -105,7 +105,7 @@ func (m *metrics) slept(before, after memoryUse) {
 	}
 }
 
-// countError counts an error and returns it as it is sent.
+// countError counts an error and returns it in the form in which it is sent.
 func (m *metrics) countError(err error) *apiError {
 	f := toAPIError(err)
 	m.errors.WithLabelValues(f.Kind).Inc()
@@ -129,7 +129,7 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 	m.edits = counter("assay_client_edits_total", "Edits admitted, by client.", "client")
 	m.batch = histogram("assay_batch_items", "Edits scored in one run.",
 		prometheus.ExponentialBuckets(1, 2, 9)).WithLabelValues()
-	m.latency = histogram("assay_latency_seconds", "From a request to its answer, errors not counted.",
+	m.latency = histogram("assay_latency_seconds", "Time from a request to its response, without errors.",
 		prometheus.ExponentialBuckets(0.001, 2, 17), "path")
 	m.delay = histogram("assay_queue_delay_seconds", "How long prepared edits waited for a device.",
 		prometheus.ExponentialBuckets(0.001, 2, 20)).WithLabelValues()
@@ -137,8 +137,8 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 		"(prepared edits, for a device), model (a run of edits).", prometheus.ExponentialBuckets(0.001, 2, 17), "stage",
 		"scorer")
 	m.values = register.NewSummaryVec(prometheus.SummaryOpts{Name: "assay_score",
-		Help: "Scores given, on the scorer's range: sum / count is their mean."}, []string{"scorer"})
-	m.asked = counter("assay_edits_total", "Edits that a scorer was asked about, judged or not, by scorer.", "scorer")
+		Help: "Scores, on the scorer's range: sum / count is their mean."}, []string{"scorer"})
+	m.asked = counter("assay_edits_total", "Requested edits, judged or not, by scorer.", "scorer")
 	m.failed = counter("assay_failures_total", "Edits that got no score or gradient, by scorer and kind of error.",
 		"scorer", "kind")
 	m.info = register.NewGaugeVec(prometheus.GaugeOpts{Name: "assay_scorer_info",
@@ -147,16 +147,16 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 	m.sleeps = register.NewGaugeVec(prometheus.GaugeOpts{Name: "assay_sleep_memory_bytes",
 		Help: "Memory before and after the scorers fell asleep the last time: resident, of this process; device, in use " +
 			"on the scorers' CUDA devices."}, []string{"memory", "when"})
-	m.pictures = counter("assay_pictures_total", "Pictures by where they came from: decoder, cache.", "from")
+	m.pictures = counter("assay_pictures_total", "Pictures by source: decoder, cache.", "from")
 	m.retries = counter("assay_retries_total",
-		"Requests answered by the work of an earlier one of their id.").WithLabelValues()
-	m.scores = histogram("assay_score01", "Scores given, 0 to 1.", tenths, "scorer")
-	m.dimensions = counter("assay_dimension_scores_total", "Scores of dimensions given, by scorer and dimension.",
+		"Requests answered from the work of an earlier request with the same id.").WithLabelValues()
+	m.scores = histogram("assay_score01", "Scores, 0 to 1.", tenths, "scorer")
+	m.dimensions = counter("assay_dimension_scores_total", "Scores of dimensions, by scorer and dimension.",
 		"scorer", "dimension")
-	m.dimension01 = histogram("assay_dimension_score01", "Scores of dimensions given, 0 to 1.", tenths,
+	m.dimension01 = histogram("assay_dimension_score01", "Scores of dimensions, 0 to 1.", tenths,
 		"scorer", "dimension")
 	m.gauge("assay_queue_items", "Edits admitted and not yet scored.", waiting)
-	m.gauge("assay_queue_foreseen_seconds", "How long an edit that comes now would wait for a device, as foreseen.",
+	m.gauge("assay_queue_foreseen_seconds", "Estimated wait of a new edit for a device.",
 		foreseen)
 	return m
 }
@@ -185,7 +185,7 @@ func (m *metrics) copies(v *Replicated) {
 	for i := range v.at {
 		labels := prometheus.Labels{"scorer": v.name, "replica": strconv.Itoa(i)}
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "assay_replica_up", Help: "Whether a copy of a scorer works (1) or is being opened again (0).",
+			Name: "assay_replica_up", Help: "Whether a copy of a scorer works (1) or is being reopened (0).",
 			ConstLabels: labels,
 		}, func() float64 {
 			if v.replica(i) == nil {
@@ -193,7 +193,7 @@ func (m *metrics) copies(v *Replicated) {
 			}
 			return 1
 		}), prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "assay_replica_restarts_total", Help: "How often a copy of a scorer failed and was opened again.",
+			Name: "assay_replica_restarts_total", Help: "How often a copy of a scorer failed and was reopened.",
 			ConstLabels: labels,
 		}, func() float64 { return float64(v.restarts(i)) }))
 	}

@@ -14,7 +14,7 @@ import (
 	"assay/edit"
 )
 
-// TestDimensionMetrics: scores are counted by scorer, and those of dimensions by dimension, bounded or not.
+// TestDimensionMetrics: scores are counted by scorer, and scores of dimensions by dimension, bounded or not.
 func TestDimensionMetrics(t *testing.T) {
 	nothing := func() float64 { return 0 }
 	m := newMetrics(nothing, nothing)
@@ -45,15 +45,15 @@ func TestDimensionMetrics(t *testing.T) {
 	}
 }
 
-// TestShareOfFailures: scores that come with gradients count as scores, as their failures count as failures; edits of a
-// source that is no picture count as failures; an infinite score counts as none.
+// TestShareOfFailures: scores and failures of gradient requests are counted like those of score requests; edits whose
+// source is not an image count as failures; an infinite score is not counted as a score.
 func TestShareOfFailures(t *testing.T) {
 	s, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	request := object{"source": png(t, 9, 5, 5), "instruction": "x", "edits": []any{png(t, 51, 5, 5), "broken"}}
 	if code, _, body := post(t, h.URL+"/v1/gradient", request); code != http.StatusOK {
 		t.Fatalf("got %d %s", code, body)
 	}
-	request["source"] = "broken" // which both edits fail with
+	request["source"] = "broken" // both edits fail with it
 	for _, path := range []string{"/v1/gradient", "/v1/score"} {
 		if code, _, body := post(t, h.URL+path, request); code != http.StatusUnprocessableEntity {
 			t.Fatalf("%s: got %d %s", path, code, body)
@@ -74,8 +74,8 @@ func TestShareOfFailures(t *testing.T) {
 	}
 }
 
-// TestFailuresByReward: an edit that a judge fails on is one failure and one error of that judge, however many of its
-// dimensions are asked for; so is one that has no single score.
+// TestFailuresByReward: an edit that a judge cannot judge is one failure and one error of that judge, however many of
+// its dimensions are requested; so is an edit without an overall score.
 func TestFailuresByReward(t *testing.T) {
 	dimensions := []edit.DimensionInfo{{Name: "joy"}, {Name: "grief"}}
 	s, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{},
@@ -106,7 +106,7 @@ func TestFailuresByReward(t *testing.T) {
 	}
 }
 
-// TestRefusalsByStatus: a request of which no edit could be scored is counted with the status that it was sent.
+// TestRefusalsByStatus: a request of which no edit could be scored is counted with the status of its response.
 func TestRefusalsByStatus(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	good := png(t, 1, 5, 5)
@@ -129,7 +129,7 @@ func TestRefusalsByStatus(t *testing.T) {
 	}
 }
 
-// TestForeseenDelay: what an autoscaler reads rises while edits wait for a device, and is 0 again afterwards.
+// TestForeseenDelay: the gauge for autoscalers rises while edits wait for a device, and is 0 again afterwards.
 func TestForeseenDelay(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	_, h := start(t, Options{Batch: 1}, map[string]edit.Judge{"a": f}, "a")
@@ -145,7 +145,7 @@ func TestForeseenDelay(t *testing.T) {
 		return seconds
 	}
 	time.AfterFunc(20*time.Millisecond, func() { f.gate <- struct{}{} })
-	if code, _, raw := post(t, h.URL+"/v1/score", request); code != 200 { // it learns how long a run takes
+	if code, _, raw := post(t, h.URL+"/v1/score", request); code != 200 { // the server learns how long a run takes
 		t.Fatalf("%d %s", code, raw)
 	}
 	var all sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"assay/edit"
 )
 
-// exported are the names of all metrics of a server, of those too that have no value yet.
+// exported returns the names of all metrics of a server, including metrics without a value.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	open := func(int) (edit.Judge, error) { return &fake{}, nil }
@@ -35,7 +35,7 @@ func exported(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestMonitoring: every metric in examples/monitoring is one that the server exports.
+// TestMonitoring: the server exports every metric used in examples/monitoring.
 func TestMonitoring(t *testing.T) {
 	names := exported(t)
 	folder := filepath.Join("..", "..", "examples", "monitoring")
@@ -89,8 +89,8 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// TestAlertsAreTested: alerts_test.yaml has every alert, no other ones, and for the quiet server a series of every
-// metric that an alert asks for, without which it could not be raised.
+// TestAlertsAreTested: alerts_test.yaml has exactly the alerts, and for the quiet server a series of every metric in
+// an alert, without which the alert could not fire.
 func TestAlertsAreTested(t *testing.T) {
 	folder := filepath.Join("..", "..", "examples", "monitoring")
 	alerts, tests := string(read(t, folder, "alerts.yaml")), string(read(t, folder, "alerts_test.yaml"))
@@ -111,7 +111,7 @@ func TestAlertsAreTested(t *testing.T) {
 	series := names(`series: '(\w+)`, quiet)
 	expressions := regexp.MustCompile(`(description|summary|#).*`).ReplaceAllString(alerts, "")
 	for _, m := range names(`\b(assay_\w+)[{\[ ]`, expressions) {
-		if m != "assay_asleep" && !slices.Contains(series, m) { // a server that is awake
+		if m != "assay_asleep" && !slices.Contains(series, m) { // the quiet server is awake
 			t.Errorf("got no series of %s for the quiet server, want one", m)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"assay/edit"
 )
 
-// schemas validates values by the schemas of openapi.json, and wants every field described.
+// schemas validates values against the schemas of openapi.json, and requires that every field is described.
 type schemas struct{ doc map[string]any }
 
 func (s *schemas) resolve(of any) map[string]any {
@@ -85,7 +85,7 @@ func (s *schemas) check(of, v any) (known map[string]bool, err error) {
 	return known, nil
 }
 
-// fields checks the fields of an object, and adds those that are described to known.
+// fields checks the fields of an object, and adds described fields to known.
 func (s *schemas) fields(m, object map[string]any, known map[string]bool) error {
 	required, _ := m["required"].([]any)
 	for _, name := range required {
@@ -110,7 +110,7 @@ func (s *schemas) fields(m, object map[string]any, known map[string]bool) error 
 	return nil
 }
 
-// whole is check of a value all of whose fields must be described.
+// whole is check, and requires that all fields of the value are described.
 func (s *schemas) whole(of, v any) error {
 	known, err := s.check(of, v)
 	if object, ok := v.(map[string]any); ok && err == nil {
@@ -152,7 +152,7 @@ func checkType(want, v any) error {
 	return nil
 }
 
-// TestAnswersAsDescribed: what the handlers answer is what openapi.json says, field by field.
+// TestAnswersAsDescribed: the responses of the handlers match openapi.json, field by field.
 func TestAnswersAsDescribed(t *testing.T) {
 	s := &schemas{}
 	if err := json.Unmarshal([]byte(openapi), &s.doc); err != nil {
@@ -222,7 +222,7 @@ func TestAnswersAsDescribed(t *testing.T) {
 	}
 }
 
-// TestRequestsAsDescribed: openapi.json names the fields that requests may have, and no others.
+// TestRequestsAsDescribed: openapi.json has exactly the fields that requests may have.
 func TestRequestsAsDescribed(t *testing.T) {
 	s := &schemas{}
 	if err := json.Unmarshal([]byte(openapi), &s.doc); err != nil {
@@ -251,7 +251,7 @@ func TestRequestsAsDescribed(t *testing.T) {
 	}
 }
 
-// at is a part of the document.
+// at returns a part of the document.
 func (s *schemas) at(names ...string) (v any) {
 	v = s.doc
 	for _, name := range names {
@@ -260,7 +260,7 @@ func (s *schemas) at(names ...string) (v any) {
 	return v
 }
 
-// jsonNames are the fields of a struct in JSON.
+// jsonNames returns the JSON names of the fields of a struct.
 func jsonNames(of reflect.Type) (names []string) {
 	for i := range of.NumField() {
 		f := of.Field(i)

@@ -45,7 +45,7 @@ func read(t testing.TB, path ...string) []byte {
 	return raw
 }
 
-// Scores are PyTorch's, alone and among others that are asked for at the same time.
+// Scores equal PyTorch's, alone and together with concurrent requests.
 func TestOracleScoresAloneAndTogether(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, "llavanext")
@@ -83,7 +83,7 @@ func TestOracleScoresAloneAndTogether(t *testing.T) {
 				alone[key(c, e)] = ask(c, e)[0]
 			}
 			if d := math.Abs(alone[key(c, c.Edited)] - c.Score); !(d <= 1e-4) {
-				t.Errorf("case %d: score %g, PyTorch's is %g", c.ID, alone[key(c, c.Edited)], c.Score)
+				t.Errorf("case %d: score %g, want %g as in PyTorch", c.ID, alone[key(c, c.Edited)], c.Score)
 			}
 		}
 		var all sync.WaitGroup
@@ -92,7 +92,7 @@ func TestOracleScoresAloneAndTogether(t *testing.T) {
 				all.Go(func() {
 					for i, got := range ask(c, c.Edited, c.Source) {
 						if want := alone[key(c, []string{c.Edited, c.Source}[i])]; !(math.Abs(got-want) <= 2e-6) {
-							t.Errorf("case %d, edit %d: %.9g among others, %.9g alone", c.ID, i, got, want)
+							t.Errorf("case %d, edit %d: %.9g in a batch, %.9g alone", c.ID, i, got, want)
 						}
 					}
 				})
@@ -102,7 +102,7 @@ func TestOracleScoresAloneAndTogether(t *testing.T) {
 	})
 }
 
-// A gradient comes as safetensors, npy and a heat map, and is that of the scorer.
+// A gradient is served as safetensors, npy and a heat map, and equals the scorer's.
 func TestOracleGradient(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		scorers := real(t, folder, "scorer")
@@ -163,7 +163,8 @@ func TestOracleGradient(t *testing.T) {
 	})
 }
 
-// FuzzRequests sends anything anywhere: the server answers, and never with a 5xx of its own making.
+// FuzzRequests sends arbitrary requests to all endpoints: the server always answers, and never with a 5xx for an
+// internal error.
 func FuzzRequests(f *testing.F) {
 	folder := oracle.Folders(f)[0]
 	s, err := NewServer(

@@ -10,8 +10,8 @@ import (
 	"assay/edit"
 )
 
-// TestScorePairs: pairs of one request score as each of them does alone, share a source's decoding and the runs, and
-// an error is the error of its pair.
+// TestScorePairs: pairs in one request have the same scores as alone, share runs and the decoding of a source, and an
+// error concerns only its pair.
 func TestScorePairs(t *testing.T) {
 	f := &fake{}
 	_, h := start(t, Options{Batch: 4, MaxItems: 6}, map[string]edit.Judge{"a": f}, "a")
@@ -56,7 +56,7 @@ func TestScorePairs(t *testing.T) {
 	}
 }
 
-// TestLimits: a client learns what one request may have.
+// TestLimits: a client can query the limits of one request.
 func TestLimits(t *testing.T) {
 	for want, o := range map[string]Options{
 		`{"max_body":67108864,"max_gradients":268435456,"max_items":256,"max_pixels":16777216,"max_rewards":64,` +

@@ -11,14 +11,14 @@ import (
 	"assay/model"
 )
 
-// looking is a fake that notes the pictures it is shown. Without a source it is a judge of one picture.
+// looking is a fake that records the pictures that it gets. Without a source it is a judge of one picture.
 type looking struct {
 	fake
 	one bool
 
 	mu      sync.Mutex
-	sources map[edit.Picture]edit.Picture  // of outputs
-	with    map[edit.Picture]*model.Shared // of outputs
+	sources map[edit.Picture]edit.Picture  // by output
+	with    map[edit.Picture]*model.Shared // by output
 }
 
 func (l *looking) Info() edit.Info {
@@ -57,8 +57,8 @@ func askPanel(t *testing.T, url string, requests ...any) (a panelAnswer) {
 	return a
 }
 
-// TestPanelDecodesOnce: all scorers of a request are shown the same decoded pictures, in several batches, whether they
-// are asked about an edit in one request or in two.
+// TestPanelDecodesOnce: all scorers of a request get the same decoded pictures, in several batches, whether an edit
+// is in one request or in two.
 func TestPanelDecodesOnce(t *testing.T) {
 	a, b := &looking{}, &looking{}
 	_, h := start(t, Options{Batch: 4}, map[string]edit.Judge{"a": a, "b": b}, "a", "b")
@@ -91,22 +91,22 @@ func TestPanelDecodesOnce(t *testing.T) {
 		}
 	}
 	if len(a.sources) != 10 || len(b.sources) != 10 {
-		t.Errorf("the scorers were shown %d and %d edits, want 10 of each", len(a.sources), len(b.sources))
+		t.Errorf("the scorers got %d and %d edits, want 10 each", len(a.sources), len(b.sources))
 	}
 	for output, source := range a.sources {
 		if b.sources[output] != source {
-			t.Error("the scorers were shown different copies of one picture")
+			t.Error("the scorers got different copies of one picture")
 			break
 		}
 		if a.with[output] == nil || a.with[output] != b.with[output] {
-			t.Error("the scorers share nothing of what they prepare")
+			t.Error("the scorers share no preparation")
 			break
 		}
 	}
 }
 
-// TestOneTurn: a picture made from a text is a history of one turn, for scorers that look at no source. In a panel the
-// others say why they give no score.
+// TestOneTurn: a picture generated from text is a history of one turn, for scorers without a source. In a panel the
+// other scorers return the reason for the missing score.
 func TestOneTurn(t *testing.T) {
 	picture, both := &looking{one: true}, &looking{}
 	_, h := start(t, Options{}, map[string]edit.Judge{"both": both, "picture": picture}, "both", "picture")
@@ -131,7 +131,7 @@ func TestOneTurn(t *testing.T) {
 		}
 	}
 
-	// a damaged picture is its own fault alone
+	// a damaged picture fails alone
 	code, _, raw := post(t, h.URL+"/v1/score", object{"scorer": "picture", "instruction": "a cup",
 		"edits": []any{made[:40], made, source}})
 	if v := decodeScores(t, raw); code != 200 || v.Results[0].Error == nil || v.Results[1].Score == nil ||

@@ -7,7 +7,7 @@ import (
 	"assay/edit"
 )
 
-// TestPicturesAreDecodedOnce: in many requests, for several judges, as source and as edit.
+// TestPicturesAreDecodedOnce: a picture is decoded once for many requests, for several judges, as source and as edit.
 func TestPicturesAreDecodedOnce(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}, "b": &fake{}}, "a", "b")
 	source, dark := png(t, 9, 8, 6), png(t, 51, 5, 5)

@@ -18,7 +18,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
 	return s.writeProbe(w, http.StatusOK, "ok")
 }
 
-// ready fails while the server drains, or while a scorer has no replica that works.
+// ready fails while the server drains, or while a scorer has no working replica.
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.front.draining.Load() {
 		return s.writeProbe(w, http.StatusServiceUnavailable, "draining")
@@ -34,7 +34,7 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 	return s.writeProbe(w, http.StatusOK, "ok")
 }
 
-// writeProbe sends the status in a word, and which replicas are up.
+// writeProbe sends the status as one word, and which replicas are up.
 func (s *Server) writeProbe(w http.ResponseWriter, status int, word string) error {
 	replicas := map[string][]bool{}
 	for _, v := range s.engine.scorers.all() {

@@ -10,28 +10,28 @@ import (
 	"assay/edit"
 )
 
-// queue admits requests and batches waiting work for the devices. Each worker has one run at a time.
+// queue admits requests, and batches queued work for the devices. Each worker has one run at a time.
 //
 // A request is admitted, before any of it is decoded, if it and all earlier work are estimated to finish within the
-// time limit. So clients that come together, such as the ranks of a trainer, wait for each other. A request that would
-// finish too late is rejected at once.
+// time limit. So concurrent clients, such as the ranks of a trainer, wait for each other. A request that would finish
+// too late is rejected at once.
 type queue struct {
-	batch, capacity int // items of a run, and of all that wait
+	batch, capacity int // maximum items of a run, and of the queue
 	maxWait         time.Duration
 	stall           time.Duration // see Options.Stall
 	metrics         *metrics
 
 	mu           sync.Mutex
-	reservations map[*reservation]bool // admitted, with work not yet begun
+	reservations map[*reservation]bool // admitted, with work not yet started
 	active       int                   // reservations not yet released
 	workers      []worker
-	ready        []*job // prepared, in the order they came
+	ready        []*job // prepared, in order of arrival
 	wake         *sync.Cond
 	closed       bool
 	finished     sync.WaitGroup
 }
 
-// newQueue makes a queue for a number of workers.
+// newQueue returns a queue for a number of workers.
 func newQueue(o Options, workers int, m *metrics) *queue {
 	q := &queue{
 		batch:        o.Batch,
@@ -49,7 +49,7 @@ func newQueue(o Options, workers int, m *metrics) *queue {
 	return q
 }
 
-// jobKind is what is done with an edit.
+// jobKind is the kind of work on an edit.
 type jobKind int
 
 const (
@@ -57,7 +57,7 @@ const (
 	gradientKind
 )
 
-// job is work for a scorer: inputs to be scored, or edits to be differentiated.
+// job is work for a scorer: inputs to score, or edits to differentiate.
 type job struct {
 	*reservation
 	kind   jobKind
@@ -68,14 +68,14 @@ type job struct {
 
 	ctx     context.Context
 	results []result  // of each input or edit
-	left    []int     // items without a result so far
-	since   time.Time // when it began to wait
+	left    []int     // items without a result yet
+	since   time.Time // when it was queued
 	avoid   *replica  // copy on which it failed before; nil: none
-	dropped bool      // its request ended before it began
+	dropped bool      // its request ended before it started
 	done    chan struct{}
 }
 
-// result is the score of an edit or its gradient by the output, or why there is none.
+// result is the score of an edit, its gradient with respect to the output, or why there is none.
 type result struct {
 	score    edit.Score
 	gradient *edit.Gradient
@@ -84,7 +84,7 @@ type result struct {
 
 func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
 
-// run queues a job and waits for it. If ctx ends first, a job that has not begun is dropped.
+// run queues a job and waits for it. If ctx ends first, a job that has not started is dropped.
 func (r *reservation) run(ctx context.Context, j *job) error {
 	j.reservation, j.ctx, j.done = r, ctx, make(chan struct{})
 	n := len(j.inputs) + len(j.edits)
@@ -99,7 +99,7 @@ func (r *reservation) run(ctx context.Context, j *job) error {
 	}
 	r.q.ready = append(r.q.ready, j)
 	r.q.mu.Unlock()
-	r.q.wake.Broadcast() // the worker that has its group takes it
+	r.q.wake.Broadcast() // the worker that has its group will take it
 	select {
 	case <-j.done:
 		if !j.dropped {
@@ -123,7 +123,7 @@ func (q *queue) work(k int) {
 			q.wake.Wait()
 		}
 		q.mu.Unlock()
-		q.wake.Broadcast() // what is left may be for others now
+		q.wake.Broadcast() // remaining jobs may be for other workers
 		if r.kind == scoreKind {
 			q.metrics.batch.Observe(float64(len(r.items)))
 		}
@@ -132,10 +132,10 @@ func (q *queue) work(k int) {
 	}
 }
 
-// next takes a job for a worker, and jobs of the same kind and scorer behind it, up to a batch: first those of its
-// source and instruction, then those of its source, since shared prefixes are computed once. The order is fair: the
-// head of the queue is always next, except for jobs that belong to another worker (see first). nil: there is none.
-// q.mu is held.
+// next takes a job for a worker, and later jobs of the same kind and scorer, up to a batch: first jobs with its
+// source and instruction, then jobs with its source, because shared prefixes are computed once. The order is fair:
+// the head of the queue is always next, except for jobs that belong to another worker (see first). It returns nil if
+// there is no job. q.mu is held.
 func (q *queue) next(k int) *run {
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool {
 		if j.ctx.Err() == nil {

@@ -7,7 +7,8 @@ import (
 	"assay/edit"
 )
 
-// The next run is of the first one in the queue, then of its group, of its source, and of others, each in their order.
+// The next run has the first job of the queue, then jobs of its group, of its source, and others, each in queue
+// order.
 func TestQueueTakesGroups(t *testing.T) {
 	v := newReplicated(&fake{})
 	v.estimators = [2]*estimator{{}, {}}
@@ -35,14 +36,14 @@ func TestQueueTakesGroups(t *testing.T) {
 	}
 	for i, j := range r.jobs {
 		if j != want[i] {
-			t.Errorf("job %d is another one", i)
+			t.Errorf("job %d is the wrong one", i)
 		}
 	}
 	if !dropped.dropped {
-		t.Error("a job that nobody waits for was kept")
+		t.Error("a job without a waiting request was kept")
 	}
 	if r = q.next(0); len(r.jobs) != 1 || r.jobs[0] != later {
-		t.Error("the last one does not come next")
+		t.Error("the last job is not next")
 	}
 	if r = q.next(0); r != nil {
 		t.Error("an empty queue has jobs")

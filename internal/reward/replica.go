@@ -15,7 +15,7 @@ type replica struct {
 	edit.Judge
 	set   *Replicated
 	i     int
-	users int // set.mu is held; the last one closes it
+	users int // guarded by set.mu; the last one closes the replica
 }
 
 // guarded reports whether the replica is replaced when it fails.
@@ -27,7 +27,7 @@ func (c *replica) hold() {
 	c.users++
 }
 
-// release drops a use of the replica. The last one closes it: being up is a use, too.
+// release drops a use of the replica. The last release closes it; being up counts as a use.
 func (c *replica) release() {
 	c.set.mu.Lock()
 	c.users--
@@ -70,7 +70,7 @@ func attempt(f func() error) (err error) {
 	return f()
 }
 
-// verdict returns an error if err is the replica's fault: a panic always is; any other error is if the replica no
+// verdict returns an error if err is the replica's fault: a panic always is; another error is if the replica no
 // longer scores a known edit as before.
 func (c *replica) verdict(ctx context.Context, err error) error {
 	var p *panicError
@@ -83,7 +83,7 @@ func (c *replica) verdict(ctx context.Context, err error) error {
 	return nil
 }
 
-// check scores a known edit and compares.
+// check scores a known edit and compares the score.
 func (c *replica) check(ctx context.Context) error {
 	c.set.mu.Lock()
 	probe, want := c.set.probe, c.set.want
@@ -101,7 +101,7 @@ func (c *replica) check(ctx context.Context) error {
 	return nil
 }
 
-// near reports whether scores agree within the tolerance; NaN, of judges without a single score, is NaN.
+// near reports whether scores agree within the tolerance. NaN equals NaN, for judges without an overall score.
 func (v *Replicated) near(a, b float64) bool {
 	return math.Abs(a-b) <= v.tolerance || math.IsNaN(a) && math.IsNaN(b)
 }
@@ -130,7 +130,7 @@ func (c *replica) fail(why error) {
 	v.states[c.i].err, v.states[c.i].reopening = why, true
 	v.opening.Add(1)
 	v.mu.Unlock()
-	v.warn(fmt.Sprintf("scorer %s, copy %d failed and is opened again: %v", v.name, c.i, why))
+	v.warn(fmt.Sprintf("scorer %s, copy %d failed and is being reopened: %v", v.name, c.i, why))
 	go func() {
 		defer v.opening.Done()
 		v.changed()
@@ -139,7 +139,7 @@ func (c *replica) fail(why error) {
 			c.release()
 			close(closed)
 		}()
-		select { // its memory is wanted for the next one, unless it hangs
+		select { // free its memory before the next one is opened, unless it hangs
 		case <-closed:
 		case <-time.After(longestClose):
 		}
@@ -154,7 +154,7 @@ const (
 	longestClose = 5 * time.Second
 )
 
-// reopen tries to open a replica until it succeeds or all are closed.
+// reopen tries to open a replica until that succeeds or the set is closed.
 func (v *Replicated) reopen(i int) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		for v.sleeping() {
@@ -189,7 +189,7 @@ func (v *Replicated) reopen(i int) {
 		if err == nil {
 			return
 		}
-		v.warn(fmt.Sprintf("scorer %s, copy %d cannot be opened again: %v", v.name, i, err))
+		v.warn(fmt.Sprintf("scorer %s, copy %d cannot be reopened: %v", v.name, i, err))
 		if !v.pause(pause) {
 			return
 		}
@@ -202,7 +202,7 @@ func (v *Replicated) sleeping() bool {
 	return v.asleep
 }
 
-// pause waits, and reports false if all are closed meanwhile.
+// pause waits, and returns false if the set is closed meanwhile.
 func (v *Replicated) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -12,55 +12,55 @@ import (
 	"assay/model"
 )
 
-// Replicated is a scorer with several replicas, on devices of their own or on one. A server has as many runs at a time
-// as there are replicas. A replica that fails (by an error that is not the edits' fault, a panic, or a run that does
-// not end, see [Options]) gets no more work and is reopened, and its work is retried once.
+// Replicated is a scorer with several replicas, on separate devices or on one. A server has as many runs at a time as
+// there are replicas. A replica that fails (by an error that is not the edits' fault, a panic, or a run that does not
+// finish, see [Options]) gets no more work and is reopened, and its work is retried once.
 type Replicated struct {
-	open      func(i int) (edit.Judge, error) // nil: the only copy stays, whatever happens
+	open      func(i int) (edit.Judge, error) // nil: failed copies are not replaced
 	tolerance float64
 	info      edit.Info
-	gradients bool // the scorer has them
+	gradients bool // the scorer is edit.Differentiable
 	closed    chan struct{}
-	opening   sync.WaitGroup // copies again
+	opening   sync.WaitGroup // counts copies that are being reopened
 	changed   func()
 	warn      func(string)
 	once      sync.Once
 
 	printing sync.Mutex
-	print    *string // fingerprint; nil: not known yet
+	print    *string // fingerprint; nil: not yet known
 
-	// Of a server.
+	// Set by a server.
 	name       string
 	estimators [2]*estimator // by kind
 
 	mu     sync.Mutex
 	at     []*replica // by number; nil: down
-	asleep bool       // all are down, until wake
+	asleep bool       // all are down until wake
 	states []replicaState
-	probe  *edit.Edit // that every copy must be able to score
-	want   *float64   // its score01; nil: not known yet
+	probe  *edit.Edit // an edit that every copy must be able to score
+	want   *float64   // its score01; nil: not yet known
 }
 
 // replicaState counts the failures of one replica.
 type replicaState struct {
 	restarts  int
 	reopening bool
-	failures  int   // to open it, in a row
+	failures  int   // consecutive failed attempts to open it
 	err       error // why it is down
 }
 
-// Replicate opens n replicas of a scorer. Their scores of one edit must agree within tolerance on 0 to 1 (0 on CPUs),
-// which [Server.Warm] checks. Close closes them.
+// Replicate opens n replicas of a scorer. Their scores of one edit, on 0 to 1, must agree within tolerance (0 on
+// CPUs), which [Server.Warm] checks. Close closes them.
 func Replicate(n int, tolerance float64, open func(i int) (edit.Judge, error)) (*Replicated, error) {
 	if n < 1 {
-		return nil, fmt.Errorf("%d copies of a scorer: at least one is wanted", n)
+		return nil, fmt.Errorf("%d copies of a scorer: want at least one", n)
 	}
 	var copies []edit.Judge
 	for i := range n {
 		s, err := open(i)
 		if err != nil {
 			for _, s := range copies {
-				s.Close() // err came first
+				s.Close() // ignored: err is the first error
 			}
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func Replicate(n int, tolerance float64, open func(i int) (edit.Judge, error)) (
 	return v, nil
 }
 
-// newReplicated wraps copies of a scorer, which are not replaced and which their owner closes.
+// newReplicated wraps copies of a scorer. They are not replaced, and their owner closes them.
 func newReplicated(copies ...edit.Judge) *Replicated {
 	v := &Replicated{
 		info:    copies[0].Info(),
@@ -87,13 +87,13 @@ func newReplicated(copies ...edit.Judge) *Replicated {
 	return v
 }
 
-// errDown is the error while no replica is up.
+// errDown returns the error while no replica is up.
 func (v *Replicated) errDown(err error) error {
 	return &apiError{http.StatusServiceUnavailable, "unavailable",
-		fmt.Sprintf("scorer %s is being opened again: %v", v.name, err), time.Second}
+		fmt.Sprintf("scorer %s is being reopened: %v", v.name, err), time.Second}
 }
 
-// replica returns a replica by number; nil: there is none, or it is down.
+// replica returns a replica by number; nil if there is none, or it is down.
 func (v *Replicated) replica(i int) *replica {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -103,7 +103,7 @@ func (v *Replicated) replica(i int) *replica {
 	return v.at[i]
 }
 
-// up counts the replicas that work, and reports each.
+// up returns the number of working replicas, and whether each works.
 func (v *Replicated) up() (n int, each []bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -116,7 +116,8 @@ func (v *Replicated) up() (n int, each []bool) {
 	return n, each
 }
 
-// allFailed reports whether no replica is up, and opening each has failed n times in a row. last is why.
+// allFailed reports whether no replica is up, and opening each has failed at least n times in a row. last is the last
+// error.
 func (v *Replicated) allFailed(n int) (all bool, last error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -129,7 +130,7 @@ func (v *Replicated) allFailed(n int) (all bool, last error) {
 	return true, last
 }
 
-// gone is an error if no replica is up and none could be reopened; nil during the first attempt.
+// gone returns an error if no replica is up and none could be reopened; nil during the first attempt.
 func (v *Replicated) gone() error {
 	if all, err := v.allFailed(1); all {
 		return v.errDown(err)
@@ -143,14 +144,14 @@ func (v *Replicated) lost() bool {
 	return all
 }
 
-// restarts counts how often a replica was reopened.
+// restarts returns how often a replica was reopened.
 func (v *Replicated) restarts(i int) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.states[i].restarts
 }
 
-// some returns a replica that is up, and holds it.
+// some returns a working replica, and holds it.
 func (v *Replicated) some() (*replica, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -192,7 +193,7 @@ func (v *Replicated) Fingerprint() (string, error) {
 	return *v.print, nil
 }
 
-// same refuses a judge that has another fingerprint, because its files have changed.
+// same returns an error if a judge has another fingerprint, because its files have changed.
 func (v *Replicated) same(j edit.Judge) error {
 	v.printing.Lock()
 	defer v.printing.Unlock()
@@ -201,15 +202,15 @@ func (v *Replicated) same(j edit.Judge) error {
 	}
 	print, err := j.Fingerprint()
 	if err == nil && print != *v.print {
-		err = fmt.Errorf("its files have changed: its fingerprint is %s, and was %s", print, *v.print)
+		err = fmt.Errorf("its files have changed: its fingerprint is %s, and was %s before", print, *v.print)
 	}
 	return err
 }
 
-// Prepare makes inputs for any of the replicas.
+// Prepare creates inputs for any of the replicas.
 func (v *Replicated) Prepare(e *edit.Edit) (edit.Inputs, error) { return v.prepare(e, nil) }
 
-// prepare is Prepare that shares decoded pictures with other scorers of the same edit.
+// prepare is Prepare, but shares decoded pictures with other scorers of the same edit.
 func (v *Replicated) prepare(e *edit.Edit, shared *model.Shared) (edit.Inputs, error) {
 	return with(v, func(j edit.Judge) (edit.Inputs, error) {
 		if s, ok := j.(interface {
@@ -254,8 +255,8 @@ func (v *Replicated) Close() error {
 	return nil
 }
 
-// warm scores a small edit with every replica, so that graphs are built, and compares the scores. observe gets the
-// times of later runs.
+// warm scores small edits with every replica, so that graphs are built, and compares the scores. observe is called
+// with the times of all but the first run.
 func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) error {
 	p := data.NewPicture(64, 64)
 	for i := range p.Pix {
@@ -263,7 +264,7 @@ func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) erro
 	}
 	var probes []*edit.Edit
 	for range 3 {
-		p.Pix[0]++ // a new picture each time, whose features are not cached yet
+		p.Pix[0]++ // a new picture each time, without cached features
 		one := data.NewPicture(p.Width, p.Height)
 		copy(one.Pix, p.Pix)
 		probes = append(probes, edit.New(one, one.FlipHorizontal(), "mirror it"))
@@ -276,15 +277,15 @@ func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) erro
 			switch {
 			case err != nil:
 				return err
-			case k > 0: // the first run builds the graph: its time says nothing of later runs
+			case k > 0: // the first run builds the graph: its time does not predict later runs
 				observe(time.Since(begin))
 			case i == 0:
 				v.mu.Lock()
 				v.probe, v.want = probe, &score
 				v.mu.Unlock()
 			case !v.near(score, *v.want):
-				return fmt.Errorf("copy %d gives score01 %v where copy 0 gives %v: its device is unlike the other's, "+
-					"so serve it by a process of its own", i, score, *v.want)
+				return fmt.Errorf("copy %d returns score01 %v, but copy 0 returns %v: their devices differ, "+
+					"so serve them from separate processes", i, score, *v.want)
 			}
 		}
 	}

@@ -18,12 +18,12 @@ import (
 	"assay/model/backbone"
 )
 
-// frail is a copy whose score01 is a number that Prepare took from the edit, and that can break.
+// frail is a breakable copy whose score01 is a number that Prepare took from the edit.
 type frail struct {
-	release chan struct{} // runs that hang end when it is closed
+	release chan struct{} // closed to end hanging runs
 
 	mu     sync.Mutex
-	mode   string // what it does: "" scores, error, panic, hang, lie, slow
+	mode   string // behaviour: "" (scores), error, panic, hang, lie, slow
 	closed bool
 }
 
@@ -44,7 +44,7 @@ func (f *frail) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, 
 	for _, in := range inputs {
 		s := in.(*model.Sample)
 		reds = append(reds, float64(s.Pictures[0].Pixels[0]))
-		s.Pictures[0].Pixels = nil // scoring writes to samples
+		s.Pictures[0].Pixels = nil // scoring modifies samples
 	}
 	return edit.Each(ctx, reds, func(ctx context.Context, part []float64) ([]edit.Score, error) {
 		scores, err := f.score(part)
@@ -73,7 +73,7 @@ func (f *frail) score(reds []float64) (out []float64, err error) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	for _, v := range reds {
-		if v == 1 { // a white edit is hostile
+		if v == 1 { // a white edit always fails
 			return nil, errors.New("a failing picture")
 		}
 		out = append(out, v+add)
@@ -97,8 +97,8 @@ func (f *frail) become(mode string) {
 // fleet opens frail copies.
 type fleet struct {
 	mu      sync.Mutex
-	at      map[int]*frail // the last one of each number
-	failing error          // of the next ones
+	at      map[int]*frail // the last one by number
+	failing error          // error of the next opens
 	release chan struct{}
 }
 
@@ -134,7 +134,7 @@ func startFleet(t *testing.T, n int, o Options) (*fleet, *Server, string) {
 	}
 	s, h := start(t, o, map[string]edit.Judge{"a": v}, "a")
 	t.Cleanup(func() { v.Close() })
-	t.Cleanup(func() { close(l.release) }) // before all else
+	t.Cleanup(func() { close(l.release) }) // runs first
 	if err := s.Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +155,7 @@ func get(t testing.TB, url string) (int, string) {
 	return r.StatusCode, string(raw)
 }
 
-// Whatever a copy does in the midst of load, every request has its own score; the copy is replaced, and the metrics say
-// so.
+// However a copy fails under load, every request gets its own score; the copy is replaced, and the metrics report it.
 func TestCopiesFail(t *testing.T) {
 	long.Test(t)
 	for _, mode := range []string{"error", "panic", "hang"} {
@@ -189,7 +188,7 @@ func TestCopiesFail(t *testing.T) {
 			v := s.engine.scorers.by["a"]
 			eventually(t, "a new copy", func() bool { n, _ := v.up(); return n == 2 && v.restarts(0) == 1 })
 			if v.restarts(1) != 0 {
-				t.Error("the other copy was replaced, too")
+				t.Error("the other copy was also replaced")
 			}
 			if mode != "hang" {
 				eventually(t, "the old copy to be closed", func() bool {
@@ -210,7 +209,7 @@ func TestCopiesFail(t *testing.T) {
 	}
 }
 
-// An edit that fails on every copy is its own fault: nothing is replaced for it. But a copy is looked at then.
+// An edit that fails on every copy does not cause a copy to be replaced. But the copy is checked.
 func TestHostileEdits(t *testing.T) {
 	l, s, url := startFleet(t, 2, Options{})
 	white, good := png(t, 255, 4, 4), png(t, 9, 4, 4)
@@ -232,18 +231,19 @@ func TestHostileEdits(t *testing.T) {
 		}
 		l.copy(i).become("lie")
 	}
-	// The edits are tried once more, on the other copy or a new one: if that one lies, too, nothing is answered.
+	// The edits are retried once, on the other copy or a new one: if that one also returns wrong scores, none is
+	// answered.
 	code, _, raw := post(t, url+"/v1/score", object{"source": good, "instruction": "x", "edits": []any{good, white}})
 	if got := decodeScores(t, raw); code != 200 && (code != 503 || got.Results[0].Score01 != nil) {
 		t.Errorf("%d %s", code, raw)
 	}
-	eventually(t, "a copy to be replaced that has other scores than before", func() bool {
+	eventually(t, "a copy with changed scores to be replaced", func() bool {
 		return s.engine.scorers.by["a"].restarts(0)+s.engine.scorers.by["a"].restarts(1) > 0
 	})
 }
 
-// The only copy is opened again, and what it was given is done then. While it cannot be, requests are refused for now,
-// the server is not ready, and in the end not alive.
+// The only copy is reopened, and its work is then done. While it cannot be reopened, requests are temporarily
+// refused, the server is not ready, and after a while not alive.
 func TestOnlyCopy(t *testing.T) {
 	l, s, url := startFleet(t, 1, Options{})
 	good := png(t, 51, 4, 4)
@@ -293,7 +293,7 @@ func TestCopiesDisagree(t *testing.T) {
 	}
 }
 
-// Edits of a group go to the worker that has it, others to one that is free; nobody idles while something waits.
+// Edits of a group go to the worker that has the group, others to a free worker; no worker is idle while jobs wait.
 func TestLanesKeepGroups(t *testing.T) {
 	v := newReplicated(&fake{}, &fake{})
 	v.estimators = [2]*estimator{{}, {}}

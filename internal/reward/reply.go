@@ -16,15 +16,15 @@ import (
 	"assay/internal/reward/once"
 )
 
-// reply is the answer to a request, before it is written.
+// reply is the response to a request before it is written.
 type reply struct {
 	status    int
 	kind      string // media type
 	header    http.Header
-	prints    string // of the judges, as [identities] says
+	prints    string // fingerprints of the judges, from [identities]
 	body      []byte
 	again     time.Duration // Retry-After; 0: none
-	temporary bool          // it may be another the next time
+	temporary bool          // it may differ the next time
 }
 
 // response is a reply, or why there is none.
@@ -33,12 +33,12 @@ type response struct {
 	err error
 }
 
-// isTemporary reports whether an error may not come again.
+// isTemporary reports whether a retry may succeed.
 func isTemporary(e *apiError) bool {
 	return e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Status >= 499
 }
 
-// kept reports whether a retry gets the same response, and how many bytes it holds.
+// kept reports whether the response is kept for retries, and its size in bytes.
 func (o *response) kept() (keep bool, size int64) {
 	if o.err != nil {
 		return !isTemporary(toAPIError(o.err)), int64(len(o.err.Error()))
@@ -46,7 +46,8 @@ func (o *response) kept() (keep bool, size int64) {
 	return !o.temporary, int64(len(o.body))
 }
 
-// send writes the response to a request with an id ("": it has none). Several requests of one id may send the same.
+// send writes the response to a request with an id ("": none). Several requests with one id may send the same
+// response.
 func (o *response) send(w http.ResponseWriter, id string) error {
 	if id != "" {
 		w.Header().Set("X-Request-Id", id)
@@ -69,11 +70,11 @@ func (o *response) send(w http.ResponseWriter, id string) error {
 	return err
 }
 
-// maxID bounds ids of requests, in bytes.
+// maxID is the maximum length of a request id in bytes.
 const maxID = 256
 
-// requestID is the id of a request: of its body, else of Idempotency-Key, else of X-Request-Id, which proxies set, too;
-// "": it has none.
+// requestID returns the id of a request: from its body, else from Idempotency-Key, else from X-Request-Id, which
+// proxies also set; "" if it has none.
 func requestID(r *http.Request, body string) (string, error) {
 	key := r.Header.Get("Idempotency-Key")
 	if body != "" && key != "" && body != key {
@@ -94,16 +95,16 @@ func validID(id string) bool {
 	return id != "" && len(id) <= maxID && strings.IndexFunc(id, func(c rune) bool { return c < ' ' || c > '~' }) < 0
 }
 
-// digestOf is a digest of a request's fields, whether they came as JSON or as a form.
+// digestOf returns a digest of a request's fields, the same for JSON and for a form.
 func digestOf(v any) once.Digest {
 	raw, err := json.Marshal(v)
-	if err != nil { // no field of a request has such a value
+	if err != nil { // no field of a request can fail
 		raw = fmt.Append(nil, err)
 	}
 	return sha256.Sum256(raw)
 }
 
-// forget empties a request whose work is that of another one.
+// forget empties a request that waits for the work of another one.
 func forget(request any) {
 	switch v := reflect.ValueOf(request); v.Kind() {
 	case reflect.Pointer:
@@ -113,9 +114,9 @@ func forget(request any) {
 	}
 }
 
-// answer does the work of a request and sends the response. The work of a request with an id is done once, even if its
-// sender leaves: retries wait for it, or get what is kept of it. given is the id in the request's body, and is set to
-// its id. request is a pointer to its fields, or a list.
+// answer does the work of a request and sends the response. The work of a request with an id is done once, even if
+// its sender leaves: retries wait for it, or get the kept response. given is the id in the request's body, and is set
+// to the request's id. request is a pointer to its fields, or a list.
 func (s *Server) answer(
 	w http.ResponseWriter, r *http.Request, given *string, held *memoryHold, request any,
 	work func(context.Context) (*reply, error),
@@ -139,13 +140,13 @@ func (s *Server) answer(
 	digest := digestOf([]any{request, r.Header.Values(fingerprintHeader)})
 	call, first, err := s.once.Begin(strings.Join([]string{owner, r.URL.Path, id}, "\x00"), digest)
 	*given = id
-	if !first { // while it waits its pictures are not held
+	if !first { // its pictures are not held while it waits
 		forget(request)
 		held.release()
 	}
 	switch {
 	case errors.Is(err, once.ErrOther):
-		out := &response{err: apiErrorf(http.StatusConflict, "id", "the id %s was used with another body, or %s", id,
+		out := &response{err: apiErrorf(http.StatusConflict, "id", "the id %s was already used with another body or %s", id,
 			fingerprintHeader)}
 		return out.send(w, id)
 	case first:
@@ -166,7 +167,7 @@ func (s *Server) answer(
 	default:
 		s.engine.metrics.retries.Inc()
 	}
-	out, err := call.Wait(r.Context()) // nothing may touch w's header before: see keepAlive
+	out, err := call.Wait(r.Context()) // w's header must not be used before this: see keepAlive
 	if err != nil {
 		out = &response{err: err}
 	}

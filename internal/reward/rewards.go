@@ -13,34 +13,34 @@ import (
 	"assay/internal/reward/combine"
 )
 
-// Bounds of the rewards of a request, and of a weight: sums stay finite.
+// Limits on the rewards of a request, and on a weight, so that sums stay finite.
 const (
 	maxRewards = 64
 	maxWeight  = 1e9
 )
 
-// lowerBound is what combine may be besides a rule: the mean of the judges, less a penalty for their spread.
+// lowerBound is the value of combine that is not a rule: the mean of the judges, minus a penalty for their spread.
 const lowerBound = "lower_bound"
 
-// onErrorRules are what a reward may be of an edit that could not be judged.
+// onErrorRules are the choices for the reward of an edit that could not be judged.
 var onErrorRules = []string{"null", "nan", "mean", "fail"}
 
-// rewardTerm is a number that a request asks of a judge.
+// rewardTerm is a number that a request asks for from a judge.
 type rewardTerm struct {
-	judge     int    // its place in judges
+	judge     int    // index in judges
 	name      string // of the judge
 	dimension string // "": the score
 	of        edit.Range
-	rule      combine.Rule // raw or score01 for a lower bound
+	rule      combine.Rule // a lower bound allows only raw and score01
 	weight    float64
 }
 
-// rewardTerms are all that a request asks about each of its edits.
+// rewardTerms are all terms that a request asks for about each of its edits.
 type rewardTerms struct {
-	judges  []*Replicated // each once
+	judges  []*Replicated // without duplicates
 	list    []rewardTerm  // in the order of the request
-	summed  bool          // the weighted sum is asked for, or
-	penalty *float64      // the lower bound with this penalty; nil: the sum
+	summed  bool          // a sum or a lower bound is asked for
+	penalty *float64      // penalty of the lower bound; nil: the weighted sum
 	onError string
 }
 
@@ -49,14 +49,14 @@ func (q *rewardTerms) needSources() bool {
 	return !slices.ContainsFunc(q.judges, func(v *Replicated) bool { return v.info.Sources == 0 })
 }
 
-// rewardTerms reads what a request asks, and of which judges.
+// rewardTerms parses what a request asks for, and from which judges.
 func (s *Server) rewardTerms(p *scoreRequest) (*rewardTerms, error) {
 	out := &rewardTerms{summed: p.Combine != "" || p.OnError != "", onError: p.OnError}
 	if out.onError == "" {
 		out.onError = "null"
 	}
 	if !slices.Contains(onErrorRules, out.onError) {
-		return nil, badRequest("on_error %q: there are %s", out.onError, strings.Join(onErrorRules, ", "))
+		return nil, badRequest("on_error %q: want one of %s", out.onError, strings.Join(onErrorRules, ", "))
 	}
 	list, rule := p.Rewards, p.Combine
 	err := error(nil)
@@ -68,11 +68,11 @@ func (s *Server) rewardTerms(p *scoreRequest) (*rewardTerms, error) {
 	}
 	switch {
 	case len(list) > maxRewards:
-		return nil, tooMany("%d rewards, at most %d are taken at a time", len(list), maxRewards)
+		return nil, tooMany("%d rewards, at most %d per request", len(list), maxRewards)
 	case len(list) > 0 && (p.Scorer != "" || p.Fingerprint != ""):
-		return nil, badRequest("rewards name their scorers: scorer and fingerprint do not go with them")
+		return nil, badRequest("rewards name their own scorers: scorer and fingerprint do not go with them")
 	case list != nil && len(list) == 0:
-		return nil, badRequest("rewards is empty: at least one is wanted")
+		return nil, badRequest("rewards is empty: want at least one")
 	case len(list) == 0:
 		list = append(list, rewardRequest{Name: p.Scorer, Fingerprint: p.Fingerprint})
 	}
@@ -93,7 +93,7 @@ func (s *Server) rewardTerms(p *scoreRequest) (*rewardTerms, error) {
 	return out, out.checkBound()
 }
 
-// penalty is the number of sigmas of combine: lower_bound, nil of another rule.
+// penalty returns the number of sigmas of combine: lower_bound; nil for another rule.
 func (p *scoreRequest) penalty(onError string) (*float64, error) {
 	penalty := 1.0
 	if p.Penalty != nil {
@@ -112,7 +112,7 @@ func (p *scoreRequest) penalty(onError string) (*float64, error) {
 	return &penalty, nil
 }
 
-// checkBound refuses rewards that have no lower bound together: all are judges of one scale.
+// checkBound rejects rewards without a common lower bound: all judges must have the same scale.
 func (q *rewardTerms) checkBound() error {
 	if q.penalty == nil {
 		return nil
@@ -121,10 +121,10 @@ func (q *rewardTerms) checkBound() error {
 	for k, one := range q.list {
 		switch first := q.list[0]; {
 		case one.weight < 0:
-			return badRequest("rewards/%d: weight %g: combine: %s averages judges of which more is better", k, one.weight,
+			return badRequest("rewards/%d: weight %g: combine: %s averages scores of which higher is better", k, one.weight,
 				lowerBound)
 		case one.rule != combine.Raw && one.rule != combine.Score01:
-			return badRequest("rewards/%d: scale %s: combine: %s has raw and score01", k, one.rule, lowerBound)
+			return badRequest("rewards/%d: scale %s: combine: %s supports only raw and score01", k, one.rule, lowerBound)
 		case one.rule != first.rule || one.rule == combine.Raw && one.of != first.of:
 			return apiErrorf(http.StatusUnprocessableEntity, "no_range", "%s and %s have different ranges: combine: %s needs "+
 				"scale: score01 for all", first.name, one.name, lowerBound)
@@ -132,12 +132,12 @@ func (q *rewardTerms) checkBound() error {
 		total += one.weight
 	}
 	if total == 0 {
-		return badRequest("all weights are 0: combine: %s is a mean", lowerBound)
+		return badRequest("all weights are 0: combine: %s is a weighted mean", lowerBound)
 	}
 	return nil
 }
 
-// rewardTerm reads one reward, and adds its judge.
+// rewardTerm parses one reward, and adds its judge.
 func (s *Server) rewardTerm(to *rewardTerms, one rewardRequest, rule string) (*rewardTerm, error) {
 	v, err := s.engine.scorers.find(one.Name)
 	if err != nil {
@@ -163,15 +163,15 @@ func (s *Server) rewardTerm(to *rewardTerms, one rewardRequest, rule string) (*r
 	}
 	switch {
 	case math.Abs(q.weight) > maxWeight:
-		return nil, badRequest("weight %g: its size is at most %g", q.weight, maxWeight)
+		return nil, badRequest("weight %g: its absolute value must be at most %g", q.weight, maxWeight)
 	case q.rule == combine.Score01 && !v.info.Range.Bounded():
-		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_range", "the scores of %s have no bounds, so there is no "+
-			"score01: raw, zscore and rank are there", v.name)
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_range", "the scores of %s are unbounded, so there is no "+
+			"score01: use raw, zscore or rank", v.name)
 	}
 	return q, v.hasDimension(one.Dimension)
 }
 
-// hasDimension refuses a dimension that the scorer does not have; "" is its score.
+// hasDimension returns an error if the scorer does not have a dimension; "" is its score.
 func (v *Replicated) hasDimension(name string) error {
 	var names []string
 	for _, d := range v.info.Dimensions {
@@ -183,19 +183,19 @@ func (v *Replicated) hasDimension(name string) error {
 	case len(names) == 0:
 		return badRequest("scorer %s has no dimension %q: it has none", v.name, name)
 	}
-	return badRequest("scorer %s has no dimension %q; there are %s", v.name, name, strings.Join(names, ", "))
+	return badRequest("scorer %s has no dimension %q; available: %s", v.name, name, strings.Join(names, ", "))
 }
 
-// cell is what one term gives for one edit.
+// cell is the result of one term for one edit.
 type cell struct {
 	score   *edit.Score
-	value   float64 // what the rule makes of it; NaN: it failed
+	value   float64 // the result of the rule; NaN: it failed
 	imputed bool    // value is the mean of the group
-	valued  bool    // value is asked for
+	valued  bool    // the request asks for value
 	err     error
 }
 
-// answer makes a cell of what its judge said of an edit.
+// answer converts the judge's result for an edit to a cell.
 func (q *rewardTerm) answer(it *item) (c cell) {
 	c.value = math.NaN()
 	if c.err = it.err; c.err != nil {
@@ -205,7 +205,7 @@ func (q *rewardTerm) answer(it *item) (c cell) {
 	if q.dimension != "" {
 		k := slices.IndexFunc(it.score.Dimensions, func(d edit.Dimension) bool { return d.Name == q.dimension })
 		if k < 0 {
-			c.err = apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s says no dimension %q of this edit", q.name,
+			c.err = apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s did not score dimension %q of this edit", q.name,
 				q.dimension)
 			return c
 		}
@@ -221,25 +221,25 @@ func (q *rewardTerm) answer(it *item) (c cell) {
 	return c
 }
 
-// checkScore refuses a score that is no number: a judge may say dimensions alone, or a class.
+// checkScore returns an error if a score is not a number: a judge may score only dimensions, or return a class.
 func checkScore(name string, s *edit.Score) error {
 	switch {
 	case math.IsNaN(s.Value):
-		return apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s gives no single score: ask for a dimension", name)
+		return apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s has no overall score: ask for a dimension", name)
 	case math.IsInf(s.Value, 0):
-		return apiErrorf(http.StatusInternalServerError, "internal", "%s gives the score %v", name, s.Value)
+		return apiErrorf(http.StatusInternalServerError, "internal", "%s returned the score %v", name, s.Value)
 	}
 	return nil
 }
 
 // answers are the cells of all terms for all edits.
 type answers struct {
-	cells  [][]cell // by term and edit
-	groups []int    // of the edits
+	cells  [][]cell // by term, then edit
+	groups []int    // by edit
 }
 
-// answers reads what the judges said. byEdit has an item of each judge for each edit. The error is that of the first
-// edit that failed, if the request is to fail with it.
+// answers collects the results of the judges. byEdit has an item of each judge for each edit. With on_error fail, the
+// error is the one of the first failed edit.
 func (q *rewardTerms) answers(m *metrics, edits []editInput, byEdit [][]*item) (*answers, error) {
 	a := &answers{cells: make([][]cell, len(q.list)), groups: groupNumbers(edits)}
 	for k, one := range q.list {
@@ -250,7 +250,7 @@ func (q *rewardTerms) answers(m *metrics, edits []editInput, byEdit [][]*item) (
 	}
 	for k, one := range q.list {
 		for i, c := range a.cells[k] {
-			if it := byEdit[i][one.judge]; it.err == nil && c.err != nil { // it was judged, but not as it is asked
+			if it := byEdit[i][one.judge]; it.err == nil && c.err != nil { // it was judged, but the requested number is missing
 				it.err = c.err
 				m.failure(it.scorer, 1, it.err)
 			}
@@ -269,7 +269,7 @@ func (q *rewardTerms) answers(m *metrics, edits []editInput, byEdit [][]*item) (
 	return a, nil
 }
 
-// groupNumbers numbers the groups of edits: those that a request names, and of others those of equal sources and
+// groupNumbers numbers the groups of edits: edits with the same group name, or without one, with the same sources and
 // instruction.
 func groupNumbers(edits []editInput) []int {
 	numbers, groups := map[string]int{}, make([]int, len(edits))
@@ -290,10 +290,10 @@ func groupNumbers(edits []editInput) []int {
 // total is the reward of one edit.
 type total struct {
 	value   float64 // NaN: there is none
-	imputed bool    // a part of it is
+	imputed bool    // a part of it is imputed
 }
 
-// sums applies the rules and puts the rewards together; nil: nobody asks.
+// sums applies the rules and combines the rewards; nil if the request does not ask for it.
 func (a *answers) sums(q *rewardTerms) []total {
 	if !q.summed {
 		return nil
@@ -332,7 +332,7 @@ func (a *answers) sums(q *rewardTerms) []total {
 	return totals
 }
 
-// sigmas are the standard deviations of values; 0: none.
+// sigmas returns the standard deviations of values; 0 if there is none.
 func (q *rewardTerm) sigmas(cells []cell) []float64 {
 	out := make([]float64, len(cells))
 	for i, c := range cells {
@@ -346,7 +346,7 @@ func (q *rewardTerm) sigmas(cells []cell) []float64 {
 	return out
 }
 
-// encode writes a cell. Cells of several rewards have names and values.
+// encode returns the JSON of a cell. With several rewards, cells are named and have values.
 func (c *cell) encode(q rewardTerm, named bool) ([]byte, error) {
 	var body any = c.score
 	if c.err != nil {
@@ -378,7 +378,7 @@ func (c *cell) encode(q rewardTerm, named bool) ([]byte, error) {
 	return raw, nil
 }
 
-// encode writes the reward of an edit. NaN is as Python's json writes and reads it.
+// encode returns the JSON of the reward of an edit. NaN is a literal, as in Python's json.
 func (t total) encode(onError string) []byte {
 	text := "null"
 	if raw, err := json.Marshal(t.value); err == nil {
@@ -392,12 +392,12 @@ func (t total) encode(onError string) []byte {
 	return []byte(`{"reward":` + text + `}`)
 }
 
-// joinObjects makes one JSON object of two; the first one is not empty.
+// joinObjects merges two JSON objects; the first must not be empty.
 func joinObjects(a, b []byte) []byte {
 	return slices.Concat(a[:len(a)-1], []byte(","), b[1:])
 }
 
-// encodeList writes a JSON list between two texts.
+// encodeList returns a JSON list between two texts.
 func encodeList(parts [][]byte, before, after string) []byte {
 	return slices.Concat([]byte(before+"["), bytes.Join(parts, []byte(",")), []byte("]"+after))
 }

@@ -14,7 +14,7 @@ import (
 	"assay/edit"
 )
 
-// named is a fake with an identity of its own.
+// named is a fake with its own identity.
 type named struct {
 	fake
 	info  edit.Info
@@ -96,7 +96,7 @@ func ask(t testing.TB, url string, request object, headers ...string) (int, http
 	return code, header, v, body
 }
 
-// with is a request with other fields.
+// with returns a copy of a request with other fields.
 func (o object) with(more object) object {
 	out := object{}
 	for k, v := range o {
@@ -119,7 +119,7 @@ func value(v *float64) float64 {
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 || math.IsNaN(a) && math.IsNaN(b) }
 
-// panel serves two judges: "good" on 0 to 10, and "wide" without bounds, which fails for the picture 255.
+// panel serves two judges: "good" on 0 to 10, and "wide", which is unbounded and fails for the picture 255.
 func panel(t *testing.T, o Options) (good, wide *named, url string) {
 	t.Helper()
 	good = &named{print: "g1", info: edit.Info{Range: edit.Range{0, 10}, Sources: 1,
@@ -130,7 +130,7 @@ func panel(t *testing.T, o Options) (good, wide *named, url string) {
 	return good, wide, h.URL
 }
 
-// TestRewards: several judges in one request, put together by every rule; a failure is never a number of its own.
+// TestRewards: several judges in one request, combined by every rule; a failure is never a number by itself.
 func TestRewards(t *testing.T) {
 	_, _, url := panel(t, Options{})
 	source := png(t, 9, 8, 6)
@@ -140,7 +140,7 @@ func TestRewards(t *testing.T) {
 		"rewards": []any{object{"name": "good", "weight": 0.5}, object{"name": "wide", "weight": 2}}}
 	nan := math.NaN()
 	z := func(x, mean, std float64) float64 { return (x - mean) / (std + 1e-4) }
-	goodStd := math.Sqrt((16.0 + 4 + 4 + 16) / 3) // of 2, 4, 8, 10 about 6
+	goodStd := math.Sqrt((16.0 + 4 + 4 + 16) / 3) // of 2, 4, 8, 10, whose mean is 6
 	wideMean := (0.2 + 0.4 + 0.8) / 3
 	wideStd := math.Sqrt((math.Pow(0.2-wideMean, 2) + math.Pow(0.4-wideMean, 2) + math.Pow(0.8-wideMean, 2)) / 2)
 	var lowerBounds []float64 // of 2 x (sigma 0.05, weight 1) and of x (no sigma, weight 3): mu = 1.25 x
@@ -189,7 +189,7 @@ func TestRewards(t *testing.T) {
 				t.Fatalf("got %d %s, want %d and %q", code, body, c.code, c.text)
 			}
 			if c.want == nil && strings.Contains(body, `"reward":`) {
-				t.Errorf("got a sum, which nobody asked for: %s", body)
+				t.Errorf("got a sum that was not requested: %s", body)
 			}
 			for i, want := range c.want {
 				if r := got.Results[i]; !near(value(r.Reward), want) || r.Imputed != (c.imputed != nil && c.imputed[i]) {
@@ -203,7 +203,7 @@ func TestRewards(t *testing.T) {
 	}
 }
 
-// TestGroups: each group has its own statistics; a group of which all failed has no mean.
+// TestGroups: each group has its own statistics; a group in which all edits failed has no mean.
 func TestGroups(t *testing.T) {
 	_, _, url := panel(t, Options{})
 	a, b := png(t, 9, 8, 6), png(t, 10, 8, 6)
@@ -238,7 +238,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestRewardsRefused: what cannot be asked is refused with its reason.
+// TestRewardsRefused: invalid requests are refused with the reason.
 func TestRewardsRefused(t *testing.T) {
 	_, _, url := panel(t, Options{})
 	picture := png(t, 9, 8, 6)
@@ -254,23 +254,24 @@ func TestRewardsRefused(t *testing.T) {
 		{"none", object{"rewards": []any{}}, 422, "rewards is empty"},
 		{"without a name", reward(object{"name": ""}), 422, "rewards/0: name is missing"},
 		{"unknown", reward(object{"name": "nobody"}), 422, "rewards/0: no scorer"},
-		{"an unknown rule", object{"combine": "max"}, 422, "there are raw, score01, zscore and rank"},
-		{"an unknown choice", object{"on_error": "zero"}, 422, "there are null, nan, mean, fail"},
-		{"no range", object{"scorer": "wide", "combine": "score01"}, 422, "have no bounds"},
-		{"an unknown dimension", reward(object{"dimension": "style"}), 422, `no dimension \"style\"; there are twice`},
+		{"an unknown rule", object{"combine": "max"}, 422, "want raw, score01, zscore or rank"},
+		{"an unknown choice", object{"on_error": "zero"}, 422, "want one of null, nan, mean, fail"},
+		{"no range", object{"scorer": "wide", "combine": "score01"}, 422, "are unbounded"},
+		{"an unknown dimension", reward(object{"dimension": "style"}), 422, `no dimension \"style\"; available: twice`},
 		{"a dimension of none", object{"rewards": []any{object{"name": "wide", "dimension": "style"}}}, 422, "it has none"},
 		{"a huge weight", reward(object{"weight": 1e300}), 422, "at most 1e+09"},
 		{"a penalty of nothing", object{"combine": "raw", "penalty": 1}, 422, "penalty goes with combine: lower_bound"},
 		{"a penalty below 0", object{"combine": "lower_bound", "penalty": -1}, 422, "penalty -1"},
 		{"a lower bound of ranks", reward(object{"scale": "rank"}).with(object{"combine": "lower_bound"}), 422,
-			"has raw and score01"},
+			"only raw and score01"},
 		{"a lower bound of imputed scores", object{"combine": "lower_bound", "on_error": "mean"}, 422, "has no sigma"},
 		{"a lower bound of a distance", reward(object{"weight": -1}).with(object{"combine": "lower_bound"}), 422,
-			"more is better"},
-		{"a lower bound of nothing", reward(object{"weight": 0}).with(object{"combine": "lower_bound"}), 422, "is a mean"},
+			"higher is better"},
+		{"a lower bound of nothing", reward(object{"weight": 0}).with(object{"combine": "lower_bound"}), 422,
+			"weighted mean"},
 		{"a lower bound of two ranges", object{"combine": "lower_bound", "rewards": []any{object{"name": "good"},
 			object{"name": "wide"}}}, 422, "good and wide have different ranges"},
-		{"source and sources", object{"sources": []any{picture}}, 400, "one of them is wanted"},
+		{"source and sources", object{"sources": []any{picture}}, 400, "give only one of them"},
 		{"too many sources for the judge", object{"source": nil, "sources": []any{picture, picture}}, 422,
 			"the edit has 2 sources, and good looks at 1"},
 		{"too many sources", object{"source": nil, "sources": slices.Repeat([]any{picture}, 17)}, 413, "at most 16"},
@@ -285,7 +286,7 @@ func TestRewardsRefused(t *testing.T) {
 	}
 }
 
-// TestSeveralSources: a judge of any number of sources is shown all of them in their order, by each way to send them.
+// TestSeveralSources: a judge that takes any number of sources gets all of them in order, however they are sent.
 func TestSeveralSources(t *testing.T) {
 	several := &named{info: edit.Info{Range: edit.Range{0, 1}, Sources: edit.Any}}
 	one := &named{info: edit.Info{Range: edit.Range{0, 1}, Sources: 1}}
@@ -318,12 +319,12 @@ func TestSeveralSources(t *testing.T) {
 	}
 	r = askPanel(t, h.URL, object{"required_rewards": names,
 		"history": []any{turn("x", a), turn("y", b), turn("x", out)}})
-	if !strings.Contains(r.Errors[0]["several"], "another text") {
+	if !strings.Contains(r.Errors[0]["several"], "different text") {
 		t.Errorf("a chain of edits: got %v, want a reason", r)
 	}
 }
 
-// TestFingerprints: answers name the judges that were asked, and a request may demand them.
+// TestFingerprints: responses identify the judges, and a request may require fingerprints.
 func TestFingerprints(t *testing.T) {
 	_, _, url := panel(t, Options{})
 	picture := png(t, 9, 8, 6)
@@ -343,11 +344,11 @@ func TestFingerprints(t *testing.T) {
 		want    string
 	}{
 		{"the right one", request.with(object{"fingerprint": "g1"}), nil, 200, ""},
-		{"another one", request.with(object{"fingerprint": "g0"}), nil, 412, "good has the fingerprint g1, and g0 is wanted"},
+		{"another one", request.with(object{"fingerprint": "g0"}), nil, 412, "good has fingerprint g1, not the required g0"},
 		{"another reward", request.with(object{"rewards": []any{object{"name": "wide", "fingerprint": "g1"}}}), nil, 412,
-			"rewards/0: scorer wide has the fingerprint w1"},
+			"rewards/0: scorer wide has fingerprint w1"},
 		{"by header", request, []string{fingerprintHeader, "good=g1, wide=w1"}, 200, ""},
-		{"another one by header", request, []string{fingerprintHeader, "good=g1, wide=w0"}, 412, "w0 is wanted"},
+		{"another one by header", request, []string{fingerprintHeader, "good=g1, wide=w0"}, 412, "the required w0"},
 		{"no header", request, []string{fingerprintHeader, "g1"}, 400, "NAME=FINGERPRINT"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -379,7 +380,7 @@ func TestFingerprints(t *testing.T) {
 	}
 }
 
-// TestNoSources: sources that are null or empty are as if they were absent.
+// TestNoSources: null or empty sources are treated as absent.
 func TestNoSources(t *testing.T) {
 	_, _, url := panel(t, Options{})
 	picture := png(t, 51, 8, 6)
@@ -397,7 +398,7 @@ func TestNoSources(t *testing.T) {
 	}
 }
 
-// dimensionsAlone is a judge of dimensions alone.
+// dimensionsAlone is a judge that scores only dimensions.
 type dimensionsAlone struct{ named }
 
 func (d *dimensionsAlone) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
@@ -408,7 +409,7 @@ func (d *dimensionsAlone) Score(ctx context.Context, inputs []edit.Inputs) ([]ed
 	return scores, errs, err
 }
 
-// TestDimensionsAlone: a judge without a single score says so, and a dimension of it is a reward.
+// TestDimensionsAlone: a judge without an overall score returns an error, and its dimensions can be rewards.
 func TestDimensionsAlone(t *testing.T) {
 	d := &dimensionsAlone{named{info: edit.Info{Range: edit.NoRange(), Sources: 1,
 		Dimensions: []edit.DimensionInfo{{Name: "joy"}}}}}
@@ -424,7 +425,7 @@ func TestDimensionsAlone(t *testing.T) {
 	}
 }
 
-// TestDemandedWithAnID: a retry that demands another fingerprint does not get the answer of the first one.
+// TestDemandedWithAnID: a retry that requires another fingerprint does not get the answer to the first request.
 func TestDemandedWithAnID(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"good": &named{print: "g1"}}, "good")
 	request := object{"source": png(t, 9, 5, 5), "instruction": "x", "edits": []any{png(t, 51, 5, 5)}, "id": "one"}
@@ -445,14 +446,14 @@ func TestDemandedWithAnID(t *testing.T) {
 	}
 }
 
-// TestDemandedOfFlowFactory: its paths read the header X-Fingerprint, too.
+// TestDemandedOfFlowFactory: its paths also check the header X-Fingerprint.
 func TestDemandedOfFlowFactory(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"good": &named{print: "g1"}}, "good")
 	raw, err := json.Marshal(flowBody([]string{"x"}, [][]byte{png(t, 51, 5, 5)}, [][][]byte{{png(t, 9, 5, 5)}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for print, want := range map[string]string{"g1": `"rewards":[2]`, "g0": "g0 is wanted"} {
+	for print, want := range map[string]string{"g1": `"rewards":[2]`, "g0": "required g0"} {
 		t.Run(print, func(t *testing.T) {
 			r, _ := http.NewRequestWithContext(t.Context(), "POST", h.URL+"/compute", strings.NewReader(string(raw)))
 			r.Header.Set(fingerprintHeader, "good="+print)

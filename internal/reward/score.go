@@ -9,14 +9,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// editsRequest is what requests to /v1/score and /v1/gradient have in common, JSON with base64 pictures or a form with
-// files: edits of one source and instruction, or pairs with their own.
+// editsRequest has the common fields of requests to /v1/score and /v1/gradient, JSON with base64 pictures or a form
+// with files: edits of one source and instruction, or pairs with their own.
 type editsRequest struct {
 	ID          string               `json:"id"`
 	Scorer      string               `json:"scorer"`
 	Fingerprint string               `json:"fingerprint"` // that the scorer must have; "": any
 	Source      *encodedPicture      `json:"source"`
-	Sources     list[encodedPicture] `json:"sources"` // several; in place of Source
+	Sources     list[encodedPicture] `json:"sources"` // several sources, instead of Source
 	Instruction string               `json:"instruction"`
 	Edits       list[encodedPicture] `json:"edits"`
 	Pairs       list[pairRequest]    `json:"pairs"`
@@ -28,28 +28,28 @@ type pairRequest struct {
 	Sources     list[encodedPicture] `json:"sources"`
 	Instruction string               `json:"instruction"`
 	Edit        *encodedPicture      `json:"edit"`
-	Group       string               `json:"group"` // "": all pairs of its sources and instruction
+	Group       string               `json:"group"` // "": grouped with all pairs of the same sources and instruction
 }
 
 // scoreRequest is a request to /v1/score.
 type scoreRequest struct {
 	editsRequest
-	Rewards list[rewardRequest] `json:"rewards"` // in place of Scorer
-	Combine string              `json:"combine"` // a [combine.Rule], or lower_bound; "": no sum is asked for
+	Rewards list[rewardRequest] `json:"rewards"` // instead of Scorer
+	Combine string              `json:"combine"` // a [combine.Rule], or lower_bound; "": none
 	Penalty *float64            `json:"penalty"` // of lower_bound; nil: 1
 	OnError string              `json:"on_error"`
 }
 
-// rewardRequest is one of several scorers that a request asks.
+// rewardRequest is one of several scorers of a request.
 type rewardRequest struct {
 	Name        string   `json:"name"`
 	Weight      *float64 `json:"weight"`    // in the sum; nil: 1
-	Dimension   string   `json:"dimension"` // in place of the score
-	Scale       string   `json:"scale"`     // its own [combine.Rule]; "": as Combine says
+	Dimension   string   `json:"dimension"` // instead of the score
+	Scale       string   `json:"scale"`     // its own [combine.Rule]; "": from Combine
 	Fingerprint string   `json:"fingerprint"`
 }
 
-// editInput is an edit that a request asks about.
+// editInput is an edit of a request.
 type editInput struct {
 	sources     []*encodedPicture
 	output      *encodedPicture
@@ -57,11 +57,11 @@ type editInput struct {
 	group       string
 }
 
-// sourcesOf are the sources of an edit, which come as one or as several.
+// sourcesOf returns the sources of an edit, given as one or as several.
 func sourcesOf(where string, one *encodedPicture, several list[encodedPicture]) (out []*encodedPicture, err error) {
 	switch {
 	case one != nil && len(several) > 0:
-		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%ssource and sources: one of them is wanted", where)
+		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%ssource and sources: give only one of them", where)
 	case one != nil:
 		return []*encodedPicture{one}, nil
 	}
@@ -84,8 +84,8 @@ func (p *editsRequest) editInputs() (edits []editInput, err error) {
 		return edits, nil
 	}
 	if len(sources) > 0 || len(p.Edits) > 0 || p.Instruction != "" {
-		return nil, badRequest("pairs have sources, instructions and " +
-			"edits of their own: source, instruction, edit and edits do not go with them")
+		return nil, badRequest("pairs have their own sources, instructions and " +
+			"edits: source, instruction, edit and edits do not go with them")
 	}
 	for i, one := range p.Pairs {
 		if one.Edit == nil {
@@ -141,7 +141,7 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 	return err
 }
 
-// postScore answers POST /v1/score. If no edit could be scored, the status is that of the first error.
+// postScore answers POST /v1/score. If no edit could be scored, the response has the status of the first error.
 func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	var p scoreRequest
 	held, err := s.read(w, r, scoreKind, &p, p.field)
@@ -151,7 +151,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, &p.ID, held, &p, func(ctx context.Context) (*reply, error) { return s.score(ctx, r, &p) })
 }
 
-// score is the answer to a request.
+// score computes the reply to a request.
 func (s *Server) score(ctx context.Context, r *http.Request, p *scoreRequest) (*reply, error) {
 	if err := s.countItems("edits", max(len(p.Edits), len(p.Pairs))); err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (s *Server) score(ctx context.Context, r *http.Request, p *scoreRequest) (*
 	return s.scoreReply(p, asked, edits, byEdit)
 }
 
-// scoreReply writes a score or an error for each edit, and the sum if it is wanted.
+// scoreReply encodes a score or an error for each edit, and the sum if requested.
 func (s *Server) scoreReply(p *scoreRequest, asked *rewardTerms, edits []editInput, byEdit [][]*item) (*reply, error) {
 	head := map[string]any{}
 	if len(p.Rewards) == 0 {
@@ -201,7 +201,7 @@ func (s *Server) scoreReply(p *scoreRequest, asked *rewardTerms, edits []editInp
 	scored, again := false, time.Duration(0)
 	for i := range edits {
 		var parts [][]byte
-		counted := map[int]bool{} // judges whose error of this edit is
+		counted := map[int]bool{} // judges whose error on this edit is counted
 		for k, q := range asked.list {
 			one := a.cells[k][i]
 			if one.err != nil {

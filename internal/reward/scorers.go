@@ -11,7 +11,7 @@ import (
 	"assay/edit"
 )
 
-// scorerSet holds the scorers that are served. The first one answers requests that name none.
+// scorerSet holds the served scorers. The first one is the default for requests that name none.
 type scorerSet struct {
 	names []string // in their order
 	by    map[string]*Replicated
@@ -21,7 +21,7 @@ func newScorerSet(names []string, scorers []edit.Judge) (*scorerSet, error) {
 	s := &scorerSet{names, map[string]*Replicated{}}
 	for i, name := range names {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.by[name] != nil {
-			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
+			return nil, fmt.Errorf("scorer name %q: want a unique name without spaces and slashes", name)
 		}
 		copies, ok := scorers[i].(*Replicated)
 		if !ok {
@@ -29,7 +29,7 @@ func newScorerSet(names []string, scorers []edit.Judge) (*scorerSet, error) {
 		}
 		for _, role := range slices.Concat(copies.info.Pictures, copies.info.Texts) {
 			if role != "instruction" {
-				return nil, fmt.Errorf("scorer %s looks at %q, which requests do not have", name, role)
+				return nil, fmt.Errorf("scorer %s needs %q, which requests do not have", name, role)
 			}
 		}
 		copies.name, copies.estimators = name, [2]*estimator{{}, {}}
@@ -45,7 +45,7 @@ func (s *scorerSet) all() (list []*Replicated) {
 	return list
 }
 
-// copies is the largest number of copies of a scorer, and 1 without scorers.
+// copies returns the largest number of copies of a scorer, at least 1.
 func (s *scorerSet) copies() int {
 	n := 1
 	for _, v := range s.by {
@@ -54,7 +54,7 @@ func (s *scorerSet) copies() int {
 	return n
 }
 
-// find finds a scorer by name; "" is the first one.
+// find returns a scorer by name; "" is the first one.
 func (s *scorerSet) find(name string) (*Replicated, error) {
 	if len(s.names) == 0 {
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "this server has no scorer")
@@ -65,14 +65,14 @@ func (s *scorerSet) find(name string) (*Replicated, error) {
 	if v := s.by[name]; v != nil {
 		return v, nil
 	}
-	return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "no scorer %q; there are %s",
+	return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "no scorer %q; available: %s",
 		name, strings.Join(s.names, ", "))
 }
 
 func (s *scorerSet) warm(ctx context.Context) error {
 	for _, v := range s.all() {
 		if v.info.Words {
-			continue // to ask costs
+			continue // each request costs money
 		}
 		if err := v.warm(ctx, func(d time.Duration) { v.estimators[scoreKind].observe(1, d) }); err != nil {
 			return fmt.Errorf("scorer %s: %w", v.name, err)

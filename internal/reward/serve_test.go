@@ -23,7 +23,7 @@ import (
 	"assay/internal/long"
 )
 
-// serve starts s on a free port; stop is the signal, and returns when Serve has.
+// serve starts s on a free port. stop signals it to end, and returns when Serve has returned.
 func serve(t testing.TB, s *Server) (url string, stop func()) {
 	t.Helper()
 	l, err := graceful.Listen(t.Context(), "127.0.0.1:0")
@@ -45,7 +45,7 @@ func serve(t testing.TB, s *Server) (url string, stop func()) {
 	})
 }
 
-// noise is a picture that does not compress.
+// noise returns a picture that does not compress.
 func noise(t testing.TB, side int) []byte {
 	t.Helper()
 	p := data.NewPicture(side, side)
@@ -60,7 +60,7 @@ func noise(t testing.TB, side int) []byte {
 	return b.Bytes()
 }
 
-// What was asked before the signal, or on a connection that was accepted before, is answered.
+// Requests from before the signal, or on a connection accepted before it, are answered.
 func TestDrain(t *testing.T) {
 	long.Test(t)
 	f := &fake{gate: make(chan struct{})}
@@ -106,7 +106,7 @@ func TestDrain(t *testing.T) {
 	all.Wait()
 }
 
-// However often a server is ended under load, whoever got a connection gets an answer.
+// However often a server is stopped under load, every accepted connection gets an answer.
 func TestNothingIsLostAtTheEnd(t *testing.T) {
 	long.Test(t)
 	picture := png(t, 51, 4, 4)
@@ -133,7 +133,7 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 			url, stop := serve(t, s)
 			var callers sync.WaitGroup
 			for i := range 8 {
-				callers.Go(func() { // half of them keep their connection as long as they may
+				callers.Go(func() { // half of them keep their connection as long as possible
 					for {
 						conn, err := net.Dial("tcp", url[len("http://"):])
 						if errors.Is(err, syscall.ECONNREFUSED) {
@@ -171,7 +171,7 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 	}
 }
 
-// A caller of Python's requests who waits for long hears that its request is worked on; others hear the answer alone.
+// A client with Python's requests that waits long gets 100 Continue responses; other clients get only the response.
 func TestKeepAlive(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	before := keepAliveInterval
@@ -194,7 +194,7 @@ func TestKeepAlive(t *testing.T) {
 	agents := []string{"python-requests/2.32.3", "Python-urllib/3.11", "undici"}
 	for i, agent := range append(agents, agents...) {
 		id := ""
-		if i >= len(agents) { // those that have one wait for work that goes on without them
+		if i >= len(agents) { // requests with an id wait for work that continues without them
 			id = "Idempotency-Key: " + agent + "\r\n"
 		}
 		callers.Go(func() {
@@ -222,7 +222,7 @@ func TestKeepAlive(t *testing.T) {
 				}
 				body, err := io.ReadAll(r.Body)
 				if err != nil || r.StatusCode != 200 || (signs > 0) != (agent != "undici") {
-					t.Errorf("%s: %d signs, then %d %s %v", agent, signs, r.StatusCode, body, err)
+					t.Errorf("%s: %d times 100 Continue, then %d %s %v", agent, signs, r.StatusCode, body, err)
 				}
 				return
 			}

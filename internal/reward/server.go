@@ -1,14 +1,14 @@
 // Package reward serves scorers to trainers of image editors: scores and gradients over HTTP.
 //
-// Every request goes through the front, which knows who asks, bounds its time, and writes and counts errors. A handler,
-// in a file for each protocol, reads it into items: edits, with the scorer that is asked about each. The engine scores
-// or differentiates them:
+// Every request goes through the front, which authenticates the client, limits the time, and writes and counts
+// errors. A handler, in a file for each protocol, parses it into items: an edit and the scorer to judge it. The
+// engine scores or differentiates them:
 //
-//	front -> handler: body (as memory allows) -> items
+//	front -> handler: body (within the memory limit) -> items
 //	         engine: groups of one source -> admission -> decoder -> queue -> workers -> copies of a scorer
 //	      <- handler: answer <- items with a score, a gradient or an error
 //
-// A new protocol is a file of handlers, and their lines in Server.routes.
+// A new protocol needs a file of handlers, and their lines in Server.routes.
 package reward
 
 import (
@@ -27,30 +27,30 @@ import (
 	"assay/internal/reward/once"
 )
 
-// Options are the limits of a server. Zero values stand for the defaults.
+// Options configure a server. Zero values are the defaults, which the comments give last.
 type Options struct {
-	Token     string        // wanted as a bearer token, of at least eight characters; "": no token
-	Clients   []Client      // tokens of several, with quotas; a request must bear one of them, or Token
-	Cert, Key string        // files of TLS; "": plain HTTP
+	Token     string        // required as a bearer token, at least eight characters; "": no token
+	Clients   []Client      // clients with their own tokens and quotas; a request needs one of these tokens, or Token
+	Cert, Key string        // TLS files; "": plain HTTP
 	MaxBody   int64         // bytes of a request; 64 MiB
-	MaxPixels int64         // of one picture, as its header says; 16 Mi
+	MaxPixels int64         // of one picture, from its header; 16 Mi
 	MaxItems  int           // edits of one request; 256
-	Queue     int           // edits that wait, of all requests; 65,536
+	Queue     int           // queued edits of all requests; 65,536
 	Batch     int           // edits scored in one run; 32
 	Memory    int64         // bytes of requests held at a time; 2 GiB
 	Wait      time.Duration // longest estimated time of an admitted request, and longest wait for memory; 10 minutes
-	Timeout   time.Duration // from the head of a request to its answer; 15 minutes
+	Timeout   time.Duration // from the header of a request to its answer; 15 minutes
 	Pictures  int64         // bytes of decoded pictures kept for later requests; 128 MiB
 	Answers   int64         // bytes of answers kept for retries of requests with an id; 64 MiB
-	AnswerAge time.Duration // longest time that they are kept; 10 minutes
-	SleepWait time.Duration // longest wait of a request while the scorers sleep; a minute
-	PerCall   bool          // the scorers sleep whenever no request is in work, and a request wakes them
+	AnswerAge time.Duration // how long they are kept at most; 10 minutes
+	SleepWait time.Duration // longest wait of a request while the scorers are asleep; a minute
+	PerCall   bool          // the scorers sleep whenever there is no request, and a request wakes them
 	Devices   []string      // CUDA devices of the scorers, whose memory is reported
-	Chat      []NamedModel  // models that answer /v1/chat/completions; the first one, requests that name none
-	Warn      func(string)  // told of copies of scorers that failed; nil: nobody
+	Chat      []NamedModel  // models for /v1/chat/completions; the first one is the default
+	Warn      func(string)  // called when copies of scorers fail; may be nil
 
-	// Stall is the longest time of a run, but always at least ten times its estimate, before its replica is given up. 0:
-	// 5 minutes, or Timeout if there is a single replica. See [Replicated].
+	// Stall is the longest time of a run before its replica is given up, but always at least ten times its estimate.
+	// 0: 5 minutes, or Timeout if there is only one replica. See [Replicated].
 	Stall time.Duration
 }
 
@@ -68,18 +68,18 @@ type Server struct {
 	o       Options
 	engine  *engine
 	front   *front
-	chats   chan struct{} // one entry for each chat request that is held
+	chats   chan struct{} // one entry for each chat request in progress
 	handler http.Handler
 	child   childPrint
 
 	once    *once.Cache[*response] // of requests with an id
-	working sync.WaitGroup         // their work
-	ending  context.Context        // ends it, when the server is closed
+	working sync.WaitGroup         // work of requests with an id
+	ending  context.Context        // ends when the server is closed
 	end     context.CancelFunc
 }
 
-// NewServer makes a server of scorers by name; requests that name none get the first one. Scorers with several
-// replicas are [Replicated]. Close ends it, but not the scorers.
+// NewServer returns a server for named scorers; the first one is the default for requests that name none. Scorers
+// with several replicas are [Replicated]. Close closes the server, but not the scorers.
 func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error) {
 	o.fill()
 	clients, err := newClients(o.Clients, o.Token)
@@ -116,8 +116,8 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 	return s, nil
 }
 
-// Warm scores a small edit with every replica of every scorer, so that graphs are built and times known before the
-// first request. Replicas that disagree are an error. With Options.PerCall the scorers then sleep.
+// Warm scores small edits with every replica of every scorer, so that graphs are built and times are known before the
+// first request. It is an error if replicas disagree. With Options.PerCall the scorers are then put to sleep.
 func (s *Server) Warm(ctx context.Context) error {
 	err := s.engine.scorers.warm(ctx)
 	if err == nil && s.engine.gate.PerCall {
@@ -126,7 +126,7 @@ func (s *Server) Warm(ctx context.Context) error {
 	return err
 }
 
-// route is a path that is served. The error that answer returns is written as JSON.
+// route is a served path. The error that answer returns is written as JSON.
 type route struct {
 	method, path string
 	answer       func(http.ResponseWriter, *http.Request) error
@@ -151,8 +151,7 @@ func (s *Server) routes() []route {
 	}...)
 }
 
-// read rejects a request of which not even one item would be admitted, and decodes the body of any other: see
-// [bodies.read].
+// read rejects a request if not even one item would be admitted, and otherwise decodes its body: see [bodies.read].
 func (s *Server) read(
 	w http.ResponseWriter, r *http.Request, kind jobKind, v any, field func(name string, value []byte) error,
 ) (*memoryHold, error) {
@@ -169,10 +168,10 @@ func (s *Server) read(
 // countItems checks that there is at least one item, and at most as many as a request may have.
 func (s *Server) countItems(what string, n int) error {
 	if n > s.o.MaxItems {
-		return tooMany("%d %s, at most %d are taken at a time", n, what, s.o.MaxItems)
+		return tooMany("%d %s, at most %d per request", n, what, s.o.MaxItems)
 	}
 	if n == 0 {
-		return badRequest("%s is empty: at least one is wanted", what)
+		return badRequest("%s is empty: want at least one", what)
 	}
 	return nil
 }
@@ -196,19 +195,19 @@ func (s *Server) newHandler() http.Handler {
 	mux.Handle("/", s.front.handle("other", func(w http.ResponseWriter, r *http.Request) error {
 		if allowed := methods[r.URL.Path]; allowed != nil {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			return apiErrorf(http.StatusMethodNotAllowed, "method", "%s takes %s, not %s",
+			return apiErrorf(http.StatusMethodNotAllowed, "method", "%s supports %s, not %s",
 				r.URL.Path, strings.Join(allowed, " and "), r.Method)
 		}
-		return apiErrorf(http.StatusNotFound, "not_found", "%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
+		return apiErrorf(http.StatusNotFound, "not_found", "%s %s does not exist; see /openapi.json", r.Method, r.URL.Path)
 	}))
 	same := http.NewCrossOriginProtection()
 	same.SetDenyHandler(s.front.handle("other", func(http.ResponseWriter, *http.Request) error {
-		return apiErrorf(http.StatusForbidden, "forbidden", "pages of other sites must not call this server")
+		return apiErrorf(http.StatusForbidden, "forbidden", "cross-origin requests are not allowed")
 	}))
 	return s.front.guard(same.Handler(s.front.redirect(mux)))
 }
 
-// static serves a text that needs nothing from elsewhere.
+// static serves a text that loads nothing from other origins.
 func static(contentType, body string) http.HandlerFunc {
 	const policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; " +
 		"img-src blob: data:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -240,7 +239,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Close ends the server's work; requests must have ended before.
+// Close stops the work of the server; requests must have ended before.
 func (s *Server) Close() {
 	s.end()
 	s.working.Wait()

@@ -39,11 +39,11 @@ func TestScore(t *testing.T) {
 	}
 	for i, r := range got.Results[2:] {
 		if r.Score != nil || r.Score01 != nil || r.Error == nil || r.Error.Kind != "bad_picture" {
-			t.Errorf("edit %d must be an error and no number: %s", i+2, raw)
+			t.Errorf("edit %d: want an error and no number: %s", i+2, raw)
 		}
 	}
 
-	// what fails on the device does not take the others with it
+	// an edit that fails on the device does not fail the others
 	code, _, raw = post(
 		t,
 		h.URL+"/v1/score",
@@ -54,7 +54,7 @@ func TestScore(t *testing.T) {
 		t.Errorf("%d %s", code, raw)
 	}
 
-	// as a form, with a data URL's worth of other spellings
+	// the same as a form
 	var body bytes.Buffer
 	m := multipart.NewWriter(&body)
 	m.WriteField("instruction", "brighter")
@@ -227,7 +227,7 @@ func TestUniRL(t *testing.T) {
 	}
 }
 
-// eventually waits for something that goes on elsewhere.
+// eventually waits for a condition that another goroutine meets.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 5000 {
@@ -245,8 +245,8 @@ func (q *queue) running() bool {
 	return !q.workers[0].idle()
 }
 
-// Requests that come while a run is on the device share the next run. Requests beyond what may wait, or can be answered
-// in time, are refused at once and told when to come again.
+// Requests that arrive while a run is on the device share the next run. Requests beyond the queue, or that cannot be
+// answered in time, are refused at once with Retry-After.
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]edit.Judge{"a": f}, "a")
@@ -263,7 +263,7 @@ func TestQueue(t *testing.T) {
 		code, header, raw := post(t, h.URL+"/v1/score", object{"source": source, "instruction": "x", "edits": list})
 		codes[i] = code
 		if code == 429 && (header.Get("Retry-After") == "" || !bytes.Contains(raw, []byte("retry_after_ms"))) {
-			t.Errorf("429 without a time: %v %s", header, raw)
+			t.Errorf("429 without Retry-After: %v %s", header, raw)
 		}
 		if got := decodeScores(t, raw); code == 200 &&
 			(len(got.Results) != edits || *got.Results[0].Score01 != float64(10*i)/255) {
@@ -288,7 +288,7 @@ func TestQueue(t *testing.T) {
 		total := []int{2, 3, 5}[i]
 		eventually(t, "a request to wait", ready(total))
 	}
-	ask(4, 2) // seven would wait
+	ask(4, 2) // seven would be queued
 	if codes[4] != 429 {
 		t.Errorf("a request beyond the queue's length got %d, want 429", codes[4])
 	}
@@ -298,7 +298,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("runs of %v edits, want [1 3 2]", f.runs)
 	}
 
-	// nobody waits who would wait too long
+	// a request that would wait too long is refused
 	s.engine.queue.mu.Lock()
 	s.engine.queue.maxWait = 2500 * time.Millisecond
 	s.engine.queue.mu.Unlock()
@@ -349,7 +349,7 @@ func TestOpenAPINamesAllRoutes(t *testing.T) {
 	}
 	for _, name := range served {
 		if !described[name] {
-			t.Errorf("%s is served, and openapi.json does not describe it", name)
+			t.Errorf("%s is served, but not described in openapi.json", name)
 		}
 	}
 	if len(described) != len(served) {

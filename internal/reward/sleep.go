@@ -13,12 +13,12 @@ import (
 	"assay/ort"
 )
 
-// longestRun is the longest wait for a run whose request has ended.
+// longestRun is the longest wait for a run whose request has already ended.
 const longestRun = time.Minute
 
-// sleep closes all replicas. Their devices have the memory of the weights again.
+// sleep closes all replicas. This frees the memory of the weights on their devices.
 func (v *Replicated) sleep() {
-	if _, err := v.Fingerprint(); err != nil { // answers name it, and wake compares with it
+	if _, err := v.Fingerprint(); err != nil { // it is in answers, and wake compares with it
 		v.warn(fmt.Sprintf("scorer %s: fingerprint: %v", v.name, err))
 	}
 	v.mu.Lock()
@@ -29,12 +29,12 @@ func (v *Replicated) sleep() {
 	for _, c := range up {
 		if c != nil {
 			c.release()
-			c.gone() // a run whose request has ended may go on
+			c.gone() // a run whose request has ended may continue
 		}
 	}
 }
 
-// gone waits until a replica that was released is closed, unless its run hangs.
+// gone waits until a released replica is closed, unless its run hangs.
 func (c *replica) gone() {
 	for late := time.Now().Add(longestRun); time.Now().Before(late); {
 		c.set.mu.Lock()
@@ -47,11 +47,11 @@ func (c *replica) gone() {
 	}
 }
 
-// wake opens all replicas again. They must be what they were before.
+// wake reopens all replicas. They must be the same as before.
 func (v *Replicated) wake() error {
 	var opened []*replica
 	v.mu.Lock()
-	todo := make([]bool, len(v.at)) // those that failed before are opened by reopen
+	todo := make([]bool, len(v.at)) // replicas that failed before are opened by reopen
 	for i := range v.at {
 		todo[i] = v.at[i] == nil && !v.states[i].reopening
 	}
@@ -79,7 +79,7 @@ func (v *Replicated) wake() error {
 	return nil
 }
 
-// openOne opens a replica, and checks that it is what it was when the server started.
+// openOne opens a replica, and checks that it is the same as when the server started.
 func (v *Replicated) openOne(i int) (*replica, error) {
 	c := &replica{set: v, i: i, users: 1}
 	err := attempt(func() (err error) {
@@ -99,16 +99,16 @@ func (v *Replicated) openOne(i int) (*replica, error) {
 	return c, nil
 }
 
-// sleeper is what sleeps, by its name.
+// sleeper is a scorer or a chat model that can sleep, with its name.
 type sleeper struct {
 	name   string
-	scorer *Replicated // nil: it is a chat model
+	scorer *Replicated // nil: a chat model
 	sleep  func()
 	wake   func() error
 }
 
-// sleepers are the scorers and chat models that sleep. Others are of a Go program that opened them itself. Judges that
-// answer in words have no weights besides their model's.
+// sleepers returns the scorers and chat models that can sleep, and the names of those that cannot, because a Go
+// program opened them itself. Text judges have no weights besides their model's.
 func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
 	for _, v := range s.all() {
 		if v.open != nil {
@@ -132,7 +132,7 @@ func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
 	return sleep, stay
 }
 
-// newGate makes the gate of what sleeps. Where nothing does, there is one number that stands for all scorers.
+// newGate returns the gate for all sleepers. If there is none, one number represents all scorers.
 func newGate(o Options, sleep []sleeper, m *metrics) *gate.Gate {
 	g := gate.New(max(1, len(sleep)))
 	g.Wait, g.PerCall = o.SleepWait, o.PerCall && len(sleep) > 0
@@ -163,7 +163,7 @@ func newGate(o Options, sleep []sleeper, m *metrics) *gate.Gate {
 	return g
 }
 
-// enter waits until the scorers of items are awake, and the chat models if one of these scorers answers in words.
+// enter waits until the scorers of items are awake, and the chat models if one of these scorers is a text judge.
 func (n *engine) enter(ctx context.Context, items []*item) (leave func(), err error) {
 	used, words := map[*Replicated]bool{}, false
 	for _, it := range items {
@@ -173,7 +173,7 @@ func (n *engine) enter(ctx context.Context, items []*item) (leave func(), err er
 	return n.enterFor(ctx, func(v sleeper) bool { return used[v.scorer] || words && v.scorer == nil })
 }
 
-// enterFor waits until what is needed of the sleepers is awake.
+// enterFor waits until the needed sleepers are awake.
 func (n *engine) enterFor(ctx context.Context, needs func(sleeper) bool) (leave func(), err error) {
 	var numbers []int
 	for i, v := range n.sleepers {
@@ -184,7 +184,7 @@ func (n *engine) enterFor(ctx context.Context, needs func(sleeper) bool) (leave 
 	return n.gate.Enter(ctx, numbers)
 }
 
-// wake wakes all scorers. It is an error while a copy of one is still being opened again after a failure.
+// wake wakes all scorers. It returns an error while a copy of a scorer is still being reopened after a failure.
 func (n *engine) wake() error {
 	if err := n.gate.Open(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (n *engine) wake() error {
 	return nil
 }
 
-// whole is an error while not all copies are up.
+// whole returns an error while not all copies are up.
 func (v *Replicated) whole() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -212,10 +212,10 @@ func (v *Replicated) whole() error {
 	return nil
 }
 
-// memoryUse is memory in bytes.
+// memoryUse is memory use in bytes.
 type memoryUse struct{ resident, device int64 }
 
-// memoryNow is the resident memory of this process, and the memory in use on CUDA devices, by all processes.
+// memoryNow returns the resident memory of this process, and the memory in use on CUDA devices by all processes.
 func memoryNow(devices []string) (now memoryUse) {
 	if raw, err := os.ReadFile("/proc/self/statm"); err == nil {
 		var size, pages int64
@@ -240,11 +240,11 @@ func (s *Server) postWake(w http.ResponseWriter, _ *http.Request) error {
 	return s.switched(w, s.engine.wake)
 }
 
-// switched answers with the state after a switch, and the memory before and after.
+// switched calls do, and sends the new state and the memory use before and after.
 func (s *Server) switched(w http.ResponseWriter, do func() error) error {
 	sleep, stay := s.engine.scorers.sleepers(&s.o)
 	if len(sleep) == 0 {
-		return apiErrorf(http.StatusUnprocessableEntity, "asleep", "no judge here has weights that could be unloaded")
+		return apiErrorf(http.StatusUnprocessableEntity, "asleep", "no judge of this server has weights to unload")
 	}
 	before := memoryNow(s.o.Devices)
 	if err := do(); err != nil {

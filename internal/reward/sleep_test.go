@@ -22,9 +22,9 @@ import (
 	"assay/ort"
 )
 
-// heavy opens copies whose weights are counted.
+// heavy opens copies and counts those that are loaded.
 type heavy struct {
-	loaded  atomic.Int64 // copies that are open
+	loaded  atomic.Int64 // open copies
 	failing atomic.Pointer[error]
 	print   atomic.Pointer[string]
 	gate    chan struct{}
@@ -82,7 +82,7 @@ func startHeavy(t *testing.T, o Options) (*heavy, string) {
 	return h, server.URL
 }
 
-// two is the score of scoreOf's edit.
+// two is the score of the edit in scoreOf.
 const two = 10 * float64(float32(0.2))
 
 // scoreOf scores one edit.
@@ -103,7 +103,7 @@ func postTo(t *testing.T, url string) (int, string) {
 	return code, body
 }
 
-// TestSleep: asleep no copy is open, requests wait or are told when to come again, and awake scores are as before.
+// TestSleep: asleep no copy is open, and requests wait or get Retry-After; awake again, scores are as before.
 func TestSleep(t *testing.T) {
 	h, url := startHeavy(t, Options{SleepWait: 50 * time.Millisecond})
 	expect := func(what, path string, code int, want string, copies int64) {
@@ -147,7 +147,7 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestWaitingForWake: a request that comes while the scorers sleep is answered when they wake.
+// TestWaitingForWake: a request that arrives while the scorers are asleep is answered when they wake.
 func TestWaitingForWake(t *testing.T) {
 	_, url := startHeavy(t, Options{})
 	postTo(t, url+"/v1/sleep")
@@ -158,7 +158,7 @@ func TestWaitingForWake(t *testing.T) {
 	}()
 	select {
 	case score := <-got:
-		t.Fatalf("got %v from scorers that sleep", score)
+		t.Fatalf("got %v from sleeping scorers", score)
 	case <-time.After(50 * time.Millisecond):
 	}
 	postTo(t, url+"/v1/wake")
@@ -203,7 +203,7 @@ func TestSleepWaitsForWork(t *testing.T) {
 	}
 }
 
-// TestPerCall: the weights are there for requests alone, and gone before their answers.
+// TestPerCall: the weights are only loaded during requests, and are unloaded before their answers.
 func TestPerCall(t *testing.T) {
 	h, url := startHeavy(t, Options{PerCall: true})
 	if h.loaded.Load() != 0 {
@@ -232,10 +232,10 @@ func TestPerCall(t *testing.T) {
 	}
 }
 
-// TestNothingSleeps: judges without weights here do not sleep, and that is said.
+// TestNothingSleeps: judges without weights on this server do not sleep, and the answer says so.
 func TestNothingSleeps(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
-	if code, body := postTo(t, h.URL+"/v1/sleep"); code != 422 || !strings.Contains(body, "no judge here has weights") {
+	if code, body := postTo(t, h.URL+"/v1/sleep"); code != 422 || !strings.Contains(body, "has weights to unload") {
 		t.Errorf("got %d %s", code, body)
 	}
 }
@@ -273,11 +273,11 @@ func largeScorer(t *testing.T) string {
 	return scorer
 }
 
-// TestSleepFreesMemory: asleep a scorer's weights are out of the process's memory, and its scores are the same bits
-// afterwards.
+// TestSleepFreesMemory: while a scorer is asleep its weights are not in the process's memory, and afterwards its
+// scores are the same bit for bit.
 func TestSleepFreesMemory(t *testing.T) {
 	long.Test(t)
-	t.Setenv(ort.KeepEnv, "") // which would keep the sessions
+	t.Setenv(ort.KeepEnv, "") // it would keep the sessions
 	dir := largeScorer(t)
 	v, err := Replicate(1, 0, func(int) (edit.Judge, error) { return model.OpenScorer(dir, model.Options{Threads: 1}) })
 	if err != nil {
@@ -304,7 +304,7 @@ func TestSleepFreesMemory(t *testing.T) {
 		awake, asleep := state.Memory["resident_before"]>>20, state.Memory["resident_after"]>>20
 		t.Logf("%d MiB awake, %d MiB asleep", awake, asleep)
 		if awake-asleep < 150 {
-			t.Errorf("got %d MiB awake and %d asleep, want at least 150 fewer", awake, asleep)
+			t.Errorf("got %d MiB awake and %d asleep, want at least 150 MiB less", awake, asleep)
 		}
 		postTo(t, h.URL+"/v1/wake")
 		if after := score(); after != before {
@@ -313,8 +313,7 @@ func TestSleepFreesMemory(t *testing.T) {
 	}
 }
 
-// TestOverwrittenWeights: weights that are written to while they are in use, and so where they are mapped, give no
-// scores and no gradients.
+// TestOverwrittenWeights: weights whose file is overwritten while it is mapped yield no scores and no gradients.
 func TestOverwrittenWeights(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"tiny", "tiny-scorer"} {
@@ -358,25 +357,25 @@ func TestOverwrittenWeights(t *testing.T) {
 	}
 }
 
-// TestSleepBesideAFailure: a copy that failed is not opened again while the scorers sleep, and is once they are awake.
+// TestSleepBesideAFailure: a failed copy is not reopened while the scorers are asleep, but once they are awake.
 func TestSleepBesideAFailure(t *testing.T) {
 	l, s, url := startFleet(t, 1, Options{})
 	l.fail(errors.New("the device is lost"))
 	l.copy(0).become("panic")
 	if code, _, _, body := scoreOf(t, url); code != 503 {
-		t.Fatalf("got %d %s of a copy that failed", code, body)
+		t.Fatalf("got %d %s from a failed copy", code, body)
 	}
 	if code, body := postTo(t, url+"/v1/sleep"); code != 200 {
 		t.Fatalf("got %d %s", code, body)
 	}
 	time.Sleep(3 * firstPause)
 	if v := s.engine.scorers.by["a"]; v.replica(0) != nil {
-		t.Error("a copy was opened while the scorers sleep")
+		t.Error("a copy was opened while the scorers are asleep")
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/wake", nil)
 	code, header, body := send(t, r)
 	if code != 503 || header.Get("Retry-After") != "1" || !strings.Contains(body, "copy 0: ") {
-		t.Fatalf("waking while the copy is opened again: got %d %s, want 503, Retry-After and the copy", code, body)
+		t.Fatalf("waking while the copy is being reopened: got %d %s, want 503, Retry-After and the copy", code, body)
 	}
 	l.fail(nil)
 	eventually(t, "all copies", func() bool {
@@ -388,7 +387,7 @@ func TestSleepBesideAFailure(t *testing.T) {
 	}
 }
 
-// TestPerCallOfOne: a request that names one scorer of two loads the weights of that one.
+// TestPerCallOfOne: a request for one scorer of two loads only the weights of that one.
 func TestPerCallOfOne(t *testing.T) {
 	a, b := &heavy{}, &heavy{}
 	judges := map[string]edit.Judge{}
@@ -404,7 +403,7 @@ func TestPerCallOfOne(t *testing.T) {
 	if err := s.Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lost := errors.New("b is not wanted here")
+	lost := errors.New("b must not be loaded")
 	b.failing.Store(&lost)
 	if code, _, score, body := scoreOf(t, server.URL); code != 200 || score != two {
 		t.Errorf("of a: got %d %s, want the score 2", code, body)

@@ -13,7 +13,7 @@ import (
 )
 
 // turn is half of an edit in UniRL's format: an edit is a history of two turns, (instruction, source) and
-// (instruction, edited picture). A picture made from a text is one turn, for scorers without a source.
+// (instruction, edited picture). A picture generated from text is one turn, for scorers without a source.
 type turn struct {
 	Text      string          `json:"text"`
 	Image     *encodedPicture `json:"image_b64"`
@@ -27,8 +27,8 @@ type unirlRequest struct {
 	Required list[string] `json:"required_rewards"`
 }
 
-// editInput returns the edit of a request. There is no source in a history of one turn, and several in one of more than
-// two, whose turns have the same text: with others it would be a chain of edits.
+// editInput returns the edit of a request. A history of one turn has no source. A history of more than two has
+// several, and all turns must have the same text: otherwise it would be a chain of edits.
 func (q *unirlRequest) editInput() (e editInput, err error) {
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
 	if len(q.History) == 0 {
@@ -45,7 +45,7 @@ func (q *unirlRequest) editInput() (e editInput, err error) {
 		case e.instruction == "":
 			e.instruction = t.Text
 		case len(q.History) > 2 && t.Text != "" && t.Text != e.instruction:
-			return e, badRequest("turn %d has another text than the turns before: a history of more than two turns is an edit "+
+			return e, badRequest("turn %d has a different text: a history of more than two turns is an edit "+
 				"of several sources, with one instruction", i)
 		}
 		if e.output != nil {
@@ -58,8 +58,8 @@ func (q *unirlRequest) editInput() (e editInput, err error) {
 
 const twoTurns = "an edit is a history of two turns, (instruction, source) and (instruction, edited picture)"
 
-// newItem asks a scorer about an edit. Scorers that look at no source are shown the output in its place, so that they
-// need none.
+// newItem returns an item for this scorer. Scorers without a source get the output instead, so that requests need no
+// source.
 func (v *Replicated) newItem(e editInput) *item {
 	if len(e.sources) == 0 && v.info.Sources == 0 {
 		e.sources = []*encodedPicture{e.output}
@@ -67,7 +67,7 @@ func (v *Replicated) newItem(e editInput) *item {
 	return &item{scorer: v, sources: e.sources, output: e.output, instruction: e.instruction}
 }
 
-// checkSources refuses a number of sources that the scorer does not look at.
+// checkSources returns an error if an edit has more sources than the scorer uses.
 func (v *Replicated) checkSources(sources int) error {
 	if most := max(v.info.Sources, 1); v.info.Sources != edit.Any && sources > most {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "the edit has %d sources, and %s looks at %d", sources,
@@ -76,11 +76,11 @@ func (v *Replicated) checkSources(sources int) error {
 	return nil
 }
 
-// postUniRL answers POST /score, in the protocol of UniRL's reward service. A reward that fails is left out of the
-// results and listed in errors.
+// postUniRL answers POST /score, in the protocol of UniRL's reward service. A failed reward is not in the results but
+// in errors.
 func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
-		Version  string              `json:"protocol_version"` // "": of clients before there were versions
+		Version  string              `json:"protocol_version"` // "": a client from before there were versions
 		Requests *list[unirlRequest] `json:"requests"`
 	}
 	held, err := s.read(w, r, scoreKind, &body, nil)
@@ -89,7 +89,7 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	}
 	if body.Version != "" && body.Version != unirlVersion {
 		held.release()
-		return apiErrorf(http.StatusBadRequest, "bad_request", "protocol_version %q: there is %s", body.Version, unirlVersion)
+		return apiErrorf(http.StatusBadRequest, "bad_request", "protocol_version %q: want %s", body.Version, unirlVersion)
 	}
 	if body.Requests == nil {
 		held.release()
@@ -103,7 +103,8 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// unirlScorer is the scorer of a requested reward, refused if it does not take the edit's sources.
+// unirlScorer returns the scorer of a requested reward, or an error if it does not support the edit's number of
+// sources.
 func (s *Server) unirlScorer(name string, edit editInput, turns int) (*Replicated, error) {
 	if name == "" {
 		return nil, errors.New("a reward without a name")
@@ -120,14 +121,14 @@ func (s *Server) unirlScorer(name string, edit editInput, turns int) (*Replicate
 	return v, nil
 }
 
-// unirl is the answer to requests in UniRL's protocol.
+// unirl computes the reply to requests in UniRL's protocol.
 func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlRequest) (*reply, error) {
 	if err := s.demand(r); err != nil {
 		return nil, err
 	}
 	results := make([]map[string]map[string]float64, len(requests))
 	errs := make([]map[string]string, len(requests))
-	request := map[*item]int{} // that an item belongs to
+	request := map[*item]int{} // index of an item's request
 	var items []*item
 	var judges []*Replicated
 	asked := 0
@@ -184,7 +185,7 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 	return out, err
 }
 
-// shareBytes makes equal pictures share their bytes, as the sources of a rank's edits do, and returns the bytes in
+// shareBytes makes equal pictures share their bytes, such as the sources of a rank's edits, and returns the bytes in
 // use.
 func shareBytes(requests []unirlRequest) (left int64) {
 	seen := map[[sha256.Size]byte][]byte{}
@@ -206,7 +207,7 @@ func shareBytes(requests []unirlRequest) (left int64) {
 	return left
 }
 
-// rewards lists the scorers' names.
+// rewards lists the names of the scorers.
 func (s *Server) rewards(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"rewards": s.engine.scorers.names})
 }

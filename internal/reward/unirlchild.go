@@ -11,10 +11,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// unirlVersion is the version of UniRL's protocol. Version 1 has identities; earlier clients send and read none.
+// unirlVersion is the version of UniRL's protocol. Version 1 has identities; earlier clients neither send nor read
+// them.
 const unirlVersion = "1"
 
-// unirlIdentity is what UniRL's client says of a request, and wants to read again in the answer.
+// unirlIdentity is the identity of a request that UniRL's client sends, and expects back in the answer.
 type unirlIdentity struct {
 	RequestID      jsontext.Value `json:"request_id"`
 	SampleID       jsontext.Value `json:"sample_id"`
@@ -24,12 +25,13 @@ type unirlIdentity struct {
 	IdempotencyKey jsontext.Value `json:"idempotency_key"`
 }
 
-// unirlID is the id of a call: of the idempotency keys of its requests, which are the same when it is sent again, and
-// of the rank that sends them, since keys of ranks with the same sample are equal. "" if a request has no key.
+// unirlID returns the id of a call. It is built from the idempotency keys of its requests, which are the same in a
+// retry, and from the rank that sends them, because ranks with the same sample have equal keys. It is "" if a request
+// has no key.
 func unirlID(requests []unirlRequest) string {
 	h := sha256.New()
 	for _, q := range requests {
-		if len(q.IdempotencyKey) < 3 || q.IdempotencyKey[0] != '"' { // null, or an empty text
+		if len(q.IdempotencyKey) < 3 || q.IdempotencyKey[0] != '"' { // null, or an empty string
 			return ""
 		}
 		fmt.Fprintf(h, "%s %s,", q.IdempotencyKey, q.SourceRank)
@@ -40,7 +42,7 @@ func unirlID(requests []unirlRequest) string {
 	return "unirl-" + hex.EncodeToString(h.Sum(nil))
 }
 
-// unirlEcho is the identity of each request, with the fingerprint of its first judge as the scorer's version.
+// unirlEcho returns the identity of each request, with the fingerprint of its first judge as the scorer's version.
 func unirlEcho(requests []unirlRequest, scorers *scorerSet) ([]map[string]any, error) {
 	echo := make([]map[string]any, len(requests))
 	for i, q := range requests {
@@ -64,20 +66,20 @@ func unirlEcho(requests []unirlRequest, scorers *scorerSet) ([]map[string]any, e
 	return echo, nil
 }
 
-// jsonText is JSON that goes into an answer as it came.
+// jsonText is JSON that is copied to an answer as received.
 type jsonText []byte
 
 // MarshalJSON returns the text.
 func (t jsonText) MarshalJSON() ([]byte, error) { return t, nil }
 
-// childPrint is the fingerprint of the first scorer, once it is known: whoever asks for /health must not wait for it.
+// childPrint is the fingerprint of the first scorer, once it is known: /health must not wait for it.
 type childPrint struct {
 	once  sync.Once
 	known atomic.Pointer[string]
 }
 
-// describeChild adds what UniRL asks of a reward server that it started itself (clients/python's unirl_service): the
-// server is ready when its state is resident or offloaded.
+// describeChild adds what UniRL requires from a reward server that it started itself (clients/python's
+// unirl_service): the server is ready when its state is resident or offloaded.
 func (s *Server) describeChild(health map[string]any) {
 	if len(s.engine.scorers.names) == 0 {
 		return
@@ -105,8 +107,8 @@ func (s *Server) childState() string {
 	return "resident"
 }
 
-// lifecycle answers POST /lifecycle/{action}: UniRL's words for sleep and wake. Its shutdown is followed by SIGTERM,
-// which is what ends the server.
+// lifecycle answers POST /lifecycle/{action}: UniRL's names for sleep and wake. Its shutdown is followed by SIGTERM,
+// which stops the server.
 func (s *Server) lifecycle(w http.ResponseWriter, r *http.Request) error {
 	_, stay := s.engine.scorers.sleepers(&s.o)
 	var err error
@@ -114,11 +116,11 @@ func (s *Server) lifecycle(w http.ResponseWriter, r *http.Request) error {
 	case action == "onload":
 		err = s.engine.wake()
 	case action == "offload" && len(stay) > 0:
-		err = apiErrorf(http.StatusConflict, "asleep", "%s has no weights that could be unloaded", stay[0])
+		err = apiErrorf(http.StatusConflict, "asleep", "%s has no weights to unload", stay[0])
 	case action == "offload":
 		err = s.engine.gate.Close(r.Context())
 	case action != "drain" && action != "shutdown":
-		err = badRequest("no action %q: there are onload, offload, drain and shutdown", action)
+		err = badRequest("unknown action %q: want onload, offload, drain or shutdown", action)
 	}
 	if err != nil {
 		return err

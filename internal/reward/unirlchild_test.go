@@ -33,7 +33,7 @@ func childHealth(t *testing.T, url string) (state string, scorer map[string]any)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("got state loading for 5 s, want another")
+	t.Fatal("still in state loading after 5 s")
 	return "", nil
 }
 
@@ -42,8 +42,8 @@ type printed struct{ fake }
 
 func (*printed) Fingerprint() (string, error) { return "print-1", nil }
 
-// TestUniRLIdentities: what a request says of itself comes back, with the judge's fingerprint; a retry by the same keys
-// is answered without judging twice.
+// TestUniRLIdentities: the identity of a request is returned, with the judge's fingerprint; a retry with the same
+// keys is answered without judging again.
 func TestUniRLIdentities(t *testing.T) {
 	judge := &printed{}
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": judge}, "a")
@@ -92,18 +92,18 @@ func TestUniRLIdentities(t *testing.T) {
 	if judged() != before+4 {
 		t.Errorf("got %d edits without keys judged, want 4", judged()-before)
 	}
-	other := request("k1") // of another rank, which scores the same sample
+	other := request("k1") // from another rank, which scores the same sample
 	other["source_rank"] = 4
 	ask("1", request("k1"))
 	if code, got, raw := ask("1", other); code != 200 || got[0]["source_rank"] != 4.0 {
 		t.Errorf("got %d %s, want an answer to rank 4", code, raw)
 	}
 	if code, _, raw := ask("2", request("k3")); code != 400 || !strings.Contains(raw, "protocol_version") {
-		t.Errorf("got %d %s, want that there is no version 2", code, raw)
+		t.Errorf("got %d %s, want an error about version 2", code, raw)
 	}
 }
 
-// TestUniRLLifecycle: what a server that UniRL started says of itself. A judge without weights cannot be offloaded.
+// TestUniRLLifecycle: the state of a server that UniRL started. A judge without weights cannot be offloaded.
 func TestUniRLLifecycle(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": &printed{}}, "a")
 	state, scorer := childHealth(t, h.URL)

@@ -12,11 +12,10 @@ import (
 	"assay/model"
 )
 
-// worker has one run at a time, on the replicas of its number of all scorers: those on one device, or on a share of
-// it.
+// worker k has one run at a time, on replica k of each scorer: the replicas on one device, or on a share of it.
 type worker struct {
 	ends   time.Time  // estimated end of its run; zero: it is idle
-	groups []groupKey // of its last run
+	groups []groupKey // in its last run
 	down   bool       // no scorer has a copy here
 }
 
@@ -33,8 +32,8 @@ func (w *worker) begin(r *run, estimate time.Duration) {
 	}
 }
 
-// first is the next job of a worker: the first in the queue that does not belong to another worker, where its group
-// is. Rather than idle, it takes one whose worker is busy. q.mu is held.
+// first returns the next job of a worker: the first in the queue that does not belong to another worker, which has
+// its group. Rather than idle, a worker takes a job whose worker is busy. q.mu is held.
 func (q *queue) first(k int) *job {
 	var others *job
 	for _, j := range q.ready {
@@ -51,8 +50,9 @@ func (q *queue) first(k int) *job {
 	return others
 }
 
-// keeper is the worker that a job belongs to: the one whose last run had its group, or an idle one whose last run had
-// its source; -1: none. A run computes shared prefixes once, and a replica caches features of pictures.
+// keeper returns the worker that a job belongs to: the worker whose last run had its group, or an idle worker whose
+// last run had its source; -1 if there is none. A run computes shared prefixes once, and a replica caches features of
+// pictures.
 func (q *queue) keeper(j *job) int {
 	best, near := -1, 2
 	if j.of.scorer == nil {
@@ -71,13 +71,13 @@ func (q *queue) keeper(j *job) int {
 	return best
 }
 
-// kept reports whether a job does not join the run of head, because it belongs to another worker.
+// kept reports whether a job must not join the run of head because it belongs to another worker.
 func (q *queue) kept(k int, head, j *job) bool {
 	m := q.keeper(j)
 	return m >= 0 && m != k && head.of.apart(j.of) > 0
 }
 
-// avoids reports whether a job failed on that replica before.
+// avoids reports whether a job has failed on this replica before.
 func (j *job) avoids(on *replica) bool { return j.avoid != nil && j.avoid == on }
 
 // jobItem is one edit of a job.
@@ -97,11 +97,11 @@ type run struct {
 	out    *outcome
 }
 
-// outcome is the results of a run. The run owns it until it ends: one that hangs may go on writing while its jobs run
-// elsewhere.
+// outcome holds the results of a run. It belongs to the run until the run ends: a hanging run may still write to it
+// while its jobs run elsewhere.
 type outcome struct {
 	results []result // of each item
-	broken  error    // why the copy cannot be used any more; nil: it can
+	broken  error    // why the copy can no longer be used; nil: it can
 }
 
 func (r *run) newOutcome(broken error) *outcome {
@@ -119,7 +119,7 @@ func (r *run) add(j *job) {
 	}
 }
 
-// do executes the run. It is given up after bound, if its replica can be replaced.
+// do executes the run. If its replica can be replaced, it is given up after bound.
 func (r *run) do(bound time.Duration) {
 	if !r.on.guarded() {
 		r.out = r.execute(context.Background())
@@ -137,12 +137,12 @@ func (r *run) do(bound time.Duration) {
 	defer late.Stop()
 	select {
 	case r.out = <-done:
-	case <-late.C: // the copy is closed when the run ends after all
-		r.out = r.newOutcome(fmt.Errorf("a run of %d edits had not ended after %v", len(r.items), bound))
+	case <-late.C: // the copy is closed if the run ends later
+		r.out = r.newOutcome(fmt.Errorf("a run of %d edits did not finish within %v", len(r.items), bound))
 	}
 }
 
-// execute runs all items at once. If that fails, each is tried alone, so that one does not fail the others.
+// execute runs all items at once. If that fails, each is run alone, so that one does not fail the others.
 func (r *run) execute(ctx context.Context) *outcome {
 	out := r.newOutcome(nil)
 	ctx, stop := context.WithCancelCause(ctx)
@@ -180,12 +180,13 @@ func (r *run) execute(ctx context.Context) *outcome {
 	return out
 }
 
-// score scores some of the items. failed is the error of one of them, err of the whole call.
+// score scores some of the items. failed is the error of the call or of one item. err is always nil: judges isolate
+// bad edits themselves.
 func (r *run) score(ctx context.Context, part []int, out *outcome) (failed, err error) {
 	inputs := make([]edit.Inputs, len(part))
 	for at, k := range part {
 		inputs[at] = r.items[k].inputs[r.items[k].i]
-		if s, ok := inputs[at].(*model.Sample); ok && r.on.guarded() { // the scorer writes to it, and another may be next
+		if s, ok := inputs[at].(*model.Sample); ok && r.on.guarded() { // the scorer modifies it, and a retry may need it
 			inputs[at] = s.Copy()
 		}
 	}
@@ -223,8 +224,8 @@ func (r *run) differentiate(ctx context.Context, part []int, out *outcome) (fail
 	return nil, nil
 }
 
-// finish hands the results to the jobs. Failed items are retried once on another replica, or on this one when it has
-// been reopened.
+// finish stores the results in the jobs. Failed items are retried once on another replica, or on this one after it
+// has been reopened.
 func (q *queue) finish(k int, r *run) {
 	if r.out.broken != nil {
 		r.on.fail(r.out.broken)
@@ -235,7 +236,7 @@ func (q *queue) finish(k int, r *run) {
 	var suspects []*replica
 	defer func() {
 		for _, c := range suspects {
-			c.fail(errors.New("an edit failed that another copy then did"))
+			c.fail(errors.New("an edit failed here and then succeeded on another copy"))
 		}
 	}()
 	q.mu.Lock()
@@ -270,8 +271,8 @@ func (q *queue) finish(k int, r *run) {
 	q.wake.Broadcast()
 }
 
-// changed is called when a replica comes up or goes down. Jobs of a scorer that has no replica, and could not be
-// reopened, fail.
+// changed is called when a replica comes up or goes down. Jobs of a scorer fail if it has no replica and none could
+// be reopened.
 func (q *queue) changed(all []*Replicated) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// TestDamage: shards with a damaged byte, in results, manifest or plan, are not merged to something else.
+// TestDamage: shards with a damaged byte, in results, manifest or plan, are never merged to wrong results.
 func TestDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out.shards")
 	if _, err := open(t, dir, 3).Do(context.Background(), Ref{Count: 3}, do(func(int) {})); err != nil {

@@ -19,8 +19,8 @@ import (
 // Shard is one of the parts.
 type Shard struct {
 	Index    int // from 1
-	From, To int // rows, To not among them
-	// Progress is a file for partial results; a worker that takes over finds those of the one before.
+	From, To int // rows from From to before To
+	// Progress is a file for partial results; a worker that takes over gets those of the previous worker.
 	Progress string
 }
 
@@ -31,55 +31,56 @@ type manifest struct {
 	Of     int    `json:"of"`
 	From   int    `json:"from"` // first row, from 0
 	Rows   int    `json:"rows"`
-	Failed int    `json:"failed"` // of them, those with an error
+	Failed int    `json:"failed"` // rows with an error
 	Bytes  int    `json:"bytes"`  // of the file of results
 	SHA256 string `json:"sha256"` // of the file of results
 	Plan   string `json:"plan"`   // digest of the plan
 }
 
-// Report counts what [Work.Do] did.
+// Report is the result of [Work.Do].
 type Report struct {
 	Shards []int `json:"shards"` // done by this worker
-	Before int   `json:"before"` // that were done already, of those it was to do
-	Rows   int   `json:"rows"`   // in the shards that it did
-	Failed int   `json:"failed"` // of them, those with an error
+	Before int   `json:"before"` // selected shards that were already done
+	Rows   int   `json:"rows"`   // in the shards done by this worker
+	Failed int   `json:"failed"` // rows with an error
 }
 
 func resultName(shard int) string { return fmt.Sprintf("%06d.jsonl", shard) }
 
 func manifestName(shard int) string { return fmt.Sprintf("%06d.json", shard) }
 
-// path is the path of a file in the folder.
+// path returns the path of a file in the folder.
 func (w *Work[T]) path(name string) string { return remote.Join(w.dir, name) }
 
 // done reports whether a shard is finished.
 func (w *Work[T]) done(shard int) (bool, error) { return w.place.has(manifestName(shard)) }
 
-// TemporaryError says that a shard is not done, because rows of it failed temporarily. The others are kept.
+// TemporaryError means that a shard is not done because some of its rows failed temporarily. Results of the other
+// rows are kept.
 type TemporaryError struct {
-	Shard, Row   int    // from 1; the first of the rows
-	Failed, Rows int    // of the shard
-	Why          string // what the first one says
+	Shard, Row   int    // from 1; the first failed row
+	Failed, Rows int    // in the shard
+	Why          string // the error of the first failed row
 }
 
 func (e *TemporaryError) Error() string {
-	text := fmt.Sprintf("shard %d is not done: at %d of its %d rows a server failed, the first is row %d; the same "+
-		"command asks again", e.Shard, e.Failed, e.Rows, e.Row)
+	text := fmt.Sprintf("shard %d is not done: a server failed at %d of its %d rows, first at row %d; the same "+
+		"command retries", e.Shard, e.Failed, e.Rows, e.Row)
 	if e.Why != "" {
 		text += ": " + e.Why
 	}
 	return text
 }
 
-// Do does the shards that ref names; run returns the results of one, in the order of its rows. It waits for shards that
-// other workers have: they finish, or are lost. The context of run ends when this worker was too slow to renew its
-// lease; then another shard is next. Shards with temporary failures are left to the next call: the error joins a
-// [TemporaryError] for each, after all others are done.
+// Do does the shards selected by ref. run returns the results of a shard, in the order of its rows. Do waits for
+// shards of other workers until they finish or are lost. The context of run ends if this worker was too slow to renew
+// its lease; then Do continues with another shard. Shards with temporary failures are left to the next call: the
+// error joins a [TemporaryError] for each, after all other shards are done.
 func (w *Work[T]) Do(
 	ctx context.Context, ref Ref, run func(ctx context.Context, s Shard) ([]T, error),
 ) (*Report, error) {
 	if ref.Count != w.Count() {
-		return nil, fmt.Errorf("shard %v of work that is cut into %d", ref, w.Count())
+		return nil, fmt.Errorf("shard %v of work that is split into %d", ref, w.Count())
 	}
 	var todo []int
 	for k := 1; k <= w.Count(); k++ {
@@ -101,7 +102,7 @@ func (w *Work[T]) Do(
 				return r, err
 			}
 			if busy != "" {
-				left, waits = append(left, k), fmt.Sprintf("shard %d is with %s", k, busy)
+				left, waits = append(left, k), fmt.Sprintf("shard %d is held by %s", k, busy)
 			}
 		}
 		if todo = left; len(todo) == 0 {
@@ -119,7 +120,7 @@ func (w *Work[T]) Do(
 	}
 }
 
-// try does a shard, unless it is done; busy is the worker that has it.
+// try does a shard, unless it is done. busy is the worker that holds it; "": none.
 func (w *Work[T]) try(
 	ctx context.Context, k int, r *Report, first bool, run func(context.Context, Shard) ([]T, error),
 ) (busy string, err error) {
@@ -136,7 +137,7 @@ func (w *Work[T]) try(
 	if err != nil || busy != "" {
 		return busy, err
 	}
-	if done, err := w.done(k); err != nil { // between the look and the claim
+	if done, err := w.done(k); err != nil { // between the check and the claim
 		return "", err
 	} else if done {
 		return "", w.release(l)
@@ -144,7 +145,7 @@ func (w *Work[T]) try(
 	m, err := w.shard(ctx, l, run)
 	switch {
 	case errors.Is(err, errLost):
-		return "the one that took it over", nil
+		return "the worker that took it over", nil
 	case err != nil:
 		return "", err
 	}
@@ -176,7 +177,7 @@ func (w *Work[T]) shard(
 		err = w.final(s, results)
 	}
 	if err != nil {
-		if ctx.Err() != nil || errors.As(err, new(*TemporaryError)) { // whoever comes next need not wait
+		if ctx.Err() != nil || errors.As(err, new(*TemporaryError)) { // the next worker need not wait
 			err = errors.Join(err, w.place.expire(l.name))
 		}
 		return nil, err
@@ -186,7 +187,7 @@ func (w *Work[T]) shard(
 	}
 	if done, err := w.done(l.shard); err != nil {
 		return nil, err
-	} else if done { // by one that was slow, whose release does not know of this lease
+	} else if done { // by a slow worker, whose release does not include this lease
 		return nil, cmp.Or(w.release(l), errLost)
 	}
 	m, err := w.commit(s, results)
@@ -196,7 +197,7 @@ func (w *Work[T]) shard(
 	return m, w.release(l)
 }
 
-// final is a [TemporaryError] if some of the results are not final.
+// final returns a [TemporaryError] if some of the results are not final.
 func (w *Work[T]) final(s Shard, results []T) error {
 	e := &TemporaryError{Shard: s.Index, Rows: s.To - s.From}
 	for _, r := range results {
@@ -214,7 +215,7 @@ func (w *Work[T]) final(s Shard, results []T) error {
 	return nil
 }
 
-// inherit copies the partial results of the worker before.
+// inherit copies the partial results of the previous worker.
 func (w *Work[T]) inherit(l *lease, to string) error {
 	for n := l.number - 1; n > 0; n-- {
 		from, err := w.place.progress(progressName(l.shard, n))
@@ -233,14 +234,14 @@ func (w *Work[T]) inherit(l *lease, to string) error {
 func (w *Work[T]) commit(s Shard, results []T) (*manifest, error) {
 	m := &manifest{Format: 1, Shard: s.Index, Of: w.Count(), From: s.From, Rows: len(results), Plan: w.digest()}
 	if len(results) != s.To-s.From {
-		return nil, fmt.Errorf("shard %d has %d rows, and %d results", s.Index, s.To-s.From, len(results))
+		return nil, fmt.Errorf("shard %d has %d rows, but %d results", s.Index, s.To-s.From, len(results))
 	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	for i, r := range results {
 		if r.Place() != s.From+i {
-			return nil, fmt.Errorf("shard %d: result %d is of row %d, want %d", s.Index, i+1, r.Place()+1, s.From+i+1)
+			return nil, fmt.Errorf("shard %d: result %d is for row %d, want %d", s.Index, i+1, r.Place()+1, s.From+i+1)
 		}
 		if why, _ := r.Failure(); why != "" {
 			m.Failed++
@@ -257,14 +258,14 @@ func (w *Work[T]) commit(s Shard, results []T) (*manifest, error) {
 	return m, writeOnce(w.place, manifestName(s.Index), m)
 }
 
-// digest is the digest of the plan.
+// digest returns the digest of the plan.
 func (w *Work[T]) digest() string {
-	raw, _ := json.Marshal(w.plan) // numbers and what was JSON before
+	raw, _ := json.Marshal(w.plan) // cannot fail: numbers and valid JSON
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Collect returns the results of a shard's rows in order; get finds that of a row, if there is one.
+// Collect returns the results of a shard's rows in order. get returns the result of a row, if there is one.
 func Collect[T any](s Shard, get func(row int) (r T, ok bool, err error)) ([]T, error) {
 	rows := make([]T, 0, s.To-s.From)
 	for i := s.From; i < s.To; i++ {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// few opens work of 6 rows in so many shards, each row as heavy as any other.
+// few opens work of 6 rows of equal weight, in count shards.
 func few(t *testing.T, count int) *Work[result] {
 	t.Helper()
 	each := func(int) (int64, bool) { return 9, true }
@@ -27,7 +27,7 @@ func few(t *testing.T, count int) *Work[result] {
 	return w
 }
 
-// plain gives the results of a shard without keeping anything.
+// plain returns the results of a shard without saving progress.
 func plain(_ context.Context, s Shard) (out []result, _ error) {
 	for i := s.From; i < s.To; i++ {
 		out = append(out, result{Row: i, Error: map[int]string{1: "<failed> & done"}[i]})
@@ -35,7 +35,7 @@ func plain(_ context.Context, s Shard) (out []result, _ error) {
 	return out, nil
 }
 
-// left are the files of work but for those with a name that begins so.
+// left returns the files of work, except those whose names start with but.
 func left(t *testing.T, w *Work[result], but string) (names []string) {
 	t.Helper()
 	files, err := os.ReadDir(w.dir)
@@ -50,7 +50,7 @@ func left(t *testing.T, w *Work[result], but string) (names []string) {
 	return names
 }
 
-// elsewhere writes the lease of a worker of another machine, of that age.
+// elsewhere writes a lease of this age held by a worker on another machine.
 func elsewhere(t *testing.T, w *Work[result], name string, age time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-age)
@@ -60,8 +60,8 @@ func elsewhere(t *testing.T, w *Work[result], name string, age time.Duration) {
 	}
 }
 
-// TestReport: a worker counts the shards that it did, those that were done, and rows that failed; it leaves results and
-// manifests alone behind.
+// TestReport: a worker counts the shards that it did, those that were already done, and failed rows; it leaves only
+// results and manifests.
 func TestReport(t *testing.T) {
 	w := few(t, 3)
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	if _, err := w.Do(t.Context(), Ref{1, 4}, plain); err == nil || !strings.Contains(err.Error(),
-		"1/4 of work that is cut into 3") {
+		"1/4 of work that is split into 3") {
 		t.Errorf("another number of shards: got error %v, want one", err)
 	}
 	want := []string{"000001.json", "000001.jsonl", "000002.json", "000002.jsonl", "000003.json", "000003.jsonl"}
@@ -105,13 +105,13 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestWrongResults: a shard whose results are not those of its rows is not committed.
+// TestWrongResults: a shard whose results do not match its rows is not committed.
 func TestWrongResults(t *testing.T) {
 	for want, change := range map[string]func([]result) []result{
-		"shard 2 has 3 rows, and 2 results":     func(r []result) []result { return r[:2] },
-		"shard 2 has 3 rows, and 4 results":     func(r []result) []result { return append(r, r[0]) },
-		"shard 2: result 2 is of row 6, want 5": func(r []result) []result { return []result{r[0], r[2], r[1]} },
-		"shard 2: result 1 is of row 5, want 4": func(r []result) []result { return []result{r[1], r[1], r[2]} },
+		"shard 2 has 3 rows, but 2 results":      func(r []result) []result { return r[:2] },
+		"shard 2 has 3 rows, but 4 results":      func(r []result) []result { return append(r, r[0]) },
+		"shard 2: result 2 is for row 6, want 5": func(r []result) []result { return []result{r[0], r[2], r[1]} },
+		"shard 2: result 1 is for row 5, want 4": func(r []result) []result { return []result{r[1], r[1], r[2]} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			w := few(t, 2)
@@ -129,17 +129,17 @@ func TestWrongResults(t *testing.T) {
 	}
 }
 
-// TestTemporary: a shard with results that may be others another time is not done, says which and why, and is begun
-// again at once, with what was kept; the other shards are done.
+// TestTemporary: a shard with temporary failures is not done, and reports which rows failed and why. The next call
+// resumes it at once from the saved progress; the other shards are done.
 func TestTemporary(t *testing.T) {
 	w := few(t, 2)
 	server := true
 	why := func(int) string { return "" }
 	run := func(ctx context.Context, s Shard) ([]result, error) {
 		if raw, err := os.ReadFile(s.Progress); err == nil {
-			t.Logf("shard %d goes on from %s", s.Index, raw)
+			t.Logf("shard %d resumes from %s", s.Index, raw)
 		} else if !server && s.Index == 1 {
-			t.Errorf("shard 1 begun again: got error %v, want what was kept", err)
+			t.Errorf("shard 1 resumed: got error %v, want the saved progress", err)
 		}
 		if err := os.WriteFile(s.Progress, []byte("kept"), 0o666); err != nil {
 			return nil, err
@@ -152,7 +152,7 @@ func TestTemporary(t *testing.T) {
 		}
 		return results, err
 	}
-	const text = "shard 1 is not done: at 2 of its 3 rows a server failed, the first is row 2; the same command asks again"
+	const text = "shard 1 is not done: a server failed at 2 of its 3 rows, first at row 2; the same command retries"
 	r, err := w.Do(t.Context(), Ref{0, 2}, run)
 	var passing *TemporaryError
 	if !errors.As(err, &passing) || err.Error() != text || !slices.Equal(r.Shards, []int{2}) {
@@ -173,7 +173,7 @@ func TestTemporary(t *testing.T) {
 	}
 }
 
-// TestBusy: a shard that a worker elsewhere holds is waited for, and taken over when its lease is old.
+// TestBusy: a shard held by a worker on another machine is waited for, and taken over when its lease has expired.
 func TestBusy(t *testing.T) {
 	w := few(t, 2)
 	var told []string
@@ -190,25 +190,25 @@ func TestBusy(t *testing.T) {
 	if !errors.Is(err, enough) || !slices.Equal(r.Shards, []int{1}) {
 		t.Errorf("Do: got %+v, %v, want shard 1 done, then %v", r, err, enough)
 	}
-	if d := cmp.Diff([]string{"waiting: shard 2 is with process 7 on there"}, told); d != "" {
+	if d := cmp.Diff([]string{"waiting: shard 2 is held by process 7 on there"}, told); d != "" {
 		t.Errorf("told (-want +got):\n%s", d)
 	}
 	_, err = w.merge()
-	if want := "1 of 2 shards are not done: 2 (with process 7 on there)"; err == nil || err.Error() != want {
+	if want := "1 of 2 shards are not done: 2 (held by process 7 on there)"; err == nil || err.Error() != want {
 		t.Errorf("Merge: got error %v, want %q", err, want)
 	}
 	told = nil
 	elsewhere(t, w, leaseName(2, 1), time.Hour+time.Second)
 	if _, err = w.merge(); err == nil || err.Error() != "1 of 2 shards are not done: 2" {
-		t.Errorf("Merge when the lease is old: got error %v, want nobody named", err)
+		t.Errorf("Merge with an expired lease: got error %v, want no holder named", err)
 	}
 	if r, err := w.Do(t.Context(), Ref{0, 2}, plain); err != nil || !slices.Equal(r.Shards, []int{2}) || r.Before != 1 {
-		t.Errorf("Do when the lease is old: got %+v, %v, want shard 2", r, err)
+		t.Errorf("Do with an expired lease: got %+v, %v, want shard 2", r, err)
 	}
 	if d := cmp.Diff([]string{"shard 2 is taken over from process 7 on there, which was lost"}, told); d != "" {
 		t.Errorf("told (-want +got):\n%s", d)
 	}
-	for _, name := range []string{leaseName(1, 1), progressName(1, 1)} { // left by a worker that ended before its release
+	for _, name := range []string{leaseName(1, 1), progressName(1, 1)} { // left by a worker that ended before the release
 		elsewhere(t, w, name, time.Hour+time.Second)
 	}
 	elsewhere(t, w, leaseName(1, 2), time.Hour+time.Second)
@@ -219,11 +219,11 @@ func TestBusy(t *testing.T) {
 	if d := cmp.Diff([]string{"000002.lease-0001"}, slices.DeleteFunc(left(t, w, "plan"), func(name string) bool {
 		return strings.Contains(name, ".json")
 	})); d != "" {
-		t.Errorf("leases that are left (-want +got):\n%s", d)
+		t.Errorf("remaining leases (-want +got):\n%s", d)
 	}
 }
 
-// TestClaimed: of two workers one has a shard, who is named to the other; a lease that is given back or lost is free.
+// TestClaimed: of two workers one gets a shard, and the other is told who has it; a released or lost lease is free.
 func TestClaimed(t *testing.T) {
 	w := few(t, 1)
 	first, busy, err := w.claim(1)
@@ -235,23 +235,23 @@ func TestClaimed(t *testing.T) {
 		t.Errorf("claim again: got %+v, busy %q, %v, want this process named", l, busy, err)
 	}
 	if err := w.place.claim(first.name, nil); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("claiming a lease that is there: got error %v, want %v", err, fs.ErrExist)
+		t.Errorf("claiming an existing lease: got error %v, want %v", err, fs.ErrExist)
 	}
 	if err := w.place.expire(first.name); err != nil {
 		t.Fatal(err)
 	}
 	second, busy, err := w.claim(1)
 	if err != nil || busy != "" || second.number != 2 || slices.Equal(first.text, second.text) {
-		t.Fatalf("claim of one given back: got %+v, busy %q, %v, want lease 2 with a text of its own", second, busy, err)
+		t.Fatalf("claim of a released lease: got %+v, busy %q, %v, want lease 2 with its own content", second, busy, err)
 	}
 	for l, want := range map[*lease]bool{first: false, second: true} {
 		if mine, err := w.mine(l); mine != want || err != nil {
 			t.Errorf("mine of lease %d: got %t, %v, want %t", l.number, mine, err, want)
 		}
 	}
-	stays := w.path(progressName(1, 1)) // a folder that is not empty
+	stays := w.path(progressName(1, 1)) // a nonempty folder
 	if err := errors.Join(os.MkdirAll(filepath.Join(stays, "x"), 0o777), w.release(second)); err == nil {
-		t.Errorf("release of what cannot be removed: got error %v, want one", err)
+		t.Errorf("release of a file that cannot be removed: got error %v, want one", err)
 	}
 	if err := errors.Join(os.RemoveAll(stays), w.release(second)); err != nil {
 		t.Fatal(err)
@@ -260,11 +260,11 @@ func TestClaimed(t *testing.T) {
 		t.Errorf("after release: got %v, want nothing", names)
 	}
 	if mine, err := w.mine(second); mine || err != nil {
-		t.Errorf("mine of a lease that is gone: got %t, %v, want false", mine, err)
+		t.Errorf("mine of a removed lease: got %t, %v, want false", mine, err)
 	}
 }
 
-// TestKeep: a lease is renewed while its shard is worked at; without it the work ends.
+// TestKeep: a lease is renewed while its shard is in progress; without the lease the work ends.
 func TestKeep(t *testing.T) {
 	w := few(t, 1)
 	w.Lease = 40 * time.Millisecond
@@ -286,7 +286,7 @@ func TestKeep(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if !renewed || kept.Err() != nil {
-		t.Errorf("while it is worked at: got the lease renewed %t, context %v, want it renewed", renewed, kept.Err())
+		t.Errorf("in progress: got the lease renewed %t, context %v, want it renewed", renewed, kept.Err())
 	}
 	if err := w.place.remove(l.name); err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestKeep(t *testing.T) {
 	select {
 	case <-kept.Done():
 	case <-time.After(10 * time.Second):
-		t.Error("without a lease: got a context that goes on, want its end")
+		t.Error("without a lease: got a context that has not ended, want its end")
 	}
 	if cause := context.Cause(kept); !errors.Is(cause, errLost) {
 		t.Errorf("without a lease: got cause %v, want %v", cause, errLost)
@@ -303,11 +303,11 @@ func TestKeep(t *testing.T) {
 	kept, stop = w.keep(t.Context(), l)
 	stop()
 	if cause := context.Cause(kept); errors.Is(cause, errLost) || cause == nil {
-		t.Errorf("stopped: got cause %v, want another than %v", cause, errLost)
+		t.Errorf("stopped: got cause %v, want a different one than %v", cause, errLost)
 	}
 }
 
-// TestDisk: what a folder as a meeting place promises, and errors where it cannot.
+// TestDisk: the guarantees of a folder as a place, and errors if it cannot keep them.
 func TestDisk(t *testing.T) {
 	dir := t.TempDir()
 	d := disk(dir)
@@ -332,46 +332,46 @@ func TestDisk(t *testing.T) {
 		t.Errorf("has below a file: got %t, %v, want an error", there, err)
 	}
 	if err := d.renew("b", nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("renew of no file: got error %v, want %v", err, fs.ErrNotExist)
+		t.Errorf("renew of a missing file: got error %v, want %v", err, fs.ErrNotExist)
 	}
 	if age, err := d.age("b"); age != 0 || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("age of no file: got %v, %v, want %v", age, err, fs.ErrNotExist)
+		t.Errorf("age of a missing file: got %v, %v, want %v", age, err, fs.ErrNotExist)
 	}
 	ahead := time.Now().Add(time.Hour)
 	if err := os.Chtimes(d.path("a"), ahead, ahead); err != nil {
 		t.Fatal(err)
 	}
 	if age, err := d.age("a"); age != 0 || err != nil {
-		t.Errorf("age of a file of the future: got %v, %v, want 0", age, err)
+		t.Errorf("age of a file from the future: got %v, %v, want 0", age, err)
 	}
 	if info, err := os.Stat(d.path("a")); err != nil || info.ModTime().After(time.Now().Add(time.Minute)) {
-		t.Errorf("a file of the future: got its time %v, %v, want now", info.ModTime(), err)
+		t.Errorf("a file from the future: got its time %v, %v, want now", info.ModTime(), err)
 	}
 	if err := d.expire("a"); err != nil {
 		t.Fatal(err)
 	}
 	if age, err := d.age("a"); age < 365*24*time.Hour || err != nil {
-		t.Errorf("age of what is expired: got %v, %v, want years", age, err)
+		t.Errorf("age of an expired lease: got %v, %v, want years", age, err)
 	}
 	if err := errors.Join(d.renew("a", []byte("FIRST")), d.remove("b")); err != nil {
 		t.Fatal(err)
 	}
 	if age, err := d.age("a"); age > time.Minute || err != nil {
-		t.Errorf("age of what is renewed: got %v, %v, want less than a minute", age, err)
+		t.Errorf("age of a renewed lease: got %v, %v, want less than a minute", age, err)
 	}
 	if err := d.remove("a/b"); err == nil {
 		t.Errorf("remove below a file: got error %v, want one", err)
 	}
 	if who, age, err := (&Work[result]{place: d}).held(1, 1); who != (holder{}) || age != 0 || err != nil {
-		t.Errorf("held of no lease: got %+v, %v, %v, want nobody", who, age, err)
+		t.Errorf("held of a missing lease: got %+v, %v, %v, want no holder", who, age, err)
 	}
 }
 
-// TestReader: results row by row, in their order; other rows are errors.
+// TestReader: results are read row by row, in order; other rows are errors.
 func TestReader(t *testing.T) {
 	w := few(t, 3)
 	if get, stop, err := w.Reader(); get != nil || stop != nil || !errors.As(err, new(*IncompleteError)) {
-		t.Errorf("Reader of work that is not done: got error %v, want an IncompleteError", err)
+		t.Errorf("Reader of unfinished work: got error %v, want an IncompleteError", err)
 	}
 	if _, err := w.Do(t.Context(), Ref{0, 3}, plain); err != nil {
 		t.Fatal(err)
@@ -386,7 +386,7 @@ func TestReader(t *testing.T) {
 		}
 	}
 	if r, err := get(6); err == nil || err.Error() != w.dir+": row 7 has no result" {
-		t.Errorf("behind the last row: got %+v, %v, want an error", r, err)
+		t.Errorf("after the last row: got %+v, %v, want an error", r, err)
 	}
 	stop()
 	get, stop, err = w.Reader()
@@ -413,34 +413,34 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestChangedRows: the first row that has changed is named, by its number or its name, with what to remove.
+// TestChangedRows: the error has the number or the name of the first changed row, and what to remove.
 func TestChangedRows(t *testing.T) {
 	w := few(t, 2)
 	if _, err := w.Do(t.Context(), Ref{0, 2}, plain); err != nil {
 		t.Fatal(err)
 	}
 	w.Changed = func(r result) (bool, error) { return r.Row >= 4, nil }
-	for _, want := range []string{"row 5 was changed", "fifth was changed"} {
+	for _, want := range []string{"row 5 has changed", "fifth has changed"} {
 		_, err := w.merge()
 		if err == nil || !strings.HasPrefix(err.Error(), want) ||
-			!strings.Contains(err.Error(), fmt.Sprintf("remove %s and %s, and shard 2", w.path("000002.json"),
+			!strings.Contains(err.Error(), fmt.Sprintf("remove %s and %s to redo shard 2", w.path("000002.json"),
 				w.path("000002.jsonl"))) {
-			t.Errorf("Merge: got error %v, want one that begins with %q", err, want)
+			t.Errorf("Merge: got error %v, want one that starts with %q", err, want)
 		}
 		w.Name = func(result) string { return "fifth" }
 	}
 }
 
-// TestPlans: a plan that cuts its rows wrongly is refused.
+// TestPlans: a plan with invalid cuts is refused.
 func TestPlans(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 3, 6]}`:    "",
 		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 0, 6, 6]}`: "",
-		`{"format": 2, "head": "few", "rows": 6, "cuts": [0, 6]}`:       "no plan of shards",
-		`{"format": 1, "head": "few", "rows": 6, "cuts": [0]}`:          "no plan of shards",
-		`{"format": 1, "head": "few", "rows": 0, "cuts": [0]}`:          "no plan of shards",
-		`{"format": 1, "head": "few", "rows": 6, "cuts": [1, 6]}`:       "no plan of shards",
-		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 5]}`:       "no plan of shards",
+		`{"format": 2, "head": "few", "rows": 6, "cuts": [0, 6]}`:       "not a plan of shards",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0]}`:          "not a plan of shards",
+		`{"format": 1, "head": "few", "rows": 0, "cuts": [0]}`:          "not a plan of shards",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [1, 6]}`:       "not a plan of shards",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 5]}`:       "not a plan of shards",
 		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 4, 3, 6]}`: "not in order",
 		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 7, 6]}`:    "not in order",
 		`{"format": 1`: "plan.json",
@@ -458,7 +458,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestCutEdges: shards may be empty, rows without bytes count, and a group is never cut.
+// TestCutEdges: shards may be empty, rows without bytes count, and a group is never split.
 func TestCutEdges(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -483,7 +483,7 @@ func TestCutEdges(t *testing.T) {
 	}
 }
 
-// TestLaunchers: numbers that make no sense are passed over or refused, and processes within tasks are counted.
+// TestLaunchers: invalid numbers are ignored or refused, and processes within tasks are counted.
 func TestLaunchers(t *testing.T) {
 	array := func(id, first, last, n string) string {
 		return fmt.Sprintf("SLURM_ARRAY_TASK_ID=%s SLURM_ARRAY_TASK_MIN=%s SLURM_ARRAY_TASK_MAX=%s SLURM_ARRAY_TASK_COUNT=%s",
@@ -499,10 +499,10 @@ func TestLaunchers(t *testing.T) {
 		{"auto", "PMI_RANK=3 PMI_SIZE=4", "4/4"},
 		{"auto/4", "PMI_RANK=3 PMI_SIZE=4", "4/4"},
 		{"auto", array("1", "1", "3", "3"), "1/3"},
-		{"auto", array("4", "1", "3", "3"), "none of 1 to 3"},
-		{"auto", array("x", "1", "3", "3"), "want all from 1"},
-		{"auto", array("1", "1", "4", "3"), "want all from 1"},
-		{"auto/3", "SLURM_ARRAY_TASK_ID=0", "none of 1 to 3"},
+		{"auto", array("4", "1", "3", "3"), "not one of 1 to 3"},
+		{"auto", array("x", "1", "3", "3"), "want all starting at 1"},
+		{"auto", array("1", "1", "4", "3"), "want all starting at 1"},
+		{"auto/3", "SLURM_ARRAY_TASK_ID=0", "not one of 1 to 3"},
 		{"auto/3", "SLURM_ARRAY_TASK_ID=1", "1/3"},
 		{"auto/3", "SLURM_ARRAY_TASK_ID=3", "3/3"},
 		{"auto/3", "SLURM_ARRAY_TASK_ID=x", "task x of the SLURM array"},
@@ -510,7 +510,7 @@ func TestLaunchers(t *testing.T) {
 		{"auto/5", "SLURM_ARRAY_TASK_ID=2 PMI_RANK=1 PMI_SIZE=2", "the launcher has 4 processes"},
 		{"auto/4", "JOB_COMPLETION_INDEX=1 PMI_RANK=0 PMI_SIZE=2", "3/4"},
 		{"auto/4", "JOB_COMPLETION_INDEX=2 PMI_RANK=0 PMI_SIZE=2", "more than the 2 completions"},
-		{"auto/5", "JOB_COMPLETION_INDEX=0 PMI_RANK=0 PMI_SIZE=2", "write auto/n"},
+		{"auto/5", "JOB_COMPLETION_INDEX=0 PMI_RANK=0 PMI_SIZE=2", "use auto/n"},
 		{"auto/8", "JOB_COMPLETION_INDEX=-1", `JOB_COMPLETION_INDEX is "-1"`},
 		{"auto/8", "JOB_COMPLETION_INDEX=x", `JOB_COMPLETION_INDEX is "x"`},
 		{"auto/8", "JOB_COMPLETION_INDEX=7", "8/8"},
@@ -532,7 +532,8 @@ func TestLaunchers(t *testing.T) {
 	}
 }
 
-// TestHeads: work is the same if its head is, however that is written, and another one if anything in it is.
+// TestHeads: work is the same if its head has the same content, however it is written, and different if any value
+// differs.
 func TestHeads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shards")
 	open := func(head any, rows int) error {

@@ -14,15 +14,15 @@ import (
 	"assay/internal/process"
 )
 
-// errLost: another worker has taken over the shard, because this one did not renew its lease in time.
+// errLost: another worker has taken over the shard because this one did not renew its lease in time.
 var errLost = errors.New("the lease was not renewed in time, and another worker has taken over")
 
 // holder identifies the holder of a lease.
 type holder struct {
 	process.ID
-	Worker string `json:"id"` // the process, whose number others may get again
+	Worker string `json:"id"` // the process; unlike its PID, never reused
 
-	Claim string `json:"claim,omitempty"` // of this lease alone
+	Claim string `json:"claim,omitempty"` // unique to this lease
 }
 
 // worker is this process.
@@ -31,8 +31,8 @@ var worker = sync.OnceValue(func() holder {
 	return holder{ID: me, Worker: fmt.Sprintf("%d-%08x", me.PID, rand.Uint32())}
 })
 
-// gone reports whether the holder is known to have ended: a process of this machine and PID namespace. For others only
-// the age of the lease counts.
+// gone reports whether the holder is known to have ended, which is only possible for a process in this PID namespace.
+// For others only the age of the lease counts.
 func (h holder) gone() bool {
 	me := worker()
 	if h.Worker == me.Worker {
@@ -41,19 +41,19 @@ func (h holder) gone() bool {
 	return h.Near() && h.PID == me.PID || h.Gone()
 }
 
-// lease is a claim on a shard. Each has a number; the highest one counts. To take over is to make the next number's
-// file, which only one can.
+// lease is a claim on a shard. Leases are numbered, and the highest number counts. A worker takes over by creating
+// the file of the next number, which only one worker can.
 type lease struct {
 	shard, number int
 	name          string
-	text          []byte // what it says
+	text          []byte // content of the file
 }
 
 func leaseName(shard, number int) string { return fmt.Sprintf("%06d.lease-%04d", shard, number) }
 
 func progressName(shard, number int) string { return fmt.Sprintf("%06d.progress-%04d", shard, number) }
 
-// last gives the number of the newest lease of a shard, 0 if there is none.
+// last returns the number of the newest lease of a shard, 0 if there is none.
 func (w *Work[T]) last(shard int) (n int, err error) {
 	for {
 		if there, err := w.place.has(leaseName(shard, n+1)); err != nil || !there {
@@ -63,7 +63,7 @@ func (w *Work[T]) last(shard int) (n int, err error) {
 	}
 }
 
-// claim takes a shard. If another worker has it, busy names that.
+// claim takes a shard. If another worker holds it, busy names that worker.
 func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
 	n, err := w.last(shard)
 	if err != nil {
@@ -84,18 +84,18 @@ func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
 	l = &lease{shard, n + 1, leaseName(shard, n+1), holding()}
 	err = w.place.claim(l.name, l.text)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, "another worker that was faster", nil
+		return nil, "another worker, which was faster", nil
 	} else if err != nil {
 		return nil, "", err
 	}
 	return l, "", nil
 }
 
-// holding is the content of a new lease of this worker.
+// holding returns the content of a new lease of this worker.
 func holding() []byte {
 	me := worker()
 	me.Claim = fmt.Sprintf("%016x", rand.Uint64())
-	text, _ := json.Marshal(me) // texts and numbers
+	text, _ := json.Marshal(me) // cannot fail: strings and numbers
 	return append(text, '\n')
 }
 
@@ -109,7 +109,7 @@ func (w *Work[T]) held(shard, number int) (who holder, age time.Duration, err er
 		return who, 0, err
 	}
 	if raw, err := w.place.read(name); err == nil {
-		_ = json.Unmarshal(raw, &who) // just being written: nobody is known to be gone
+		_ = json.Unmarshal(raw, &who) // if it is still being written, no holder is known to be gone
 	}
 	return who, age, nil
 }
@@ -121,7 +121,7 @@ func (w *Work[T]) lease() time.Duration {
 	return defaultLease
 }
 
-// keep renews a lease until stop; the returned context ends with errLost if that fails for too long.
+// keep renews a lease until stop is called. The returned context ends with errLost if that fails for too long.
 func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, stop func()) {
 	kept, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -160,7 +160,7 @@ func (w *Work[T]) mine(l *lease) (bool, error) {
 	return !newer, err
 }
 
-// sweep removes the leases of a worker that ended between manifest and release. Failure is harmless.
+// sweep removes the leases of a worker that ended between writing its manifest and releasing. Failure is harmless.
 func (w *Work[T]) sweep(shard int) {
 	n, err := w.last(shard)
 	if err != nil || n == 0 {
@@ -174,7 +174,7 @@ func (w *Work[T]) sweep(shard int) {
 // release removes the leases of a shard and its partial results.
 func (w *Work[T]) release(l *lease) error {
 	var errs []error
-	for n := l.number; n > 0; n-- { // those that are left are always 1 to n
+	for n := l.number; n > 0; n-- { // the existing ones are always 1 to n
 		progress, err := w.place.progress(progressName(l.shard, n))
 		if err == nil {
 			err = os.Remove(progress)

@@ -20,7 +20,7 @@ import (
 // IncompleteError lists the shards that are not done.
 type IncompleteError struct {
 	Of      int
-	Missing []string // number, and who has it
+	Missing []string // number, and who holds it
 }
 
 func (e *IncompleteError) Error() string {
@@ -31,7 +31,7 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("%d of %d shards are not done: %s", len(e.Missing), e.Of, strings.Join(list, ", "))
 }
 
-// complete is an [IncompleteError] if a shard is not done.
+// complete returns an [IncompleteError] if a shard is not done.
 func (w *Work[T]) complete() error {
 	missing := &IncompleteError{Of: w.Count()}
 	for k := 1; k <= w.Count(); k++ {
@@ -44,7 +44,7 @@ func (w *Work[T]) complete() error {
 		text := fmt.Sprint(k)
 		if n, err := w.last(k); err == nil && n > 0 {
 			if who, age, err := w.held(k, n); err == nil && !who.gone() && age < w.lease() {
-				text += fmt.Sprintf(" (with process %d on %s)", who.PID, who.Host)
+				text += fmt.Sprintf(" (held by process %d on %s)", who.PID, who.Host)
 			}
 		}
 		missing.Missing = append(missing.Missing, text)
@@ -55,9 +55,10 @@ func (w *Work[T]) complete() error {
 	return nil
 }
 
-// Results yields the results of all rows in their order; one shard at a time is in memory. It ends with an error if a
-// shard is not done (an [IncompleteError], before any result), if a file is not what its manifest says, or if a row has
-// no result, or two, or has changed ([Work.Changed]). What was made of the results must be dropped then.
+// Results yields the results of all rows in order; one shard at a time is in memory. It ends with an error if a shard
+// is not done (an [IncompleteError], before any result), if a file does not match its manifest, or if a row has no
+// result, or two, or has changed ([Work.Changed]). The caller must then discard whatever it has built from the
+// results.
 func (w *Work[T]) Results() iter.Seq2[T, error] {
 	var none T
 	return func(yield func(T, error) bool) {
@@ -77,7 +78,7 @@ func (w *Work[T]) Results() iter.Seq2[T, error] {
 			}
 			for _, r := range part {
 				if r.Place() != next {
-					yield(none, fmt.Errorf("%s: a result is of row %d, want %d", w.path(resultName(k)), r.Place()+1, next+1))
+					yield(none, fmt.Errorf("%s: a result is for row %d, want %d", w.path(resultName(k)), r.Place()+1, next+1))
 					return
 				}
 				if next++; !yield(r, nil) {
@@ -86,15 +87,15 @@ func (w *Work[T]) Results() iter.Seq2[T, error] {
 			}
 		}
 		if next != w.plan.Rows {
-			yield(none, fmt.Errorf("%s: %d results of %d rows", w.dir, next, w.plan.Rows))
+			yield(none, fmt.Errorf("%s: %d results for %d rows", w.dir, next, w.plan.Rows))
 		}
 	}
 }
 
-// looks is how many rows are checked at a time: most of that is waiting for a file system or storage.
+// looks is how many rows are checked in parallel: most of the time is spent waiting for a file system or storage.
 const looks = 16
 
-// unchanged is an error if rows of a finished shard have changed since.
+// unchanged returns an error if rows of a finished shard have changed since it was done.
 func (w *Work[T]) unchanged(k int, part []T) error {
 	if w.Changed == nil {
 		return nil
@@ -112,13 +113,13 @@ func (w *Work[T]) unchanged(k int, part []T) error {
 	if w.Name != nil {
 		name = w.Name(part[first])
 	}
-	return fmt.Errorf("%s was changed since its shard was done, a text or a picture: remove %s and %s, and shard %d is "+
-		"done again. With --assume-unchanged rows are merged as they were done", name, w.path(manifestName(k)),
+	return fmt.Errorf("%s has changed since its shard was done, a text or a picture: remove %s and %s to redo "+
+		"shard %d, or use --assume-unchanged to merge rows without this check", name, w.path(manifestName(k)),
 		w.path(resultName(k)), k)
 }
 
-// Reader returns results row by row: get is called with the rows in their order. If a shard is not done it is an
-// [IncompleteError].
+// Reader returns results row by row: get must be called with the rows in order. The error is an [IncompleteError] if
+// a shard is not done.
 func (w *Work[T]) Reader() (get func(row int) (T, error), stop func(), err error) {
 	if err := w.complete(); err != nil {
 		return nil, nil, err
@@ -134,7 +135,7 @@ func (w *Work[T]) Reader() (get func(row int) (T, error), stop func(), err error
 	return get, stop, nil
 }
 
-// read reads a finished shard and verifies it by its manifest.
+// read reads a finished shard and verifies it against its manifest.
 func (w *Work[T]) read(k int) (results []T, err error) {
 	manifestPath, result := w.path(manifestName(k)), w.path(resultName(k))
 	raw, err := w.place.read(manifestName(k))
@@ -143,11 +144,11 @@ func (w *Work[T]) read(k int) (results []T, err error) {
 	}
 	var m manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("%s is damaged: remove it, and the shard is done again: %w", manifestPath, err)
+		return nil, fmt.Errorf("%s is damaged: remove it to redo the shard: %w", manifestPath, err)
 	}
 	text, err := w.place.read(resultName(k))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not there, of which %s tells: remove that, and the shard is done again", result,
+		return nil, fmt.Errorf("%s is missing, although %s exists: remove the manifest to redo the shard", result,
 			manifestPath)
 	} else if err != nil {
 		return nil, err
@@ -156,9 +157,9 @@ func (w *Work[T]) read(k int) (results []T, err error) {
 	from, to := w.plan.Cuts[k-1], w.plan.Cuts[k]
 	switch {
 	case m.Format != 1 || m.Shard != k || m.Of != w.Count() || m.Plan != w.digest() || m.From != from || m.Rows != to-from:
-		return nil, fmt.Errorf("%s is not of this plan: remove it, and the shard is done again", manifestPath)
+		return nil, fmt.Errorf("%s does not belong to this plan: remove it to redo the shard", manifestPath)
 	case len(text) != m.Bytes || hex.EncodeToString(sum[:]) != m.SHA256:
-		return nil, fmt.Errorf("%s is damaged, its digest is not that of %s: remove both, and the shard is done again",
+		return nil, fmt.Errorf("%s is damaged, its digest does not match %s: remove both to redo the shard",
 			result, manifestPath)
 	}
 	d := json.NewDecoder(bufio.NewReader(bytes.NewReader(text)))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestChanged: rows that are others now than when their shard was done are not merged, and the shard is named.
+// TestChanged: rows that have changed since their shard was done are not merged, and the shard is named.
 func TestChanged(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, 3)
@@ -18,11 +18,11 @@ func TestChanged(t *testing.T) {
 	}
 	of := w.plan.Cuts[1] + 2 // a row of shard 2
 	w.Changed = func(r result) (bool, error) { return r.Row == of || r.Row == of+1, nil }
-	want := fmt.Sprintf("row %d was changed since its shard was done", of+1)
+	want := fmt.Sprintf("row %d has changed since its shard was done", of+1)
 	if _, err := w.merge(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
-	unknown := errors.New("cannot be read now")
+	unknown := errors.New("cannot be read at the moment")
 	w.Changed = func(r result) (bool, error) { return true, unknown }
 	if _, err := w.merge(); !errors.Is(err, unknown) {
 		t.Errorf("Merge while Changed fails: got error %v, want %v", err, unknown)
@@ -33,7 +33,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestMergeSaysWhatToDo: a manifest that cannot be read, and one without results, name what to remove.
+// TestMergeSaysWhatToDo: the errors for an unreadable manifest, and for one without results, say what to remove.
 func TestMergeSaysWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, 3)
@@ -45,8 +45,8 @@ func TestMergeSaysWhatToDo(t *testing.T) {
 	}
 	manifest, results := w.path(manifestName(2)), w.path(resultName(2))
 	for what, spoil := range map[string]func() error{
-		results + " is not there": func() error { return os.Remove(results) },
-		manifest + " is damaged":  func() error { return os.Truncate(manifest, 50) },
+		results + " is missing":  func() error { return os.Remove(results) },
+		manifest + " is damaged": func() error { return os.Truncate(manifest, 50) },
 	} {
 		all()
 		if err := spoil(); err != nil {
@@ -56,7 +56,7 @@ func TestMergeSaysWhatToDo(t *testing.T) {
 			!strings.Contains(err.Error(), "remove") {
 			t.Errorf("%v, want %q", err, what)
 		}
-		if err := os.Remove(manifest); err != nil { // what the error says
+		if err := os.Remove(manifest); err != nil { // as the error says
 			t.Fatal(err)
 		}
 		all()
@@ -66,7 +66,7 @@ func TestMergeSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// merge collects what [Work.Results] yields.
+// merge collects the results of [Work.Results].
 func (w *Work[T]) merge() ([]T, error) {
 	results := make([]T, 0, w.plan.Rows)
 	for r, err := range w.Results() {

@@ -13,21 +13,22 @@ import (
 	"assay/internal/remote"
 )
 
-// objects is a folder of object storage. Claims are conditional writes (If-None-Match or the like), of which one wins.
-// Partial results lie on the worker's machine: a worker elsewhere that takes over begins the shard again.
+// objects is a folder on object storage. Claims are conditional writes (If-None-Match or similar), of which exactly
+// one succeeds. Partial results are on the worker's machine: a worker on another machine that takes over starts the
+// shard over.
 type objects string
 
-// Requests survive an interrupt, so that leases are released. Each has a timeout.
+// ctx is not canceled by an interrupt, so that leases are released. Each request has a timeout.
 func (o objects) ctx() context.Context { return context.Background() }
 
 func (o objects) path(name string) string { return remote.Join(string(o), name) }
 
-// check refuses storage that cannot keep two workers from claiming one shard.
+// check returns an error if the storage cannot prevent two workers from claiming the same shard.
 func (o objects) check() error {
 	if strings.HasPrefix(string(o), "file://") {
-		return fmt.Errorf("%s: shards meet in a folder as it is, not by file://: two workers could claim one shard", o)
+		return fmt.Errorf("%s: use a plain path for shards, not file://: two workers could claim one shard", o)
 	}
-	probe := o.path(".probe-" + rand.Text()) // workers of one process try at once, too
+	probe := o.path(".probe-" + rand.Text()) // workers in one process may probe at the same time
 	if err := remote.Put(o.ctx(), probe, []byte("1\n"), true); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -40,8 +41,8 @@ func (o objects) check() error {
 	} else if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: this storage overwrites an object on the condition that there is none (it ignores "+
-		"If-None-Match), so that two workers could claim one shard. Let them meet in a folder of a shared file system", o)
+	return fmt.Errorf("%s: this storage ignores If-None-Match and overwrites objects, "+
+		"so that two workers could claim one shard: use a folder on a shared file system instead", o)
 }
 
 func (o objects) has(name string) (bool, error) {
@@ -66,7 +67,7 @@ func (o objects) once(name string, raw []byte) error {
 	return err
 }
 
-// claim also succeeds if the response was lost, but the object is this worker's own.
+// claim also succeeds if the response was lost but the object is this worker's own.
 func (o objects) claim(name string, raw []byte) error {
 	err := remote.Put(o.ctx(), o.path(name), raw, true)
 	if errors.Is(err, fs.ErrExist) {
@@ -84,7 +85,7 @@ func (o objects) age(name string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if info.Size <= int64(len(expired)) { // given back
+	if info.Size <= int64(len(expired)) { // released
 		raw, err := o.read(name)
 		if err == nil && string(raw) == expired {
 			return time.Since(time.Unix(0, 0)), nil
@@ -101,7 +102,7 @@ func (o objects) age(name string) (time.Duration, error) {
 	return now.ModTime.Sub(info.ModTime), nil
 }
 
-// expired is the content of a released lease, since times of objects cannot be set.
+// expired is the content of a released lease, because the times of objects cannot be set.
 const expired = "{}\n"
 
 func (o objects) expire(name string) error { return o.write(name, []byte(expired)) }

@@ -13,18 +13,18 @@ import (
 	"assay/internal/remote"
 )
 
-// place is the folder where workers meet. Names are names of files in it.
+// place is the folder that workers share. Names are names of files in it.
 type place interface {
 	has(name string) (bool, error)
-	read(name string) ([]byte, error)              // fs.ErrNotExist if it is not there
+	read(name string) ([]byte, error)              // fs.ErrNotExist if it does not exist
 	write(name string, raw []byte) error           // complete or as it was before
-	once(name string, raw []byte) error            // complete; what is there already stays
-	claim(name string, raw []byte) error           // fs.ErrExist if it is there already: only one of several succeeds
-	renew(name string, raw []byte) error           // of what is there, so that it is young again
-	age(name string) (time.Duration, error)        // since it was written, by the clock of the place
-	expire(name string) error                      // makes it as old as can be
-	remove(name string) error                      // what is not there is no error
-	progress(name string) (path string, err error) // a file on this machine, for what is done
+	once(name string, raw []byte) error            // complete; an existing file stays
+	claim(name string, raw []byte) error           // fs.ErrExist if it exists: only one of several succeeds
+	renew(name string, raw []byte) error           // of an existing file: resets its age
+	age(name string) (time.Duration, error)        // time since it was written, by the clock of the place
+	expire(name string) error                      // makes it as old as possible
+	remove(name string) error                      // a missing file is not an error
+	progress(name string) (path string, err error) // a file on this machine for partial results
 }
 
 func placeOf(dir string) place {
@@ -34,7 +34,7 @@ func placeOf(dir string) place {
 	return disk(dir)
 }
 
-// disk is a folder of a file system.
+// disk is a folder in a file system.
 type disk string
 
 func (d disk) path(name string) string { return filepath.Join(string(d), name) }
@@ -58,7 +58,7 @@ func (d disk) once(name string, raw []byte) error {
 		return err
 	}
 	path := d.path(name)
-	// One process may do so several times at once.
+	// One process may call this several times at once.
 	beside := fmt.Sprintf("%s.%s-%08x", name, worker().Worker, rand.Uint32())
 	if err := d.write(beside, raw); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (d disk) once(name string, raw []byte) error {
 	err := os.Link(d.path(beside), path)
 	if errors.Is(err, fs.ErrExist) {
 		err = nil
-	} else if err != nil { // a file system without links: the plan of all is the same
+	} else if err != nil { // a file system without links: all workers write the same plan
 		return os.Rename(d.path(beside), path)
 	}
 	return errors.Join(err, os.Remove(d.path(beside)))
@@ -104,7 +104,7 @@ func (d disk) age(name string) (time.Duration, error) {
 		return 0, err
 	}
 	age := now.ModTime().Sub(info.ModTime())
-	if age < 0 { // the clock was set back: a lost worker's lease would be young until the time is reached again
+	if age < 0 { // the clock was set back: the lease of a lost worker would not expire until the clock catches up
 		age = 0
 		err = os.Chtimes(d.path(name), time.Time{}, now.ModTime())
 	}

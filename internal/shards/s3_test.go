@@ -12,8 +12,8 @@ import (
 	"assay/internal/remote/s3test"
 )
 
-// TestS3Workers: workers that meet on object storage do every row once; one that stops gives its lease back, and the
-// next one goes on.
+// TestS3Workers: workers that share object storage do every row once; a worker that stops releases its lease, and the
+// next one continues.
 func TestS3Workers(t *testing.T) {
 	s3test.Start(t, "shards")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -26,7 +26,7 @@ func TestS3Workers(t *testing.T) {
 		}
 	}))
 	if err == nil {
-		t.Fatalf("the worker that was stopped: got error %v, want one", err)
+		t.Fatalf("the stopped worker: got error %v, want one", err)
 	}
 	var wait sync.WaitGroup
 	for range 4 {
@@ -38,7 +38,7 @@ func TestS3Workers(t *testing.T) {
 	}
 	wait.Wait()
 	if n := made.Load(); n < rows || n > rows+1 {
-		t.Errorf("%d rows were made, want %d", n, rows)
+		t.Errorf("got %d rows done, want %d", n, rows)
 	}
 	w, err := Reopen[result](dir, "test", rows)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestS3Workers(t *testing.T) {
 	merged(t, w)
 }
 
-// TestDriverWithoutClaims: storage that cannot keep two workers apart is refused.
+// TestDriverWithoutClaims: storage that cannot prevent conflicting claims is refused.
 func TestDriverWithoutClaims(t *testing.T) {
 	_, err := Open[result]("file://"+t.TempDir(), 2, "test", rows, weigh)
 	if err == nil || !strings.Contains(err.Error(), "two workers could claim one shard") {

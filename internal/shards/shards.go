@@ -1,10 +1,11 @@
-// Package shards splits the rows of a table among workers that share nothing but a folder.
+// Package shards splits the rows of a table among workers that only share a folder.
 //
-// The rows are cut once into consecutive shards of about the same number of bytes; the plan is kept in the folder. A
-// worker holds a lease on its shard and renews it. If the worker is lost, another takes over with what was done so
-// far. A finished shard is a file of results and a manifest, which is written last. [Work.Results] yields the results
-// of all shards after checking that nothing is missing, double or damaged. Results must be a function of the row
-// alone; then any order, any number of workers and any crashes give the same bytes.
+// The rows are split once into consecutive shards of about the same number of bytes; the plan is stored in the
+// folder. A worker holds a lease on its shard and renews it. If the worker is lost, another takes over and resumes
+// from its partial results. A finished shard is a file of results and a manifest, which is written last.
+// [Work.Results] yields the results of all shards, and checks that nothing is missing, duplicated or damaged. Results
+// must only depend on the row; then the output is the same, byte for byte, for any order, any number of workers and
+// any crashes.
 package shards
 
 import (
@@ -22,41 +23,41 @@ import (
 // defaultLease is the lifetime of a lease that is not renewed.
 const defaultLease = time.Minute
 
-// Outcome is the result of a row. It is kept as JSON.
+// Outcome is the result of a row. It is stored as JSON.
 type Outcome interface {
 	Place() int // the row
-	// Failure is why the row failed; "": it did not. A temporary failure may not come again, as a server's: a shard with
-	// such rows is not done.
+	// Failure returns why the row failed; "": it did not. A temporary failure, such as a server error, may not happen
+	// again: a shard with such rows is not done.
 	Failure() (why string, temporary bool)
 }
 
 // Work is a table cut into shards.
 type Work[T Outcome] struct {
 	Lease time.Duration     // 0: a minute
-	Told  func(text string) // of what a worker waits for or takes over; may be nil
+	Told  func(text string) // called with what a worker waits for or takes over; may be nil
 
 	// Changed reports whether a row has changed since its result was made. [Work.Results] refuses such rows. It is called
 	// from several goroutines. nil: rows are not checked.
 	Changed func(T) (bool, error)
-	Name    func(T) string // of such a row; nil: its number
+	Name    func(T) string // name of a changed row for errors; nil: its number
 
 	dir   string
 	place place
 	plan  plan
 }
 
-// plan is the cuts of the work. It is made once.
+// plan defines the shards. It is created once.
 type plan struct {
 	Format int             `json:"format"`
-	Head   json.RawMessage `json:"head"` // what the work is
+	Head   json.RawMessage `json:"head"` // identifies the work
 	Rows   int             `json:"rows"`
 	Cuts   []int           `json:"cuts"` // shard k has the rows from Cuts[k-1] to before Cuts[k]
 }
 
 const planFile = "plan.json"
 
-// Open opens the work in the folder dir, or begins it. head identifies the work (inputs, models, options); other work,
-// and another number of shards, are refused. weigh returns the bytes of a row, and whether a shard may begin with it.
+// Open opens or creates the work in the folder dir. head identifies the work (inputs, models, options); other work,
+// and another number of shards, are refused. weigh returns the bytes of a row, and whether a shard may start with it.
 func Open[T Outcome](
 	dir string, count int, head any, rows int, weigh func(row int) (bytes int64, begins bool),
 ) (*Work[T], error) {
@@ -73,7 +74,7 @@ func Open[T Outcome](
 	if w.plan, err = readPlan(w.place, dir); errors.Is(err, fs.ErrNotExist) {
 		p := plan{Format: 1, Head: what, Rows: rows, Cuts: cut(rows, count, weigh)}
 		if err = writeOnce(w.place, planFile, p); err == nil {
-			w.plan, err = readPlan(w.place, dir) // that of whoever was first
+			w.plan, err = readPlan(w.place, dir) // the plan of the first worker
 		}
 	}
 	if err != nil {
@@ -84,13 +85,13 @@ func Open[T Outcome](
 		return nil, exit.Usagef("%s belongs to other work (%.300s, of %d rows): remove it, or choose another output", dir,
 			w.plan.Head, w.plan.Rows)
 	case w.Count() != count:
-		return nil, exit.Usagef("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count,
+		return nil, exit.Usagef("%s is split into %d shards, not %d: use /%d, or remove it", dir, w.Count(), count,
 			w.Count())
 	}
 	return w, nil
 }
 
-// Reopen opens existing work, of any number of shards.
+// Reopen opens existing work with any number of shards.
 func Reopen[T Outcome](dir string, head any, rows int) (*Work[T], error) {
 	p, err := readPlan(placeOf(dir), dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +102,7 @@ func Reopen[T Outcome](dir string, head any, rows int) (*Work[T], error) {
 	return Open[T](dir, len(p.Cuts)-1, head, rows, nil)
 }
 
-// Count is the number of shards.
+// Count returns the number of shards.
 func (w *Work[T]) Count() int { return len(w.plan.Cuts) - 1 }
 
 func readPlan(at place, dir string) (p plan, err error) {
@@ -112,7 +113,7 @@ func readPlan(at place, dir string) (p plan, err error) {
 	}
 	err = json.Unmarshal(raw, &p)
 	if err == nil && (p.Format != 1 || len(p.Cuts) < 2 || p.Cuts[0] != 0 || p.Cuts[len(p.Cuts)-1] != p.Rows) {
-		err = errors.New("it is no plan of shards")
+		err = errors.New("not a plan of shards")
 	}
 	for i := 1; i < len(p.Cuts) && err == nil; i++ {
 		if p.Cuts[i] < p.Cuts[i-1] {
@@ -130,7 +131,7 @@ func readPlan(at place, dir string) (p plan, err error) {
 	return p, nil
 }
 
-// cut finds the cuts: as close after equal parts of all bytes as rows allow.
+// cut returns the cuts: each at the first permitted row after an equal part of all bytes.
 func cut(rows, count int, weigh func(row int) (bytes int64, begins bool)) []int {
 	before, begins := make([]int64, rows+1), make([]bool, rows+1) // bytes in front of a row
 	for i := range rows {
@@ -157,5 +158,5 @@ func writeOnce(at place, name string, v any) error {
 	return at.once(name, append(raw, '\n'))
 }
 
-// Folder is where the shards of an output lie.
+// Folder returns the folder with the shards of an output.
 func Folder(out string) string { return out + ".shards" }

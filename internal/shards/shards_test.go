@@ -20,7 +20,7 @@ import (
 	"assay/internal/long"
 )
 
-// result is what becomes of a row in these tests.
+// result is the result of a row in these tests.
 type result struct {
 	Row   int
 	Value uint64
@@ -56,7 +56,7 @@ func (r result) Place() int { return r.Row }
 
 func (r result) Failure() (why string, temporary bool) { return r.Error, r.Temporary }
 
-// do makes the results of a shard, one after another, and keeps them as it goes.
+// do computes the results of a shard one by one, and saves its progress.
 func do(each func(row int)) func(ctx context.Context, s Shard) ([]result, error) {
 	return func(ctx context.Context, s Shard) (out []result, err error) {
 		if raw, err := os.ReadFile(s.Progress); err == nil {
@@ -137,7 +137,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// TestHalfAreKilled: 64 workers of which half are killed at random leave every result once, and little is done twice.
+// TestHalfAreKilled: 64 workers, half of which are killed at random, produce every result once, and little work is
+// done twice.
 func TestHalfAreKilled(t *testing.T) {
 	long.Test(t)
 	root := t.TempDir()
@@ -174,9 +175,9 @@ func TestHalfAreKilled(t *testing.T) {
 	for _, n := range times {
 		again += n - 1
 	}
-	t.Logf("%d rows, %d of them made again after a kill", len(times), again)
-	if len(times) != rows || again > 64 { // each of the killed may lose the row it was at
-		t.Errorf("got %d rows, %d of them made again, want %d, at most 64 again", len(times), again, rows)
+	t.Logf("%d rows, %d of them redone after a kill", len(times), again)
+	if len(times) != rows || again > 64 { // each killed worker may lose its current row
+		t.Errorf("got %d rows, %d of them redone, want %d, at most 64 redone", len(times), again, rows)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*lease*"))
 	if err != nil || len(left) > 0 {
@@ -184,7 +185,7 @@ func TestHalfAreKilled(t *testing.T) {
 	}
 }
 
-// TestAnyOrder: every number of shards and order of workers gives the same results, and manifests that are equal.
+// TestAnyOrder: the results are the same for every number of shards and order of workers, and so are the manifests.
 func TestAnyOrder(t *testing.T) {
 	long.Test(t)
 	for _, n := range []int{1, 3, 100} {
@@ -217,7 +218,7 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// TestCuts: shards have about the same bytes, and begin where groups do.
+// TestCuts: shards have about the same number of bytes, and start at the start of a group.
 func TestCuts(t *testing.T) {
 	cuts := cut(rows, 8, weigh)
 	total := int64(0)
@@ -235,12 +236,13 @@ func TestCuts(t *testing.T) {
 			t.Errorf("shard %d: got %d bytes, want about %d", k+1, part, total/8)
 		}
 		if cuts[k]%3 != 0 {
-			t.Errorf("shard %d: got a beginning at row %d, want the first row of a group of 3", k+1, cuts[k])
+			t.Errorf("shard %d: got a start at row %d, want the first row of a group of 3", k+1, cuts[k])
 		}
 	}
 }
 
-// TestSlowIsLeftAlone: a worker that renews its lease is waited for, one that does not is taken over and notices.
+// TestSlowIsLeftAlone: a worker that renews its lease is waited for; the shard of one that does not is taken over,
+// and it notices.
 func TestSlowIsLeftAlone(t *testing.T) {
 	long.Test(t)
 	dir := filepath.Join(t.TempDir(), "shards")
@@ -250,7 +252,7 @@ func TestSlowIsLeftAlone(t *testing.T) {
 	begun := make(chan bool)
 	var all sync.WaitGroup
 	all.Go(func() {
-		run := do(func(i int) { made++; time.Sleep(2 * time.Millisecond) }) // longer than a lease in all
+		run := do(func(i int) { made++; time.Sleep(2 * time.Millisecond) }) // in total longer than a lease
 		if _, err := slow.Do(t.Context(), Ref{1, 1}, func(ctx context.Context, s Shard) ([]result, error) {
 			close(begun)
 			return run(ctx, s)
@@ -271,7 +273,7 @@ func TestSlowIsLeftAlone(t *testing.T) {
 	other := open(t, filepath.Join(t.TempDir(), "shards"), 1)
 	other.Lease = 100 * time.Millisecond
 	_, err = other.Do(t.Context(), Ref{1, 1}, func(ctx context.Context, s Shard) ([]result, error) {
-		if s.Progress == other.path(progressName(1, 1)) { // somebody thinks that this one is lost
+		if s.Progress == other.path(progressName(1, 1)) { // another worker believes that this one is lost
 			if err := os.WriteFile(other.path(leaseName(1, 2)), nil, 0o666); err != nil {
 				t.Error(err)
 			}
@@ -283,14 +285,14 @@ func TestSlowIsLeftAlone(t *testing.T) {
 		}
 		return do(func(int) {})(ctx, s)
 	})
-	if err != nil { // the other one was lost, too
+	if err != nil { // the other worker was also lost
 		t.Error(err)
 	}
 	merged(t, other)
 }
 
-// TestSlowCommits: a worker that is taken over at the very moment when it commits leaves the other one nothing to do,
-// and the other one's lease does not stay.
+// TestSlowCommits: if a worker commits at the moment when its shard is taken over, the other worker has nothing to
+// do, and its lease is removed.
 func TestSlowCommits(t *testing.T) {
 	long.Test(t)
 	dir := filepath.Join(t.TempDir(), "shards")
@@ -319,8 +321,8 @@ func TestSlowCommits(t *testing.T) {
 	}
 }
 
-// TestClockJumps: a lost worker's shard is taken over after one lease, though the clock was set back by a year since it
-// was renewed. It is taken over at once if the clock was set forward.
+// TestClockJumps: a lost worker's shard is taken over after one lease even if the clock was set back by a year after
+// the last renewal. It is taken over at once if the clock was set forward.
 func TestClockJumps(t *testing.T) {
 	for what, jump := range map[string]time.Duration{"back": 365 * 24 * time.Hour, "forward": -365 * 24 * time.Hour} {
 		t.Run(what, func(t *testing.T) {
@@ -331,7 +333,7 @@ func TestClockJumps(t *testing.T) {
 			if err := os.WriteFile(name, elsewhere, 0o666); err != nil {
 				t.Fatal(err)
 			}
-			renewed := time.Now().Add(jump) // as the clock showed it then
+			renewed := time.Now().Add(jump) // by the clock at that time
 			if err := os.Chtimes(name, renewed, renewed); err != nil {
 				t.Fatal(err)
 			}
@@ -344,16 +346,16 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// TestElsewhere: that a process number is not there is proof only in the PID namespace and boot of its worker.
+// TestElsewhere: a missing PID only proves that the worker has ended in the same PID namespace and boot.
 func TestElsewhere(t *testing.T) {
 	me := worker()
 	if me.Boot == "" {
 		t.Skip("no /proc")
 	}
 	ended := me
-	ended.PID, ended.Worker = 1<<30, "other" // larger than any number
+	ended.PID, ended.Worker = 1<<30, "other" // larger than any PID
 	again := me
-	again.Worker = "other" // this process has its number now
+	again.Worker = "other" // this process has its PID now
 	for what, change := range map[string]func(h *holder){
 		"space": func(h *holder) { h.Space = "pid:[1]" },
 		"boot":  func(h *holder) { h.Boot = "earlier" },
@@ -366,14 +368,14 @@ func TestElsewhere(t *testing.T) {
 				}
 				change(&h)
 				if h.gone() {
-					t.Errorf("%s: gone of %+v: got true, want false: nothing here can know", what, h)
+					t.Errorf("%s: gone of %+v: got true, want false: it cannot be known here", what, h)
 				}
 			}
 		})
 	}
 }
 
-// TestMergeProves: what is damaged, of another plan, or not there is an error with its file.
+// TestMergeProves: a damaged or missing file, or one of another plan, is an error that names it.
 func TestMergeProves(t *testing.T) {
 	for what, damage := range map[string]func(w *Work[result]) error{
 		"is damaged": func(w *Work[result]) error {
@@ -381,9 +383,9 @@ func TestMergeProves(t *testing.T) {
 			raw[len(raw)/2] ^= 1
 			return errors.Join(err, os.WriteFile(w.path(resultName(2)), raw, 0o666))
 		},
-		"is not there":                  func(w *Work[result]) error { return os.Remove(w.path(resultName(2))) },
+		"is missing":                    func(w *Work[result]) error { return os.Remove(w.path(resultName(2))) },
 		"1 of 4 shards are not done: 2": func(w *Work[result]) error { return os.Remove(w.path(manifestName(2))) },
-		"not of this plan": func(w *Work[result]) error {
+		"does not belong to this plan": func(w *Work[result]) error {
 			raw, err := os.ReadFile(w.path(manifestName(3)))
 			return errors.Join(err, os.WriteFile(w.path(manifestName(2)), raw, 0o666))
 		},
@@ -405,7 +407,7 @@ func TestMergeProves(t *testing.T) {
 	open(t, dir, 4)
 	for what, again := range map[string]func() error{
 		"other work":         func() error { _, err := Open[result](dir, 4, "another", rows, weigh); return err },
-		"is cut into 4":      func() error { _, err := Open[result](dir, 5, "test", rows, weigh); return err },
+		"is split into 4":    func() error { _, err := Open[result](dir, 5, "test", rows, weigh); return err },
 		"of 400 rows":        func() error { _, err := Reopen[result](dir, "test", rows+1); return err },
 		"no shards to merge": func() error { _, err := Reopen[result](dir+"x", "test", rows); return err },
 	} {
@@ -439,13 +441,13 @@ func TestParse(t *testing.T) {
 		{"auto", "SLURM_PROCID=0 SLURM_NTASKS=4", "no launcher"}, // the batch script itself
 		{"auto", "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=8 SLURM_ARRAY_TASK_COUNT=8", "3/8"},
 		{"auto", "SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=8",
-			"want all from 1"},
+			"want all starting at 1"},
 		{"auto", "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "auto/n"},
 		{"auto/8", "SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "7/8"},
-		{"auto/8", "SLURM_ARRAY_TASK_ID=9", "none of 1 to 8"},
+		{"auto/8", "SLURM_ARRAY_TASK_ID=9", "not one of 1 to 8"},
 		{"auto/8", "JOB_COMPLETION_INDEX=0", "1/8"},
 		{"auto/8", "JOB_COMPLETION_INDEX=8", "more than the 8 completions"},
-		{"auto", "JOB_COMPLETION_INDEX=0", "write auto/n"},
+		{"auto", "JOB_COMPLETION_INDEX=0", "use auto/n"},
 		{"auto/8", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "4 processes"},
 		{"auto", "SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_COUNT=3 " +
 			"SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "4/6"},

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestZombie: a worker that has ended is gone, although its parent has not asked for its exit code: so processes end in
-// containers whose first process asks for none.
+// TestZombie: a worker that has ended is gone even if its parent has not read its exit code, as in containers whose
+// first process does not reap its children.
 func TestZombie(t *testing.T) {
 	c := exec.Command("sleep", "600")
 	if err := c.Start(); err != nil {
@@ -32,7 +32,7 @@ func TestZombie(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, busy, err := w.claim(1); err != nil || busy == "" {
-		t.Errorf("the shard of a process that runs: %q %v, want it to be busy", busy, err)
+		t.Errorf("the shard of a running process: %q %v, want it to be busy", busy, err)
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 const roleEnv = "ASSAY_TEST_SIGNALS"
 
-// TestMain is also the process that is signalled: one that has not come to Context, or one whose context was cancelled.
+// TestMain is also the signalled process: one that has not yet called Context, or one whose context was cancelled.
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "":
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Minute)
 }
 
-// A signal before Context is no wrong usage, and the second one ends the process, in a container (whose first process
-// no signal kills by default) as elsewhere.
+// A signal before Context does not exit like wrong usage, and the second one ends the process, even the first process
+// of a container, which no signal kills by default.
 func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		role      string
@@ -60,7 +60,7 @@ func TestEnds(t *testing.T) {
 			}
 			if err := child.Start(); err != nil {
 				if c.container {
-					t.Skipf("no namespace of processes here: %v", err)
+					t.Skipf("PID namespaces are not available: %v", err)
 				}
 				t.Fatal(err)
 			}

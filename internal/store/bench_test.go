@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The costs of a record of 3 kB (an embedding of 768 numbers), and of a folder of 100,000.
+// The cost of a record of 3 kB (an embedding of 768 numbers), and of a folder with 100,000 of them.
 
 func benchBucket(b *testing.B, records int) *Bucket {
 	s, err := Open(b.TempDir(), Options{Limit: 1 << 34})
@@ -54,7 +54,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen opens a folder of 100,000 records; B/op is near what the index takes.
+// BenchmarkOpen opens a folder with 100,000 records; B/op is about the size of the index.
 func BenchmarkOpen(b *testing.B) {
 	k := benchBucket(b, 100_000)
 	b.ReportAllocs()

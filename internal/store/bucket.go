@@ -18,7 +18,7 @@ type Bucket struct {
 	kind, model string
 	folder      string
 
-	mu        sync.RWMutex // of what follows
+	mu        sync.RWMutex // guards the fields below
 	segments  map[string]*segment
 	index     map[addressPrefix]location
 	refreshed time.Time // the time of the last refresh
@@ -26,24 +26,25 @@ type Bucket struct {
 	closed    bool
 
 	writing sync.Mutex // held while a record is written
-	current *segment   // the one that is written to; nil before the first time
+	current *segment   // the segment that is written to; nil before the first write
 }
 
-// addressPrefix is the beginning of an address. Records hold whole addresses, which are compared on reading.
+// addressPrefix is the start of an address. Records contain full addresses, which are compared when read.
 type addressPrefix [16]byte
 
-// location is the place of a record. A record may be written twice: by two processes, or because the first is damaged.
+// location is the position of a record. A record may be written twice: by two processes, or because the first is
+// damaged.
 type location struct {
 	segment *segment
 	offset  int64
 	next    *location
 }
 
-// Bucket opens the records of the model with that fingerprint. kind names the records and the version of their
-// computation; it becomes a folder name, so it consists of letters, digits and dashes.
+// Bucket opens the records of the model with this fingerprint. kind names the records and the version of their
+// computation; it is used as a folder name, so it consists of letters, digits and dashes.
 func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 	if kind == "" || kind != filepath.Base(kind) || kind[0] == '.' {
-		return nil, fmt.Errorf("store: %q names no kind of records", kind)
+		return nil, fmt.Errorf("store: %q is not a kind of records", kind)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,18 +68,18 @@ func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 
 func modelFolder(model string) string { return KeyOf(model).String()[:24] }
 
-// address identifies a record by kind, model and key.
+// address returns the address of a record: the digest of kind, model and key.
 func (b *Bucket) address(k Key) Key { return KeyOf(b.kind, b.model, string(k[:])) }
 
-// Hold keeps the records that this process found or wrote readable until Close, even if another process removes the
-// files.
+// Hold keeps all records that this process has found or written readable until Close, even if another process removes
+// the files.
 func (b *Bucket) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pinned = true
 }
 
-// refresh finds records that other processes wrote since the last time.
+// refresh finds records that other processes have written since the last call.
 func (b *Bucket) refresh() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +105,7 @@ func (b *Bucket) refresh() error {
 		seg := b.segments[path]
 		if seg == nil {
 			if seg, err = openSegment(path); errors.Is(err, os.ErrNotExist) {
-				continue // another process was quicker to remove it
+				continue // another process has just removed it
 			} else if err != nil {
 				return err
 			}
@@ -130,13 +131,13 @@ func (b *Bucket) scan(seg *segment) error {
 func (b *Bucket) addLocation(address Key, p location) {
 	k := addressPrefix(address[:])
 	if old, ok := b.index[k]; ok {
-		second := old // only then on the heap
+		second := old // allocated only in this case
 		p.next = &second
 	}
 	b.index[k] = p
 }
 
-// Get returns the value of a key, nil if it is not there or not whole.
+// Get returns the value of a key, nil if it is missing or damaged.
 func (b *Bucket) Get(k Key) []byte {
 	address := b.address(k)
 	if v := b.lookup(address); v != nil {
@@ -152,7 +153,7 @@ func (b *Bucket) Get(k Key) []byte {
 	return b.lookup(address)
 }
 
-// lookup reads the first whole record of an address, and forgets damaged ones.
+// lookup reads the first intact record of an address, and forgets damaged ones.
 func (b *Bucket) lookup(address Key) []byte {
 	k := addressPrefix(address[:])
 	for {
@@ -177,7 +178,7 @@ func (b *Bucket) lookup(address Key) []byte {
 	}
 }
 
-// Put keeps a value, which must not be empty. The error names the file that could not be written.
+// Put stores a value, which must not be empty. The error names the file that could not be written.
 func (b *Bucket) Put(k Key, value []byte) error {
 	if err := b.put(b.address(k), value); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -185,8 +186,7 @@ func (b *Bucket) Put(k Key, value []byte) error {
 	return nil
 }
 
-// Remember is Put for values that can be computed again: an error is reported once to [Options].Warn, and not
-// returned.
+// Remember is Put for values that can be recomputed: an error is reported once to [Options].Warn instead of returned.
 func (b *Bucket) Remember(k Key, value []byte) {
 	if b.store.disabled.Load() {
 		return
@@ -200,7 +200,7 @@ func (b *Bucket) Remember(k Key, value []byte) {
 
 func (b *Bucket) put(address Key, value []byte) error {
 	if len(value) == 0 || len(value) > maxValueBytes {
-		return fmt.Errorf("%s: a record of %d bytes cannot be kept", b.folder, len(value))
+		return fmt.Errorf("%s: a record of %d bytes cannot be stored", b.folder, len(value))
 	}
 	need := recordSize(len(value))
 	if need > b.store.limit {
@@ -221,7 +221,7 @@ func (b *Bucket) put(address Key, value []byte) error {
 	return nil
 }
 
-// segment finds a segment with room: the current one, one that another process left, or a new one. b.writing is held.
+// segment selects a segment with room: the current one, one left by another process, or a new one. b.writing is held.
 func (b *Bucket) segment(need int64) error {
 	most := b.store.limit / segmentsPerStore
 	fits := func(s *segment) bool { return s.size == 0 || s.size+need <= most }
@@ -276,8 +276,8 @@ func (b *Bucket) setCurrent(s *segment) {
 	b.current = s
 }
 
-// takeOver prepares a locked segment that another process left: it indexes new records and truncates what follows the
-// last whole one.
+// takeOver prepares a locked segment left by another process: it indexes new records and truncates everything after
+// the last complete one.
 func (b *Bucket) takeOver(seg *segment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -288,7 +288,7 @@ func (b *Bucket) takeOver(seg *segment) bool {
 	if err != nil {
 		return false
 	}
-	if info.Size() < seg.size { // cut off by another process since
+	if info.Size() < seg.size { // truncated by another process since
 		return false
 	}
 	return info.Size() == seg.size || seg.Truncate(seg.size) == nil
@@ -319,7 +319,7 @@ func (b *Bucket) drop(seg *segment) {
 	seg.Close() // only read
 }
 
-// without is a list of locations without those in a segment; false if none is left.
+// without returns a list of locations without those in a segment; false if none is left.
 func (p location) without(seg *segment) (location, bool) {
 	if p.next != nil {
 		if q, ok := p.next.without(seg); ok {
@@ -337,7 +337,7 @@ func (p location) without(seg *segment) (location, bool) {
 	return location{}, false
 }
 
-// Len is the number of known keys.
+// Len returns the number of known keys.
 func (b *Bucket) Len() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -360,7 +360,7 @@ func (b *Bucket) close() error {
 	return errors.Join(errs...)
 }
 
-// Floats returns the numbers of FloatBytes; nil if they are not there or not n (0: any number).
+// Floats returns the values of FloatBytes; nil if the record is missing or does not have n values (0: any number).
 func (b *Bucket) Floats(k Key, n int) []float32 {
 	raw := b.Get(k)
 	if len(raw) == 0 || len(raw)%4 != 0 || n > 0 && len(raw) != 4*n {
@@ -373,7 +373,7 @@ func (b *Bucket) Floats(k Key, n int) []float32 {
 	return v
 }
 
-// FloatBytes are numbers as records hold them: float32, little-endian.
+// FloatBytes encodes values for a record: float32, little-endian.
 func FloatBytes(v []float32) []byte {
 	raw := make([]byte, 4*len(v))
 	for i, x := range v {

@@ -34,7 +34,7 @@ func TestDamageAnywhere(t *testing.T) {
 			if got == nil {
 				noticed = true
 			} else if !bytes.Equal(got, valueOf(i, 200)) {
-				return false, fmt.Errorf("record %d is another one", i)
+				return false, fmt.Errorf("record %d has another value", i)
 			}
 		}
 		return noticed, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// used sets when the only segment of a model was used last.
+// used sets the last use of the only segment of a model.
 func used(t *testing.T, b *Bucket, at time.Time) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(b.folder, "*"+segmentExt))
@@ -32,7 +32,7 @@ func used(t *testing.T, b *Bucket, at time.Time) string {
 	return paths[0]
 }
 
-// three makes a folder of three models that were used one, two and three hours ago, and closes it.
+// three creates a store folder of three models that were used one, two and three hours ago, and closes it.
 func three(t *testing.T) (dir string, day time.Time) {
 	t.Helper()
 	dir, day = t.TempDir(), time.Now().Truncate(time.Second)
@@ -47,7 +47,7 @@ func three(t *testing.T) (dir string, day time.Time) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"note", "b/note", "b/" + modelFolder("new") + "/note"} { // of nobody
+	for _, file := range []string{"note", "b/note", "b/" + modelFolder("new") + "/note"} { // unrelated files
 		if err := os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func three(t *testing.T) (dir string, day time.Time) {
 	return dir, day
 }
 
-// TestList: each model of each kind with its records and bytes, what was used last first.
+// TestList: each model of each kind with its records and bytes, most recently used first.
 func TestList(t *testing.T) {
 	dir, day := three(t)
 	size := recordSize(100)
@@ -82,17 +82,17 @@ func TestList(t *testing.T) {
 	}
 	if got, err = List(dir); err != nil || len(got) != 3 || got[1].Model != modelFolder("old") || got[1].Files != 2 ||
 		got[1].Records != 3 || got[1].Bytes != 2*size+recordSize(4) || time.Since(got[1].Used) > time.Minute {
-		t.Errorf("List with a second file: got %+v, %v, want both of the old model, used now", got, err)
+		t.Errorf("List with a second file: got %+v, %v, want both for the old model, used now", got, err)
 	}
 	if got, err := List(filepath.Join(dir, "none")); got != nil || err != nil {
-		t.Errorf("List of no folder: got %v, %v, want nothing", got, err)
+		t.Errorf("List of a missing folder: got %v, %v, want nothing", got, err)
 	}
 	if _, err := List(filepath.Join(dir, "note")); err == nil {
 		t.Errorf("List of a file: got error %v, want one", err)
 	}
 }
 
-// TestPrune: by age, by bytes and by kind, what was used longest ago first; the folders that are empty then go, too.
+// TestPrune: by age, by bytes and by kind, least recently used first; empty folders are also removed.
 func TestPrune(t *testing.T) {
 	size := recordSize(100)
 	for _, c := range []struct {
@@ -156,7 +156,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestBuckets: names of kinds, one bucket for each kind and model, and values that cannot be kept.
+// TestBuckets: names of kinds, one bucket for each kind and model, and values that cannot be stored.
 func TestBuckets(t *testing.T) {
 	s := open(t, t.TempDir(), 10_000)
 	for _, kind := range []string{"", ".", "..", ".hidden", "a/b", "a/"} {
@@ -166,10 +166,10 @@ func TestBuckets(t *testing.T) {
 	}
 	b := bucket(t, s, "kind", "model")
 	if b != bucket(t, s, "kind", "model") || b == bucket(t, s, "kind", "other") || b == bucket(t, s, "other", "model") {
-		t.Errorf("Bucket: got another one for the same kind and model, or the same for others, want one each")
+		t.Errorf("Bucket: got another bucket for the same kind and model, or one for several, want one each")
 	}
 	most := 10_000 - int(recordSize(0))
-	for size, want := range map[int]string{0: "a record of 0 bytes cannot be kept", 1: "", most: "",
+	for size, want := range map[int]string{0: "a record of 0 bytes cannot be stored", 1: "", most: "",
 		most + 1: "does not fit into the limit of 10000"} {
 		err := b.Put(keyOf(size), make([]byte, size))
 		if (err == nil) != (want == "") || err != nil && !(strings.HasPrefix(err.Error(), "store: ") &&
@@ -191,8 +191,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestRemovedElsewhere: what another process removed is forgotten at the next look; a record that stands in two files
-// is found in the other one.
+// TestRemovedElsewhere: records removed by another process are forgotten at the next refresh; a record that is in two
+// files is found in the other one.
 func TestRemovedElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openBucket(t, dir, 1<<20), openBucket(t, dir, 1<<20)
@@ -230,7 +230,7 @@ func TestRemovedElsewhere(t *testing.T) {
 	}
 }
 
-// fileOf is the file that has the record of a key.
+// fileOf returns the file that contains the record of a key.
 func (b *Bucket) fileOf(t *testing.T, dir string, i int) string {
 	t.Helper()
 	paths, _ := files(t, dir)
@@ -276,7 +276,7 @@ func TestTouch(t *testing.T) {
 	}
 }
 
-// TestFloatBytes: numbers come back bit for bit.
+// TestFloatBytes: values are restored bit for bit.
 func TestFloatBytes(t *testing.T) {
 	b := openBucket(t, t.TempDir(), 1<<20)
 	v := []float32{0, -1.5, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN())}
@@ -306,7 +306,7 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestDefaultFolder: what the variable says, else the user's cache folder.
+// TestDefaultFolder: the value of the variable, else in the user's cache folder.
 func TestDefaultFolder(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/cache")
 	t.Setenv(FolderVariable, "")
@@ -325,7 +325,7 @@ func TestDefaultFolder(t *testing.T) {
 	}
 }
 
-// TestPictures: the digest of a picture's pixels is stored by that of its bytes, which may lie in a file.
+// TestPictures: the digest of a picture's pixels is stored under the digest of its bytes, which may be in a file.
 func TestPictures(t *testing.T) {
 	t.Setenv(FolderVariable, t.TempDir())
 	var raw bytes.Buffer
@@ -345,7 +345,7 @@ func TestPictures(t *testing.T) {
 		t.Errorf("Content: got %s, %v of the file and %s, %v of the bytes, want one", byPath, err1, byBytes, err2)
 	}
 	if pixels, ok := p.Pixels(byPath); ok {
-		t.Errorf("Pixels before it is decoded: got %s, want nothing", pixels)
+		t.Errorf("Pixels before decoding: got %s, want nothing", pixels)
 	}
 	picture, content, pixels, err := p.Open(filepath.Dir(path), data.Image{Path: "file"})
 	if err != nil || picture.Width != 3 || content != byPath || pixels != picture.Digest() || p.Decoded() != 1 {
@@ -364,14 +364,14 @@ func TestPictures(t *testing.T) {
 		t.Errorf("Pixels in another process: got %s, %t, %d decoded, want %s, none", got, ok, again.Decoded(), pixels)
 	}
 	if _, _, _, err := again.Decode("", data.Image{}, []byte("no picture")); err == nil || again.Decoded() != 0 {
-		t.Errorf("Decode of no picture: got error %v, %d decoded, want an error, none", err, again.Decoded())
+		t.Errorf("Decode of something else: got error %v, %d decoded, want an error, none", err, again.Decoded())
 	}
 	if _, _, _, err := again.Open("", data.Image{Path: filepath.Join(dir, "none.png")}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Open of no file: got error %v, want %v", err, fs.ErrNotExist)
+		t.Errorf("Open of a missing file: got error %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
-// TestEvictedFirst: what was used longest ago makes room, whatever the names of the files are.
+// TestEvictedFirst: the least recently used records are evicted, whatever the file names.
 func TestEvictedFirst(t *testing.T) {
 	size := recordSize(100)
 	for range 5 { // files have random names

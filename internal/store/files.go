@@ -20,7 +20,8 @@ import (
 // FolderVariable is the environment variable that overrides [DefaultFolder].
 const FolderVariable = "ASSAY_STORE"
 
-// DefaultFolder is the user's own store: assay/store in the user's cache folder, or FolderVariable.
+// DefaultFolder returns the folder of the user's own store: assay/store in the user's cache folder, or
+// FolderVariable.
 func DefaultFolder() (string, error) {
 	if dir := os.Getenv(FolderVariable); dir != "" {
 		return filepath.Abs(dir)
@@ -32,25 +33,25 @@ func DefaultFolder() (string, error) {
 	return filepath.Join(dir, "assay", "store"), nil
 }
 
-// Files caches the SHA-256 of files by path, size, inode, time of modification (mtime) and time of change (ctime).
-// Renaming, replacing and editing in place all set a new ctime, which no user can set back. A file whose ctime is too
-// recent to tell two changes apart is not cached.
+// Files caches the SHA-256 of files by path, size, inode, modification time (mtime) and change time (ctime).
+// Renaming, replacing and editing in place all set a new ctime, which users cannot set back. A file whose ctime is
+// too recent to distinguish two changes is not cached.
 type Files struct {
-	bucket *Bucket // nil: of this process only
+	bucket *Bucket // nil: cached only in this process
 
 	mu    sync.Mutex
 	known map[Key]Key
-	busy  map[string]*sync.Mutex // by path: what several ask for is read once
+	busy  map[string]*sync.Mutex // by path: a file requested several times at once is read once
 }
 
-// settled is the age from which a file's times tell its states apart: file systems may round times to two seconds.
+// settled is the age from which a file's times identify its state: file systems may round times to two seconds.
 const settled = 2 * time.Second
 
 // userFiles caches digests in memory and in the user's own store.
 var userFiles = sync.OnceValue(func() *Files {
 	f := &Files{known: map[Key]Key{}, busy: map[string]*sync.Mutex{}}
 	if folder, err := DefaultFolder(); err == nil {
-		if s, err := Open(folder, Options{}); err == nil { // where it cannot be written to, files are read each time
+		if s, err := Open(folder, Options{}); err == nil { // if it cannot be written, files are read each time
 			f.bucket, _ = s.Bucket("files-1", "")
 		}
 	}
@@ -82,8 +83,8 @@ func (f *Files) Digest(path string) (Key, error) {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.Size() > maxWhole {
-		// What a program has written to a mapped file, and goes on writing to, sets a time of change only once the pages
-		// are on disk. Where the file system cannot sync a file that is open for reading, the times count as they are.
+		// Writes to a mapped file update its ctime only once the pages are on disk. If the file system cannot sync a
+		// file that is open for reading, the times are used as they are.
 		_ = file.Sync()
 	}
 	h := sha256.New()
@@ -102,7 +103,7 @@ func (f *Files) Digest(path string) (Key, error) {
 		if k = Key(h.Sum(nil)); !errors.Is(err, errChanged) {
 			break
 		}
-		if n > 0 && k == last { // it only got another name or owner: that sets ctime, too
+		if n > 0 && k == last { // only its name or owner changed: that also sets ctime
 			return k, nil
 		}
 	}
@@ -113,7 +114,7 @@ func (f *Files) Digest(path string) (Key, error) {
 	return k, nil
 }
 
-// object is Digest of an object on storage, cached by the storage's version of it.
+// object is Digest for an object on object storage, cached by its version.
 func (f *Files) object(name string) (Key, error) {
 	ctx := context.Background()
 	before, err := remote.Stat(ctx, name)
@@ -134,7 +135,8 @@ func (f *Files) object(name string) (Key, error) {
 	return k, nil
 }
 
-// maxWhole is the largest object that is read at once: a picture, which is decoded next. Tables are read in blocks.
+// maxWhole is the size of the largest object that is read in one piece: a picture, which is decoded next. Tables are
+// read in blocks.
 const maxWhole = 8 << 20
 
 func digestObject(ctx context.Context, name string, size int64) (Key, error) {
@@ -206,7 +208,7 @@ func (f *Files) remember(state fileState, k Key) {
 	}
 }
 
-// keep bounds the memory: with too many files it forgets all.
+// keep limits the memory: with too many files it forgets all.
 func (f *Files) keep(state, k Key) {
 	const most = 1 << 20
 	f.mu.Lock()
@@ -234,7 +236,7 @@ func (f *Files) lock(path string) (unlock func()) {
 	}
 }
 
-// fileState identifies a state of a file by its stat.
+// fileState identifies the state of a file by its stat.
 type fileState struct {
 	key     Key
 	settled bool
@@ -251,7 +253,7 @@ func stateOf(path string, stat func() (os.FileInfo, error)) (fileState, error) {
 	}
 	sys, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fileState{}, errors.New("the system does not say when a file was changed")
+		return fileState{}, errors.New("the system does not report the change time of a file")
 	}
 	changed := time.Unix(sys.Ctim.Unix())
 	return fileState{

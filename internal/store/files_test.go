@@ -11,8 +11,8 @@ import (
 	"assay/internal/long"
 )
 
-// openFiles opens digests whose files are old enough to be remembered at once: the clock cannot be set, so the time is
-// waited.
+// openFiles opens a cache of digests, and waits until files are old enough to be cached, because the clock cannot be
+// set.
 func openFiles(t *testing.T, folder string) *Files {
 	return &Files{bucket: openBucket(t, folder, 1<<20), known: map[Key]Key{}, busy: map[string]*sync.Mutex{}}
 }
@@ -25,7 +25,7 @@ func write(t *testing.T, path, text string) {
 }
 
 // TestFileChanges: a file that was renamed over, replaced, edited in place or touched back in time has the digest of
-// what it holds. A file that was not changed is not read again.
+// its content. An unchanged file is not read again.
 func TestFileChanges(t *testing.T) {
 	long.Test(t)
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func TestFileChanges(t *testing.T) {
 		}
 	}
 	if len(f.known) > 0 || f.bucket.Len() > 0 {
-		t.Errorf("got %d files remembered, %d stored, want none: their changes could not be told apart", len(f.known),
+		t.Errorf("got %d files remembered, %d stored, want none: their changes could not be distinguished", len(f.known),
 			f.bucket.Len())
 	}
 	time.Sleep(settled + 100*time.Millisecond)
@@ -128,12 +128,12 @@ func TestFileChanges(t *testing.T) {
 		t.Errorf("Digest of a folder: got error %v, want one", err)
 	}
 	if _, err := f.Digest(filepath.Join(dir, "none")); err == nil {
-		t.Errorf("Digest of no file: got error %v, want one", err)
+		t.Errorf("Digest of a missing file: got error %v, want one", err)
 	}
 }
 
-// TestDigestOfLinked: a file that gets other names all the time while it is read has the digest of its bytes: each name
-// sets a new time of change.
+// TestDigestOfLinked: a file that is linked again and again while it is read has the digest of its bytes, although
+// each link sets a new ctime.
 func TestDigestOfLinked(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "picture")
@@ -168,6 +168,6 @@ func TestDigestOfLinked(t *testing.T) {
 	close(stop)
 	<-stopped
 	if links == 0 {
-		t.Skip("the file system has no links")
+		t.Skip("the file system does not support links")
 	}
 }

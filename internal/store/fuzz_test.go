@@ -9,8 +9,8 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// FuzzSegment: whatever a segment holds, a record that is found is the one that was written, memory stays in proportion
-// to the file, and the store goes on.
+// FuzzSegment: whatever a segment contains, a record that is found is the one that was written, memory is
+// proportional to the file, and the store keeps working.
 func FuzzSegment(f *testing.F) {
 	dir := f.TempDir()
 	s, err := Open(dir, Options{})
@@ -63,7 +63,7 @@ func FuzzSegment(f *testing.F) {
 				t.Errorf("record 9: got %q, want what was put: %q", b.Get(keyOf(9)), valueOf(9, 100))
 			}
 		})
-		more, err := filepath.Glob(filepath.Join(dir, "things", "*", "*"+segmentExt)) // begun where the first was damaged
+		more, err := filepath.Glob(filepath.Join(dir, "things", "*", "*"+segmentExt)) // started because the first was damaged
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,11 +13,11 @@ import (
 // Contents describes the records of one kind from one model.
 type Contents struct {
 	Kind    string    `json:"kind"`
-	Model   string    `json:"model"` // digest of its fingerprint, a folder's name
+	Model   string    `json:"model"` // digest of its fingerprint, used as a folder name
 	Records int       `json:"records"`
 	Files   int       `json:"files"`
 	Bytes   int64     `json:"bytes"`
-	Used    time.Time `json:"used"` // last
+	Used    time.Time `json:"used"` // last use
 }
 
 // List describes a store's folder by kind, most recently used first.
@@ -43,17 +43,17 @@ func List(folder string) ([]Contents, error) {
 // Verified is the result of Verify.
 type Verified struct {
 	Files   int      `json:"files"`
-	Records int      `json:"records"` // whole ones
-	Damaged []string `json:"damaged"` // files and places of records that are not whole
-	Lost    int64    `json:"lost"`    // bytes after the last record of a file: cut off by a crash, or after damage
+	Records int      `json:"records"` // intact ones
+	Damaged []string `json:"damaged"` // files and positions of damaged records
+	Lost    int64    `json:"lost"`    // bytes after the last record of a file: truncated by a crash, or after damage
 }
 
-// Verify reads every record of a store's folder. Damaged records are never served: they are computed again.
+// Verify reads every record in a store's folder. Damaged records are never served: they are recomputed.
 func Verify(folder string) (*Verified, error) {
 	v := &Verified{Damaged: []string{}}
 	err := walk(folder, func(f segmentFile, seg *segment) error {
 		v.Files++
-		seg.used.Store(time.Now().Unix()) // to verify is not to use
+		seg.used.Store(time.Now().Unix()) // verifying does not count as a use
 		err := seg.scan(func(address Key, offset int64, _ int) {
 			if _, err := seg.read(address, offset); err != nil {
 				v.Damaged = append(v.Damaged, err.Error())
@@ -67,7 +67,7 @@ func Verify(folder string) (*Verified, error) {
 		if err == nil && seg.headDamaged() {
 			v.Damaged = append(
 				v.Damaged,
-				fmt.Sprintf("%s: damaged head of a record at byte %d, and nothing is found behind it",
+				fmt.Sprintf("%s: damaged head of a record at byte %d, and nothing after it can be found",
 					seg.Name(), seg.size),
 			)
 		}
@@ -78,17 +78,17 @@ func Verify(folder string) (*Verified, error) {
 
 // Pruning selects what Prune removes.
 type Pruning struct {
-	Kind  string    // of this kind only; "": of all
-	Older time.Time // what was last used before; zero: none for its age
-	Most  int64     // bytes of the folder that may remain, of all kinds; below 0: no bound
+	Kind  string    // only this kind; "": all
+	Older time.Time // removes records last used before; zero: no age limit
+	Most  int64     // bytes that may remain in the folder, of all kinds; below 0: no limit
 }
 
 // Pruned is the result of Prune.
 type Pruned struct {
 	Files int   `json:"files"` // removed
-	Bytes int64 `json:"bytes"` // of them
+	Bytes int64 `json:"bytes"` // in removed files
 	Left  int64 `json:"left"`  // bytes that remain
-	Busy  int   `json:"busy"`  // files that had to stay: a process writes to them
+	Busy  int   `json:"busy"`  // files that could not be removed: a process is writing to them
 }
 
 // Prune removes segments of a store's folder, least recently used first.
@@ -118,13 +118,13 @@ func Prune(folder string, p Pruning) (*Pruned, error) {
 
 // Dropped is the result of DropDamaged.
 type Dropped struct {
-	Files   int   `json:"files"`   // segments that were rewritten, or removed where no whole record was left
-	Records int   `json:"records"` // whole ones, which were kept
-	Bytes   int64 `json:"bytes"`   // that the folder holds less
-	Busy    int   `json:"busy"`    // damaged segments that had to stay: a process writes to them
+	Files   int   `json:"files"`   // segments that were rewritten, or removed if no intact record was left
+	Records int   `json:"records"` // intact ones, which were kept
+	Bytes   int64 `json:"bytes"`   // by which the folder shrank
+	Busy    int   `json:"busy"`    // damaged segments that could not be rewritten: a process is writing to them
 }
 
-// DropDamaged removes the damaged records of a store's folder. A segment with damage is rewritten: its whole records
+// DropDamaged removes the damaged records from a store's folder. A damaged segment is rewritten: its intact records
 // are copied to a new segment before it is removed, so that a crash loses none.
 func DropDamaged(folder string) (*Dropped, error) {
 	out := &Dropped{}
@@ -137,7 +137,7 @@ func DropDamaged(folder string) (*Dropped, error) {
 			out.Busy++
 			return nil
 		}
-		seg.size = 0 // a process may have written since the first look
+		seg.size = 0 // a process may have written to it meanwhile
 		if whole, _, err = seg.wholeRecords(); err != nil {
 			return err
 		}
@@ -154,13 +154,13 @@ func DropDamaged(folder string) (*Dropped, error) {
 	return out, err
 }
 
-// record is where a record stands in a segment.
+// record is the position of a record in a segment.
 type record struct {
 	address Key
 	offset  int64
 }
 
-// wholeRecords returns the readable records, and the number of all. It does not count as a use.
+// wholeRecords returns the intact records, and the number of all records. It does not count as a use.
 func (s *segment) wholeRecords() (whole []record, all int, err error) {
 	s.used.Store(time.Now().Unix())
 	err = s.scan(func(address Key, offset int64, _ int) {
@@ -172,7 +172,7 @@ func (s *segment) wholeRecords() (whole []record, all int, err error) {
 	return whole, all, err
 }
 
-// rewrite copies records to a new segment, which looks as old as the given time, and returns its size.
+// rewrite copies records to a new segment, whose last use is set to used, and returns its size.
 func (s *segment) rewrite(records []record, used time.Time) (size int64, err error) {
 	if len(records) == 0 {
 		return 0, nil

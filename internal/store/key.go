@@ -6,10 +6,11 @@ import (
 	"encoding/hex"
 )
 
-// Key is a SHA-256: of a file's bytes, of a picture's pixels, or of several things by KeyOf.
+// Key is a SHA-256: of a file's bytes, of a picture's pixels, or of a list of strings (KeyOf).
 type Key [32]byte
 
-// KeyOf is the digest of a list of strings, each with its length before it, so that no two lists have the same.
+// KeyOf returns the digest of a list of strings, each prefixed with its length, so that different lists have
+// different digests.
 func KeyOf(parts ...string) Key {
 	h := sha256.New()
 	for _, p := range parts {
@@ -19,5 +20,5 @@ func KeyOf(parts ...string) Key {
 	return Key(h.Sum(nil))
 }
 
-// String is the key in hexadecimal digits.
+// String returns the key in hexadecimal.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestDigestOfObjects: what is read at once and what is read in blocks have the digests of their bytes.
+// TestDigestOfObjects: objects read in one piece and in blocks have the digests of their bytes.
 func TestDigestOfObjects(t *testing.T) {
 	dir := t.TempDir()
 	for name, size := range map[string]int{"empty": 0, "small": maxWhole, "large": maxWhole + 3<<20 + 1} {

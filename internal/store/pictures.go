@@ -23,7 +23,7 @@ func (s *Store) Pictures() (*Pictures, error) {
 	return &Pictures{pixels: b}, nil
 }
 
-// Content is the digest of a picture's encoded bytes. Files are read once: see [FileDigest].
+// Content returns the digest of a picture's encoded bytes. Files are read once: see [FileDigest].
 func Content(folder string, m data.Image) (Key, error) {
 	if path := m.File(folder); path != "" {
 		return FileDigest(path)
@@ -35,7 +35,7 @@ func Content(folder string, m data.Image) (Key, error) {
 	return sha256.Sum256(raw), nil
 }
 
-// Pixels returns the digest of the pixels of a content, if it is stored.
+// Pixels returns the digest of the pixels for a content digest, if it is stored.
 func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
 	raw := p.pixels.Get(content)
 	if len(raw) != len(Key{}) {
@@ -53,7 +53,7 @@ func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, con
 	return p.Decode(folder, m, raw)
 }
 
-// Decode is Open of bytes that were already read.
+// Decode is Open for bytes that were already read.
 func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (
 	picture *data.Picture, content, pixels Key, err error) {
 	content = sha256.Sum256(raw)
@@ -68,5 +68,5 @@ func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (
 	return picture, content, pixels, nil
 }
 
-// Decoded is the number of pictures that were decoded.
+// Decoded returns the number of decoded pictures.
 func (p *Pictures) Decoded() int64 { return p.decoded.Load() }

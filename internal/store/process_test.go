@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestMain is also the program of the other processes.
+// TestMain is also the program that other processes run.
 func TestMain(m *testing.M) {
 	if folder := os.Getenv("STORE_TEST_WRITER"); folder != "" {
 		if err := writer(folder, os.Getenv("STORE_TEST_FULL") != ""); err != nil {
@@ -31,8 +31,8 @@ const (
 	processValue   = 20_000
 )
 
-// writer gets or puts all records, until it is killed or done. full: no file may grow beyond some size, as on a full
-// disk.
+// writer gets or puts all records, until it is killed or done. With full no file can grow beyond some size, as on a
+// full disk.
 func writer(folder string, full bool) error {
 	var told []string
 	s, err := Open(folder, Options{Limit: 1 << 30, Warn: func(text string) { told = append(told, text) }})
@@ -54,7 +54,7 @@ func writer(folder string, full bool) error {
 		if got := b.Get(keyOf(i)); got == nil {
 			b.Remember(keyOf(i), valueOf(i, processValue))
 		} else if !bytes.Equal(got, valueOf(i, processValue)) {
-			return fmt.Errorf("record %d is another's", i)
+			return fmt.Errorf("record %d has another value", i)
 		}
 	}
 	if full != (len(told) == 1) {
@@ -78,7 +78,7 @@ func start(t *testing.T, folder string, env ...string) (*exec.Cmd, *bytes.Buffer
 	return c, &out
 }
 
-// missingRecords counts what is not there, and fails on what is wrong.
+// missingRecords returns the number of missing records, and fails if one is wrong.
 func missingRecords(t *testing.T, folder string) (missing int) {
 	t.Helper()
 	b := openBucket(t, folder, 1<<30)
@@ -93,7 +93,7 @@ func missingRecords(t *testing.T, folder string) (missing int) {
 	return missing
 }
 
-// TestKilled: processes that are killed while they write leave whole records, and the next one goes on.
+// TestKilled: processes that are killed while they write leave intact records, and the next one continues.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	last := processRecords
@@ -123,7 +123,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestProcesses: four processes at once want the same records.
+// TestProcesses: four processes use the same records at once.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	for range 4 {
@@ -139,7 +139,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a process whose files cannot grow says so once and goes on; what it wrote is whole.
+// TestFullDisk: a process whose files cannot grow warns once and continues; its records are intact.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	c, out := start(t, dir, "STORE_TEST_FULL=1")
@@ -154,7 +154,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestReadOnly: records are found in files that cannot be written to. (As root permissions say nothing.)
+// TestReadOnly: records are found in files that cannot be written. (Permissions have no effect for root.)
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	b := openBucket(t, dir, 1<<20)

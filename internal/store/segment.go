@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// segment is one file of a bucket, records one after the other, little-endian:
+// segment is one file of a bucket, a sequence of records, little-endian:
 //
 //	"asr1", length of the value (uint32), address (32 bytes), CRC-32C of these
 //	value, CRC-32C of it
 //
-// Only the process that holds its lock appends to it. A record that a crash cut off is removed, with all that
-// follows, before the next one is written.
+// Only the process that holds its lock appends to it. A truncated record is removed, with everything after it, before
+// the next one is written.
 type segment struct {
 	*os.File
-	size int64        // of the records that are known here
-	used atomic.Int64 // seconds of Unix time at which the file was last marked as used
+	size int64        // of the records known to this process
+	used atomic.Int64 // Unix time in seconds at which the file was last marked as used
 }
 
 const (
@@ -32,14 +32,14 @@ const (
 	recordHead    = len(recordMagic) + 4 + len(Key{}) + 4
 	recordTail    = 4
 	segmentExt    = ".segment"
-	maxValueBytes = 1 << 31 // of a value
+	maxValueBytes = 1 << 31 // largest value
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func recordSize(value int) int64 { return int64(recordHead) + int64(value) + recordTail }
 
-// openSegment opens a segment, for reading only where writing is not allowed.
+// openSegment opens a segment, read-only if writing is not permitted.
 func openSegment(path string) (*segment, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -51,7 +51,7 @@ func openSegment(path string) (*segment, error) {
 	return &segment{File: f}, nil
 }
 
-// newSegment makes an empty segment of this process.
+// newSegment creates an empty segment that is locked by this process.
 func newSegment(folder string) (*segment, error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
@@ -62,18 +62,18 @@ func newSegment(folder string) (*segment, error) {
 	}
 	s := &segment{File: f}
 	s.used.Store(time.Now().Unix())
-	s.lock() // where the file system has no locks, no process appends to another's segment
+	s.lock() // without locks in the file system, no process appends to another's segment
 	return s, nil
 }
 
-// lock makes this the only open file that is appended to, until it is closed; false if that cannot be had.
+// lock gets the exclusive right to append, until the file is closed; false if that is not possible.
 func (s *segment) lock() bool {
 	return syscall.Flock(int(s.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
 func (s *segment) unlock() { syscall.Flock(int(s.Fd()), syscall.LOCK_UN) }
 
-// exists reports whether the file of that name is still this segment.
+// exists reports whether the file with its name is still this segment.
 func (s *segment) exists() bool {
 	at, err := os.Stat(s.Name())
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *segment) exists() bool {
 	return err == nil && os.SameFile(at, open)
 }
 
-// removeSegment removes a segment that nobody writes to.
+// removeSegment removes a segment unless a process is writing to it.
 func removeSegment(path string) bool {
 	s, err := openSegment(path)
 	if err != nil {
@@ -96,15 +96,15 @@ func removeSegment(path string) bool {
 	return os.Remove(path) == nil
 }
 
-// scan calls found for every record from the known end on, up to the last one that is whole as far as its head and the
-// file's size tell. Values are checked when they are read.
+// scan calls found for every record after the known end, up to the last one that is complete according to its head
+// and the file size. Values are checked when they are read.
 func (s *segment) scan(found func(address Key, offset int64, value int)) error {
 	info, err := s.Stat()
 	if err != nil {
 		return err
 	}
 	var window [16 << 10]byte
-	begin, n := int64(0), 0 // of the window in the file
+	begin, n := int64(0), 0 // offset and size of the window in the file
 	for {
 		if s.size < begin || s.size+int64(recordHead) > begin+int64(n) {
 			begin = s.size
@@ -125,7 +125,7 @@ func (s *segment) scan(found func(address Key, offset int64, value int)) error {
 	}
 }
 
-// headDamaged reports whether the head after the last record is damaged, and not merely cut off by a crash.
+// headDamaged reports whether the head after the last record is damaged, and not just truncated by a crash.
 func (s *segment) headDamaged() bool {
 	var head [recordHead]byte
 	if n, _ := s.ReadAt(head[:], s.size); n < recordHead {
@@ -156,7 +156,7 @@ func (s *segment) append(address Key, value []byte) (int64, error) {
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(value, castagnoli))
 	at := s.size
 	if _, err := s.WriteAt(b, at); err != nil {
-		s.Truncate(at) // best effort: a scan ends there anyway
+		s.Truncate(at) // best effort: scans end there anyway
 		return 0, err
 	}
 	s.size += int64(len(b))
@@ -165,7 +165,7 @@ func (s *segment) append(address Key, value []byte) (int64, error) {
 
 var errDamaged = errors.New("damaged record")
 
-// read returns the value of the record of an address.
+// read returns the value of the record at an offset, which must have this address.
 func (s *segment) read(address Key, offset int64) ([]byte, error) {
 	var h [recordHead]byte
 	if _, err := s.ReadAt(h[:], offset); err != nil {
@@ -176,7 +176,7 @@ func (s *segment) read(address Key, offset int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w at byte %d", s.Name(), errDamaged, offset)
 	}
 	if info, err := s.Stat(); err != nil || offset+recordSize(n) > info.Size() {
-		return nil, fmt.Errorf("%s: %w at byte %d: cut off", s.Name(), errDamaged, offset)
+		return nil, fmt.Errorf("%s: %w at byte %d: truncated", s.Name(), errDamaged, offset)
 	}
 	b := make([]byte, n+recordTail)
 	if _, err := s.ReadAt(b, offset+int64(recordHead)); err != nil {
@@ -189,11 +189,11 @@ func (s *segment) read(address Key, offset int64) ([]byte, error) {
 	return b[:n:n], nil
 }
 
-// touch marks the file as used, now and then.
+// touch marks the file as used, at most once a minute.
 func (s *segment) touch() {
 	const often = 60 // seconds
 	now := time.Now()
 	if last := s.used.Load(); now.Unix()-last >= often && s.used.CompareAndSwap(last, now.Unix()) {
-		os.Chtimes(s.Name(), now, now) // fails where another user owns the file, which then looks less recently used
+		os.Chtimes(s.Name(), now, now) // fails if another user owns the file, which then looks less recently used
 	}
 }

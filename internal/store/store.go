@@ -1,12 +1,12 @@
-// Package store keeps computed values in a folder across processes: image features, hidden states, embeddings,
-// measurements. A record is addressed by content alone: the kind of value (the bucket's kind), the fingerprint of the
-// model (weights and configuration), and the digest of the input's pixels, bytes or text. Records have no file names,
-// so none can be stale.
+// Package store caches computed values in a folder across processes: image features, hidden states, embeddings,
+// measurements. A record is addressed only by content: the kind of value (the bucket's kind), the fingerprint of the
+// model (weights and configuration), and the digest of the input's pixels, bytes or text. File names are not part of
+// the address, so no record can be stale.
 //
-// The folder's size is bounded: the least recently used records are removed first. Several processes may use it at
-// once and see each other's records. A process may be killed at any instant, and the disk may damage any byte: every
-// record is checked on reading, and a damaged one counts as absent. If the folder cannot be written to, or the disk is
-// full, [Options].Warn is called once with the file's name, and nothing more is stored.
+// The folder's size is limited: the least recently used records are removed first. Several processes may use it at
+// once and see each other's records. A process may be killed at any time, and the disk may damage any byte: every
+// record is verified when it is read, and a damaged one is treated as missing. If the folder cannot be written, or
+// the disk is full, [Options].Warn is called once with the name of the file, and nothing more is stored.
 package store
 
 import (
@@ -22,13 +22,13 @@ import (
 	"time"
 )
 
-// Options bound a store.
+// Options configure a store.
 type Options struct {
-	Limit int64             // bytes of the whole folder; 0: DefaultLimit
-	Warn  func(text string) // called once if nothing can be stored any more; may be nil
+	Limit int64             // bytes of the entire folder; 0: DefaultLimit
+	Warn  func(text string) // called once if nothing more can be stored; may be nil
 }
 
-// DefaultLimit is the bound of a folder for which none is given.
+// DefaultLimit is the limit of a folder for which none is given.
 const DefaultLimit = 20 << 30
 
 // Store is an open folder. It is safe for concurrent use.
@@ -37,23 +37,23 @@ type Store struct {
 	limit  int64
 	warn   func(text string)
 
-	mu       sync.Mutex // of buckets; never taken while a bucket's is held
+	mu       sync.Mutex // guards buckets; never locked while a bucket's is held
 	buckets  map[[2]string]*Bucket
 	warned   sync.Once
-	disabled atomic.Bool // or not to be written to: Remember does nothing any more
+	disabled atomic.Bool // the folder cannot be written: Remember does nothing
 }
 
-// segmentsPerStore is how many segments a full folder holds: eviction removes about one at a time.
+// segmentsPerStore is the number of segments in a full folder: eviction removes about one at a time.
 const segmentsPerStore = 16
 
-// Open opens a folder, which is created with the first record. For [Bucket.Remember] a folder that cannot be created
-// or written to is no error: see the package's comment.
+// Open opens a folder, which is created with the first record. For [Bucket.Remember] it is not an error if the folder
+// cannot be created or written: see the package comment.
 func Open(folder string, o Options) (*Store, error) {
 	if o.Limit == 0 {
 		o.Limit = DefaultLimit
 	}
 	if o.Limit < 0 {
-		return nil, fmt.Errorf("store %s: a limit of %d bytes holds nothing", folder, o.Limit)
+		return nil, fmt.Errorf("store %s: the limit is %d bytes, want a positive number", folder, o.Limit)
 	}
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("store %s: it is a file, want a folder", folder)
@@ -61,7 +61,7 @@ func Open(folder string, o Options) (*Store, error) {
 	return &Store{folder: folder, limit: o.Limit, warn: o.Warn, buckets: map[[2]string]*Bucket{}}, nil
 }
 
-// Folder is the folder of the store.
+// Folder returns the folder of the store.
 func (s *Store) Folder() string { return s.folder }
 
 // Close closes the files.
@@ -79,20 +79,20 @@ func (s *Store) open() []*Bucket {
 	return slices.Collect(maps.Values(s.buckets))
 }
 
-// warnOnce warns once that nothing is stored.
+// warnOnce warns once that nothing can be stored.
 func (s *Store) warnOnce(err error) {
 	s.warned.Do(func() {
 		if s.warn != nil {
 			s.warn(
-				fmt.Sprintf("%v: what is computed cannot be kept in %s, and is computed again the next time",
+				fmt.Sprintf("%v: results cannot be cached in %s and will be recomputed the next time",
 					err, s.folder),
 			)
 		}
 	})
 }
 
-// evict removes the least recently used segments until so many more bytes fit. Segments in use by a writing process
-// stay, so a folder may exceed its limit by a sixteenth for each such process.
+// evict removes the least recently used segments until this many more bytes fit. Segments that a process is writing
+// to stay, so a folder may exceed its limit by a sixteenth for each such process.
 func (s *Store) evict(bytes int64) error {
 	files, err := segmentFiles(s.folder)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) evict(bytes int64) error {
 	return nil
 }
 
-// drop removes a segment unless some process writes to it.
+// drop removes a segment unless a process is writing to it.
 func (s *Store) drop(path string) bool {
 	if !removeSegment(path) {
 		return false
@@ -128,7 +128,7 @@ func (s *Store) drop(path string) bool {
 // segmentFile is a segment of a folder.
 type segmentFile struct {
 	path        string
-	kind, model string // names of the folders it lies in
+	kind, model string // names of the folders that contain it
 	size        int64
 	used        time.Time
 }

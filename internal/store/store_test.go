@@ -41,7 +41,7 @@ func openBucket(t *testing.T, folder string, limit int64) *Bucket {
 
 func keyOf(i int) Key { return KeyOf(fmt.Sprint(i)) }
 
-// valueOf is what stands under a key in these tests: its length and bytes follow from the key.
+// valueOf returns the value for a key in these tests: its length and bytes follow from the key.
 func valueOf(i, most int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(i), 1))
 	v := make([]byte, 1+rng.IntN(most))
@@ -75,7 +75,7 @@ func TestOutlivesProcess(t *testing.T) {
 	a := openBucket(t, dir, 1<<20)
 	put(t, a, 1, []byte("one"))
 	put(t, a, 2, []byte("two"))
-	a.store.Close() // as the end of the process
+	a.store.Close() // like the end of the process
 
 	b := openBucket(t, dir, 1<<20)
 	if got := b.Get(keyOf(2)); string(got) != "two" {
@@ -83,7 +83,7 @@ func TestOutlivesProcess(t *testing.T) {
 	}
 	put(t, b, 3, []byte("three"))
 	if paths, _ := files(t, dir); len(paths) != 1 {
-		t.Errorf("got segments %v, want the one that nobody writes to continued", paths)
+		t.Errorf("got segments %v, want the one that no process writes to continued", paths)
 	}
 	for _, other := range []*Bucket{bucket(t, b.store, "things", "another"), bucket(t, b.store, "others", "model")} {
 		if v := other.Get(keyOf(2)); v != nil {
@@ -92,7 +92,7 @@ func TestOutlivesProcess(t *testing.T) {
 	}
 }
 
-// TestMovedSegment: a file that somebody moved below another model's folder holds nothing of that model.
+// TestMovedSegment: a file that was moved to another model's folder has no records of that model.
 func TestMovedSegment(t *testing.T) {
 	dir := t.TempDir()
 	a := openBucket(t, dir, 1<<20)
@@ -106,7 +106,7 @@ func TestMovedSegment(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: two processes write to segments of their own and see each other's records.
+// TestTwoAtOnce: two processes write to separate segments and see each other's records.
 func TestTwoAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openBucket(t, dir, 1<<20), openBucket(t, dir, 1<<20)
@@ -150,7 +150,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLeastUsedGoesFirst: what was read lately stays, what another process writes stays.
+// TestLeastUsedGoesFirst: recently read segments stay, and segments that another process writes to.
 func TestLeastUsedGoesFirst(t *testing.T) {
 	dir := t.TempDir()
 	const limit = 64 << 10
@@ -186,7 +186,7 @@ func TestLeastUsedGoesFirst(t *testing.T) {
 	}
 }
 
-// TestHold: what a process holds is readable until it closes, though the files are gone.
+// TestHold: held records are readable until the store is closed, even if the files are gone.
 func TestHold(t *testing.T) {
 	dir := t.TempDir()
 	b := openBucket(t, dir, 16<<10)
@@ -204,8 +204,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestDamage: with one byte of a file changed, a few cut off or some behind it, every record is as it was or not there.
-// What is lost can be written again, and is found from then on.
+// TestDamage: with one byte of a file changed, a few removed from its end or added to it, every record is unchanged
+// or missing. Lost records can be written again, and are then found.
 func TestDamage(t *testing.T) {
 	long.Test(t)
 	const records = 4
@@ -259,7 +259,7 @@ func TestDamage(t *testing.T) {
 	check("a value changed", func() []byte { c := slices.Clone(whole); c[recordHead] ^= 1; return c }(), 1)
 }
 
-// TestDamageWhileOpen: a record that is damaged after it was indexed is not served.
+// TestDamageWhileOpen: a record that was damaged after it was indexed is not served.
 func TestDamageWhileOpen(t *testing.T) {
 	dir := t.TempDir()
 	b := openBucket(t, dir, 1<<20)
@@ -286,7 +286,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	}
 }
 
-// TestGoroutines: many at once, in several open stores of one folder that is too small for them.
+// TestGoroutines: many goroutines at once, with several open stores of one folder that is too small for them.
 func TestGoroutines(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
@@ -310,7 +310,7 @@ func TestGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNoPlace: where nothing can be written the work goes on, and one warning names the place.
+// TestNoPlace: if nothing can be written the work continues, and one warning names the file.
 func TestNoPlace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
@@ -357,7 +357,7 @@ func TestFloats(t *testing.T) {
 	}
 }
 
-// TestKeyOf: no two lists have one digest.
+// TestKeyOf: no two lists have the same digest.
 func TestKeyOf(t *testing.T) {
 	seen := map[Key]string{}
 	for _, parts := range [][]string{{}, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""},
@@ -365,7 +365,7 @@ func TestKeyOf(t *testing.T) {
 		t.Run(fmt.Sprintf("%q", parts), func(t *testing.T) {
 			k := KeyOf(parts...)
 			if seen[k] != "" {
-				t.Errorf("%q: got the digest of %s, want another", parts, seen[k])
+				t.Errorf("%q: got the digest of %s, want a different one", parts, seen[k])
 			}
 			seen[k] = fmt.Sprintf("%q", parts)
 		})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestVerifyHeads: a damaged head is counted, a record that a crash cut off is not.
+// TestVerifyHeads: a damaged head is counted, a truncated record is not.
 func TestVerifyHeads(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -48,16 +48,16 @@ func TestVerifyHeads(t *testing.T) {
 	}
 }
 
-// TestDropDamaged: what is damaged goes, what is whole stays, also for a process that has the folder open.
+// TestDropDamaged: damaged records are removed and intact ones stay, also for a process that has the folder open.
 func TestDropDamaged(t *testing.T) {
 	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 100) }
 	for _, c := range []struct {
 		name    string
-		at      int64 // of the byte that is changed
-		records int   // that are left
+		at      int64 // offset of the changed byte
+		records int   // remaining
 	}{
 		{"a value", recordSize(100) + int64(recordHead), 3},
-		{"a head", recordSize(100) + 5, 1}, // nothing is found behind it
+		{"a head", recordSize(100) + 5, 1}, // nothing after it can be found
 		{"the first head", 5, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ func parse(t *testing.T, text string) *Object {
 	return o
 }
 
-// errorsOf are the lines of an object's error.
+// errorsOf returns the lines of an object's error.
 func errorsOf(o *Object) []string {
 	if o.Err() == nil {
 		return nil
@@ -25,7 +25,7 @@ func errorsOf(o *Object) []string {
 	return strings.Split(o.Err().Error(), "\n")
 }
 
-// TestOpt: null is as good as absence, a value is read, and the key counts as read in any case.
+// TestOpt: null counts as absent, a value is read, and the key counts as read in any case.
 func TestOpt(t *testing.T) {
 	for text, want := range map[string]int{`{}`: 5, `{"n": null}`: 5, `{"n": 3}`: 3} {
 		t.Run(text, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestOpt(t *testing.T) {
 	}
 }
 
-// TestSub: an object that is absent or null is nil without an error; one that is no object is an error.
+// TestSub: an absent or null object is nil without an error; another type is an error.
 func TestSub(t *testing.T) {
 	for text, want := range map[string]string{`{}`: "", `{"sub": null}`: "",
 		`{"sub": 3}`: "a.json: sub: 3: want an object"} {
@@ -54,7 +54,7 @@ func TestSub(t *testing.T) {
 	}
 }
 
-// TestRest: what is neither read nor listed goes to the rest, once.
+// TestRest: keys that are neither read nor listed go to the rest, once.
 func TestRest(t *testing.T) {
 	o := parse(t, `{"read": 1, "listed": 2, "a": 3, "b": 4}`)
 	o.Raw("read")
@@ -68,8 +68,8 @@ func TestRest(t *testing.T) {
 	rest.Raw("a")
 	o.Close(Harmless{"listed": nil})
 	rest.Close()
-	if d := cmp.Diff([]string{`a.json: nothing is known about "b" (4): it may change every number, so it is not passed ` +
-		`over; remove it if it surely does not`}, errorsOf(o)); d != "" {
+	if d := cmp.Diff([]string{`a.json: unknown key(s) "b" (4): they may change the results, so they are not ignored; ` +
+		`remove those that surely do not`}, errorsOf(o)); d != "" {
 		t.Errorf("errors (-want +got):\n%s", d)
 	}
 }
@@ -83,7 +83,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestClip: a long value is cut to 60 characters, not bytes, and blanks are left out.
+// TestClip: a long value is cut to 60 characters, not bytes, and whitespace is removed.
 func TestClip(t *testing.T) {
 	for _, c := range []struct{ name, raw, want string }{
 		{"blanks", `{ "a" : [1, 2] }`, `{"a":[1,2]}`},
@@ -98,8 +98,8 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestClose: every key that is unknown is named in one error; values that a table does not list are one each, and a
-// table without values takes any.
+// TestClose: all unknown keys are named in one error; each value that a table does not list is a separate error, and
+// a table without values accepts any.
 func TestClose(t *testing.T) {
 	for _, c := range []struct {
 		text   string
@@ -111,8 +111,8 @@ func TestClose(t *testing.T) {
 		{`{"a": 1}`, []Harmless{{"b": nil}, {"a": {1.0, "x"}}}, nil},
 		{`{"a": [1]}`, []Harmless{{"a": {1, "x"}}, {"a": nil}}, []string{`a.json: a: [1] is not supported; 1 or "x" is`}},
 		{`{"a": 2}`, []Harmless{{"a": {1}}}, []string{`a.json: a: 2 is not supported; 1 is`}},
-		{`{"b": 2, "a": 1}`, nil, []string{`a.json: nothing is known about "a" (1), "b" (2): it may change every ` +
-			`number, so it is not passed over; remove it if it surely does not`}},
+		{`{"b": 2, "a": 1}`, nil, []string{`a.json: unknown key(s) "a" (1), "b" (2): they may change the results, ` +
+			`so they are not ignored; remove those that surely do not`}},
 	} {
 		t.Run(c.text+fmt.Sprint(c.tables), func(t *testing.T) {
 			o := parse(t, c.text)

@@ -1,6 +1,7 @@
-// Package strictjson reads configuration files of other programs, above all Hugging Face's. Every key of an object is
-// read, declared harmless, or an error that names it. The reading code determines which keys are read, and
-// [Object.Close] takes the tables of harmless ones.
+// Package strictjson reads JSON configuration files of other programs, mainly Hugging Face's. Every key of an object
+// must be read or declared harmless; any other key is an error that names it, so that a setting that changes the
+// numbers is never silently ignored. Keys count as read when the code gets them, and [Object.Close] takes the tables
+// of harmless ones. Errors are collected, and [Object.Err] returns all of them.
 package strictjson
 
 import (
@@ -16,7 +17,7 @@ import (
 
 // Object is a JSON object. Its errors and its members' are collected: see Err.
 type Object struct {
-	path     string // of errors: the file, then the keys
+	path     string // for errors: the file, then the keys
 	fields   map[string]json.RawMessage
 	read     map[string]bool
 	problems *[]error
@@ -25,7 +26,7 @@ type Object struct {
 // Harmless lists keys that are ignored: with any value, or only with the values listed.
 type Harmless map[string][]any
 
-// AnyValue is h with further keys, which are ignored with any value.
+// AnyValue returns h with more keys, which are ignored with any value.
 func (h Harmless) AnyValue(keys ...string) Harmless {
 	h = maps.Clone(h)
 	for _, key := range keys {
@@ -55,7 +56,7 @@ func (o *Object) Failf(key, format string, args ...any) {
 	*o.problems = append(*o.problems, fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...)))
 }
 
-// Err returns all errors so far, of objects within each other too, sorted.
+// Err returns all errors so far, including those of nested objects, sorted.
 func (o *Object) Err() error {
 	return errors.Join(
 		slices.SortedFunc(
@@ -64,20 +65,20 @@ func (o *Object) Err() error {
 		)...)
 }
 
-// Has reports whether the key is there with a value other than null.
+// Has reports whether the key is present with a value other than null.
 func (o *Object) Has(key string) bool {
 	raw, ok := o.fields[key]
 	return ok && string(raw) != "null"
 }
 
-// Raw returns a key's text, nil if it is absent. The key counts as read.
+// Raw returns the raw value of a key, nil if absent. The key counts as read.
 func (o *Object) Raw(key string) json.RawMessage {
 	o.read[key] = true
 	return o.fields[key]
 }
 
-// Get stores the value of a key in what into points to. An absent key leaves that alone; null is an error, and so is
-// a value of another type.
+// Get stores the value of a key in *into. An absent key leaves it unchanged; null is an error, and so is a value of
+// another type.
 func (o *Object) Get(key string, into any) {
 	raw := o.Raw(key)
 	if raw == nil {
@@ -87,7 +88,7 @@ func (o *Object) Get(key string, into any) {
 		o.Failf(key, "null is not allowed: leave the key out for the default")
 		return
 	}
-	fresh := reflect.New(reflect.TypeOf(into).Elem()) // a default's slice may be shared
+	fresh := reflect.New(reflect.TypeOf(into).Elem()) // the slice of a default may be shared
 	if err := json.Unmarshal(raw, fresh.Interface()); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
@@ -99,14 +100,14 @@ func (o *Object) Get(key string, into any) {
 	reflect.ValueOf(into).Elem().Set(fresh.Elem())
 }
 
-// Opt is Get of a key for which null means the same as its absence.
+// Opt is Get for a key for which null means absent.
 func (o *Object) Opt(key string, into any) {
 	if o.read[key] = true; o.Has(key) {
 		o.Get(key, into)
 	}
 }
 
-// Sub returns the object under a key, nil if there is none or it is null.
+// Sub returns the object at a key, nil if absent or null.
 func (o *Object) Sub(key string) *Object {
 	o.read[key] = true
 	if !o.Has(key) {
@@ -120,7 +121,7 @@ func (o *Object) Sub(key string) *Object {
 	return s
 }
 
-// Rest returns an object of the keys that are neither read yet nor in the table; they count as read here.
+// Rest returns an object with the keys that are neither read yet nor in the table; they count as read in o.
 func (o *Object) Rest(but Harmless) *Object {
 	p := &Object{path: o.path, fields: map[string]json.RawMessage{}, read: map[string]bool{}, problems: o.problems}
 	for key, raw := range o.fields {
@@ -131,7 +132,7 @@ func (o *Object) Rest(but Harmless) *Object {
 	return p
 }
 
-// Same counts keys as read that another object has with the same value.
+// Same marks keys as read that another object has with the same value.
 func (o *Object) Same(other *Object) {
 	for key, raw := range o.fields {
 		if twin, ok := other.fields[key]; ok && canonical(raw) == canonical(twin) {
@@ -140,8 +141,8 @@ func (o *Object) Same(other *Object) {
 	}
 }
 
-// Close says that nothing else will be read: keys that are neither read nor in a table, or have a value there that
-// the table does not list, are errors.
+// Close ends reading: keys that are neither read nor in a table are errors, and so are values that the table of their
+// key does not list.
 func (o *Object) Close(tables ...Harmless) {
 	var unknown []string
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
@@ -159,7 +160,7 @@ func (o *Object) Close(tables ...Harmless) {
 	if len(unknown) > 0 {
 		o.Failf(
 			"",
-			"nothing is known about %s: it may change every number, so it is not passed over; remove it if it surely does not",
+			"unknown key(s) %s: they may change the results, so they are not ignored; remove those that surely do not",
 			strings.Join(unknown, ", "),
 		)
 	}
@@ -181,7 +182,7 @@ func lookup(tables []Harmless, key string) (values []string, known bool) {
 	return nil, false
 }
 
-// canonical spells a value as encoding/json would: 0.0 is 0.
+// canonical formats a value as encoding/json would: 0.0 becomes 0.
 func canonical(raw json.RawMessage) string {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -212,7 +213,7 @@ func (o *Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 // Empty reports whether the object has no keys.
 func (o *Object) Empty() bool { return len(o.fields) == 0 }
 
-// None is the object that Sub would return if it were there without keys.
+// None returns the object that Sub would return for an empty object at key.
 func (o *Object) None(key string) *Object {
 	return &Object{
 		path:     o.childPath(key),

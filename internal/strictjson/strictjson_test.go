@@ -26,9 +26,9 @@ func TestEveryKeyCounts(t *testing.T) {
 	}
 	want := []string{
 		`config.json: inner.width: "4": want int`,
-		`config.json: inner: nothing is known about "odd" ([1,2])`,
-		`config.json: nothing is known about "new" ({"a":1})`,
+		`config.json: inner: unknown key(s) "odd" ([1,2])`,
 		`config.json: on: true is not supported; false or null is`,
+		`config.json: unknown key(s) "new" ({"a":1})`,
 	}
 	got := strings.Split(o.Err().Error(), "\n")
 	if len(got) != len(want) {

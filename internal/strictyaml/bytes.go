@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Bytes is a number of bytes: a plain one, or one with a unit (512MiB, 2 GB). It is a value of YAML files and, as
-// pflag.Value, of flags.
+// Bytes is a number of bytes, written plain or with a unit (512MiB, 2 GB). It can be used in YAML files and, as a
+// pflag.Value, in flags.
 type Bytes int64
 
 var units = []struct {
@@ -17,7 +17,7 @@ var units = []struct {
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
 	{"TB", 1e12}, {"B", 1}}
 
-// Set reads a text.
+// Set parses a size.
 func (b *Bytes) Set(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
 		*b = Bytes(n)
@@ -43,7 +43,7 @@ func (b *Bytes) UnmarshalValue(v any) error {
 	return b.Set(fmt.Sprint(v))
 }
 
-// String is the shortest text without a fraction that Set reads as the same number.
+// String is the shortest text without a fraction that Set parses to the same number.
 func (b Bytes) String() string {
 	for i := 3; i >= 0; i-- {
 		if unit := Bytes(units[i].bytes); b > 0 && b%unit == 0 {
@@ -61,5 +61,5 @@ func (b Bytes) MarshalYAML() (any, error) {
 	return int64(b), nil
 }
 
-// Type is what help texts call it.
+// Type is its name in help texts.
 func (b Bytes) Type() string { return "bytes" }

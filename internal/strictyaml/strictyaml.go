@@ -1,9 +1,10 @@
-// Package strictyaml reads YAML files into Go structs and reports everything that is wrong with them at once, each
-// problem with file, line and column. A decoder that stops at the first mistake makes the user run a command as often
-// as there are mistakes.
+// Package strictyaml decodes YAML files into Go structs and reports all problems at once, each with file, line and
+// column. A decoder that stops at the first mistake makes the user rerun a command once per mistake. [Decode]
+// collects unknown keys and wrong types; callers add their own problems to the [Document] and get all of them from
+// [Document.Err].
 //
-// Struct fields are named by their `yaml` tags, as goccy/go-yaml names them. Keys that are absent, or null, leave the
-// field as it is, so defaults are set before decoding.
+// Struct fields are named by their `yaml` tags, as in goccy/go-yaml. Keys that are absent or null leave the field
+// unchanged, so set defaults before decoding.
 package strictyaml
 
 import (
@@ -23,13 +24,13 @@ import (
 type Problem struct {
 	File         string
 	Line, Column int    // from 1
-	Key          string // path of the key, as "lora.rank"; empty for the file as a whole
+	Key          string // path of the key, such as "lora.rank"; empty for the file as a whole
 	Text         string
 }
 
-// String gives "file:line:column: key: text".
+// String returns "file:line:column: key: text".
 func (p Problem) String() string {
-	if p.File == "" && p.Key != "" { // not of a file: of flags, say
+	if p.File == "" && p.Key != "" { // not in a file, but for example in flags
 		return p.Key + ": " + p.Text
 	}
 	if p.Key == "" {
@@ -38,10 +39,10 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Key, p.Text)
 }
 
-// Problems are all mistakes of a file, in the order of their lines. It is an error.
+// Problems are all mistakes in a file, in line order. It implements error.
 type Problems []Problem
 
-// Error lists the problems, one a line.
+// Error lists the problems, one per line.
 func (p Problems) Error() string {
 	return strings.Join(p.Problems(), "\n")
 }
@@ -52,12 +53,12 @@ type Unmarshaler interface {
 	UnmarshalValue(value any) error
 }
 
-// Defaulter is implemented by structs behind pointers that have defaults of their own: they are set before decoding.
+// Defaulter is implemented by structs that are held by pointer and have defaults, which are set before decoding.
 type Defaulter interface {
 	SetDefaults()
 }
 
-// Absolute is a path that a file names, relative to its folder; an empty one stays empty.
+// Absolute resolves a path in a file relative to the folder of the file; an empty path stays empty.
 func Absolute(folder, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -65,13 +66,13 @@ func Absolute(folder, path string) string {
 	return filepath.Join(folder, path)
 }
 
-// position is where a key stands.
+// position is the location of a key.
 type position struct {
 	line, column int
-	null         bool // its value says nothing
+	null         bool // its value is null
 }
 
-// Document is a decoded file: it keeps the position of every key, for the messages of later checks.
+// Document is a decoded file. It keeps the position of every key for the messages of later checks.
 type Document struct {
 	File     string
 	at       map[string]position
@@ -81,7 +82,7 @@ type Document struct {
 	Unreadable bool
 }
 
-// ReadFile gives a configuration's text, and the absolute folder that its relative paths start from.
+// ReadFile returns the text of a configuration, and the absolute folder that its relative paths start from.
 func ReadFile(path string) (text []byte, folder string, err error) {
 	text, err = os.ReadFile(path)
 	if err == nil {
@@ -93,8 +94,8 @@ func ReadFile(path string) (text []byte, folder string, err error) {
 	return text, folder, nil
 }
 
-// Decode reads text into v, a pointer to a struct. Mistakes are kept in the document: the caller adds those that it
-// finds itself and asks for all with Err.
+// Decode decodes text into v, a pointer to a struct. Mistakes are collected in the document: the caller adds its own
+// and gets all of them from Err.
 func Decode(file string, text []byte, v any) *Document {
 	d := &Document{File: file, at: map[string]position{}}
 	tree, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
@@ -112,7 +113,7 @@ func Decode(file string, text []byte, v any) *Document {
 		return d
 	}
 	if len(bodies) > 1 {
-		d.add(bodies[1], "", "a second document: one file holds one")
+		d.add(bodies[1], "", "a second document: a file must contain only one")
 	}
 	w := walker{Document: d, anchors: map[string]ast.Node{}}
 	w.root(bodies[0], v)
@@ -139,13 +140,13 @@ func (d *Document) add(n ast.Node, key, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-// Has reports whether the file gives the key ("lora.r") a value. One that is null is as good as left out.
+// Has reports whether the file sets the key ("lora.r"). A null value counts as absent.
 func (d *Document) Has(key string) bool {
 	at, ok := d.at[key]
 	return ok && !at.null
 }
 
-// Problem notes a mistake at a key, or at the nearest key above it if the file does not have it.
+// Problem records a mistake at a key, or at its nearest parent if the file does not have the key.
 func (d *Document) Problem(key, format string, args ...any) {
 	p := Problem{File: d.File, Line: 1, Column: 1, Key: key, Text: fmt.Sprintf(format, args...)}
 	for k := key; k != ""; {
@@ -159,14 +160,14 @@ func (d *Document) Problem(key, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-// Want notes a problem of a key unless ok, or unless the key could not even be read.
+// Want records a problem at a key unless ok is set or the key already has a problem.
 func (d *Document) Want(ok bool, key, format string, args ...any) {
 	if !ok && !d.Bad(key) {
 		d.Problem(key, format, args...)
 	}
 }
 
-// Bad reports whether a problem was noted at the key or below it, so that checks of its value can be left out.
+// Bad reports whether a problem was recorded at the key or below it, so that checks of its value can be skipped.
 func (d *Document) Bad(key string) bool {
 	for _, p := range d.problems {
 		if p.Key == key || strings.HasPrefix(p.Key, key+".") || strings.HasPrefix(p.Key, key+"[") {
@@ -176,7 +177,7 @@ func (d *Document) Bad(key string) bool {
 	return false
 }
 
-// Err gives all problems as a Problems, or nil.
+// Err returns all problems as a Problems, or nil.
 func (d *Document) Err() error {
 	if len(d.problems) == 0 {
 		return nil
@@ -188,7 +189,7 @@ func (d *Document) Err() error {
 	return d.problems
 }
 
-// Problems lists the mistakes as texts.
+// Problems lists the mistakes as strings.
 func (p Problems) Problems() []string {
 	lines := make([]string, len(p))
 	for i, x := range p {

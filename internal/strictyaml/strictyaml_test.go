@@ -120,22 +120,22 @@ zebra: 1
 	}
 	want := []string{
 		`c.yaml:1:1: absent: wanted`,
-		`c.yaml:1:7: name: want a text, not 3 (put it in quotes)`,
+		`c.yaml:1:7: name: want a string, not 3 (put it in quotes)`,
 		`c.yaml:2:1: lrr: unknown key (did you mean lr?)`,
 		`c.yaml:3:7: seed: want a whole number of at least 0, not -1`,
 		`c.yaml:4:5: on: want true or false, not maybe`,
 		`c.yaml:5:8: micro: want a whole number or auto, not [1]`,
 		`c.yaml:6:1: lora.alpha: wanted here`,
 		`c.yaml:6:11: lora.r: want a whole number, not eight`,
-		`c.yaml:6:18: lora.rank: unknown key (known here: pattern, r, targets)`,
+		`c.yaml:6:18: lora.rank: unknown key (known keys: pattern, r, targets)`,
 		`c.yaml:6:36: lora.targets: want a list, not q_proj`,
 		`c.yaml:6:53: lora.pattern: want keys with values (a mapping), not a list`,
 		`c.yaml:7:8: steps: want a whole number, not 1.5`,
 		`c.yaml:8:11: size[1]: want a whole number, not two`,
 		`c.yaml:9:5: lr: want a number, not .nan`,
-		`c.yaml:10:1: lr: this key is there twice`,
+		`c.yaml:10:1: lr: duplicate key`,
 		`c.yaml:11:7: head: want keys with values (a mapping), not 5`,
-		`c.yaml:12:1: zebra: unknown key (known here: head, lora, lr, micro, name, on, seed, size, steps)`,
+		`c.yaml:12:1: zebra: unknown key (known keys: head, lora, lr, micro, name, on, seed, size, steps)`,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -203,7 +203,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestZeroInFront: 010 is eight to some and ten to others.
+// TestZeroInFront: 010 is eight to some parsers and ten to others.
 func TestZeroInFront(t *testing.T) {
 	for text, refused := range map[string]bool{"steps: 010": true, "lr: 010": true, "size: [1, -07]": true,
 		"micro: 012": true, "steps: 0": false, "steps: 0o10": false, "steps: 0x10": false, "lr: 0.5": false,
@@ -217,7 +217,7 @@ func TestZeroInFront(t *testing.T) {
 	}
 }
 
-// TestHas: a key whose value is null, in whatever spelling, is as good as left out.
+// TestHas: a key whose value is null, however it is written, counts as absent.
 func TestHas(t *testing.T) {
 	var c struct {
 		Steps *int `yaml:"steps"`

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// walker decodes a tree by the shape of the Go value; it continues after every mistake.
+// walker decodes a tree according to the type of the Go value, and continues after every mistake.
 type walker struct {
 	*Document
 	anchors map[string]ast.Node
@@ -80,7 +80,7 @@ func (w *walker) value(n ast.Node, v reflect.Value, key string) {
 	}
 }
 
-// entries gives the pairs of a mapping, after noting doubled keys and keys that are not plain.
+// entries returns the pairs of a mapping, and records duplicate keys.
 func (w *walker) entries(n ast.Node, key string) ([]*ast.MappingValueNode, bool) {
 	m, ok := n.(ast.MapNode)
 	if !ok {
@@ -92,7 +92,7 @@ func (w *walker) entries(n ast.Node, key string) ([]*ast.MappingValueNode, bool)
 	for it := m.MapRange(); it.Next(); {
 		name := keyName(it.Key())
 		if seen[name] {
-			w.add(it.Key(), join(key, name), "this key is there twice")
+			w.add(it.Key(), join(key, name), "duplicate key")
 			continue
 		}
 		seen[name] = true
@@ -170,7 +170,7 @@ func (w *walker) scalar(n ast.Node, v reflect.Value, key string) {
 			v.SetString(s)
 			return
 		}
-		w.add(n, key, "want a text, not %s (put it in quotes)", describe(n))
+		w.add(n, key, "want a string, not %s (put it in quotes)", describe(n))
 	case reflect.Bool:
 		if b, ok := plain.(bool); ok {
 			v.SetBool(b)
@@ -196,17 +196,17 @@ func (w *walker) scalar(n ast.Node, v reflect.Value, key string) {
 		}
 		w.add(n, key, "want a number, not %s", describe(n))
 	default:
-		w.add(n, key, "the program has no way to read a %s", v.Type())
+		w.add(n, key, "a %s cannot be decoded", v.Type())
 	}
 }
 
-// exponent is a number as YAML 1.2's core schema has it that the parser takes for text: 2e-5, without a dot.
+// exponent matches a number of YAML 1.2's core schema that the parser takes for text: 2e-5, without a dot.
 var exponent = regexp.MustCompile(`^[-+]?[0-9]+[eE][-+]?[0-9]+$`)
 
-// octal is a number that YAML 1.1 reads by eights, and YAML 1.2 by tens.
+// octal matches a number that is octal in YAML 1.1 and decimal in YAML 1.2.
 var octal = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
-// plain decodes a node to Go's plain types.
+// plain decodes a node to a plain Go type.
 func (w *walker) plain(n ast.Node, key string) (any, bool) {
 	if s, ok := n.(*ast.StringNode); ok && s.Token.Type == token.StringType && exponent.MatchString(s.Value) {
 		if f, err := strconv.ParseFloat(s.Value, 64); err == nil {
@@ -214,7 +214,7 @@ func (w *walker) plain(n ast.Node, key string) (any, bool) {
 		}
 	}
 	if number, ok := n.(*ast.IntegerNode); ok && octal.MatchString(number.Token.Value) {
-		w.add(n, key, "%s counts by eights to some readers of YAML and by tens to others: leave out the zero in front",
+		w.add(n, key, "%s is octal to some YAML parsers and decimal to others: drop the leading zero",
 			number.Token.Value)
 		return nil, false
 	}
@@ -280,12 +280,12 @@ func describe(n ast.Node) string {
 	return s
 }
 
-// suggest names the key that was probably meant, or all keys if none is near. A structure may know names that other
-// programs have for its keys.
+// suggest names the key that was probably meant, or all keys if none is similar. A struct may know the names that
+// other programs use for its keys.
 func suggest(name string, fields map[string]int, v reflect.Value) string {
 	if v.CanAddr() {
 		if s, ok := v.Addr().Interface().(interface{ KeyElsewhere(name string) string }); ok && s.KeyElsewhere(name) != "" {
-			return fmt.Sprintf(" (here it is %s)", s.KeyElsewhere(name))
+			return fmt.Sprintf(" (use %s here)", s.KeyElsewhere(name))
 		}
 	}
 	names := make([]string, 0, len(fields))
@@ -302,10 +302,10 @@ func suggest(name string, fields map[string]int, v reflect.Value) string {
 	if best != "" {
 		return fmt.Sprintf(" (did you mean %s?)", best)
 	}
-	return " (known here: " + strings.Join(names, ", ") + ")"
+	return " (known keys: " + strings.Join(names, ", ") + ")"
 }
 
-// distance is the edit distance of Levenshtein.
+// distance is the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

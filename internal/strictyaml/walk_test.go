@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// section has defaults of its own, and knows the name that another program has for its key.
+// section has its own defaults, and knows the name that another program uses for its key.
 type section struct {
 	Rows  int      `yaml:"rows"`
 	Words []string `yaml:"words"`
@@ -29,18 +29,18 @@ func (s *section) KeyElsewhere(name string) string {
 	return map[string]string{"num_rows": "rows"}[name]
 }
 
-// TestDecodePlaces: each mistake has its place and its words.
+// TestDecodePlaces: each mistake has its position and message.
 func TestDecodePlaces(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"section: {num_rows: 1}", "1:11: section.num_rows: unknown key (here it is rows)"},
+		{"section: {num_rows: 1}", "1:11: section.num_rows: unknown key (use rows here)"},
 		{"section: {row: 1}", "1:11: section.row: unknown key (did you mean rows?)"},
 		{"section: {word: 1}", "1:11: section.word: unknown key (did you mean words?)"},
 		{"section: {rowwords: 1}", "1:11: section.rowwords: unknown key (did you mean words?)"},
-		{"section: {Kept: x}", "1:11: section.Kept: unknown key (known here: rows, words)"},
+		{"section: {Kept: x}", "1:11: section.Kept: unknown key (known keys: rows, words)"},
 		{"section: {words: [a, null, b]}", "1:22: section.words[1]: an empty item"},
 		{"section: {words: *none}", "1:18: section.words: want a list, not *none"},
 		{"name: *none", "1:7: name: [1:8] could not find alias \"none\""},
-		{"other: 1", "1:8: other: the program has no way to read a uint8"},
+		{"other: 1", "1:8: other: a uint8 cannot be decoded"},
 		{"big: 18446744073709551615", "1:6: big: want a whole number, not 18446744073709551615"},
 		{"big: 9007199254740992.0", "1:6: big: want a whole number, not 9007199254740992.0"},
 		{"rate: .inf", "1:7: rate: want a number, not .inf"},
@@ -48,10 +48,10 @@ func TestDecodePlaces(t *testing.T) {
 			strings.Repeat("x", 40)},
 		{"section: " + strings.Repeat("x", 41), "1:10: section: want keys with values (a mapping), not " +
 			strings.Repeat("x", 40) + "..."},
-		{"name: {a: 1}", "1:7: name: want a text, not a mapping (put it in quotes)"},
-		{"name: [1]", "1:7: name: want a text, not a list (put it in quotes)"},
+		{"name: {a: 1}", "1:7: name: want a string, not a mapping (put it in quotes)"},
+		{"name: [1]", "1:7: name: want a string, not a list (put it in quotes)"},
 		{"on: 010",
-			"1:5: on: 010 counts by eights to some readers of YAML and by tens to others: leave out the zero in front"},
+			"1:5: on: 010 is octal to some YAML parsers and decimal to others: drop the leading zero"},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			var v struct {
@@ -117,7 +117,7 @@ section: {words: *l}
 	}
 }
 
-// TestInt: a plain value is a whole number if nothing is lost.
+// TestInt: a plain value is an integer if the conversion is lossless.
 func TestInt(t *testing.T) {
 	for _, c := range []struct {
 		v    any
@@ -191,9 +191,9 @@ func TestSuggest(t *testing.T) {
 		{"rte", "rate rates", " (did you mean rate?)"},
 		{"ratesx", "rate rates", " (did you mean rates?)"},
 		{"rat", "rate rats", " (did you mean rate?)"},
-		{"xyz", "rate rates", " (known here: rate, rates)"},
+		{"xyz", "rate rates", " (known keys: rate, rates)"},
 		{"abcdef", "abcxyz", " (did you mean abcxyz?)"}, // three of six letters
-		{"abcde", "abxyz", " (known here: abxyz)"},
+		{"abcde", "abxyz", " (known keys: abxyz)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fields := map[string]int{}
@@ -207,7 +207,7 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// TestBytesAreWritten: a size is written with the largest unit that holds it whole, as a number without one.
+// TestBytesAreWritten: a size is written in the largest unit that divides it, or as a plain number.
 func TestBytesAreWritten(t *testing.T) {
 	for size, want := range map[Bytes]string{0: "0", 1: "1", 1000: "1000", 1023: "1023", 1024: "1KiB", 1536: "1536",
 		3 << 20: "3MiB", 1 << 30: "1GiB", 5 << 40: "5TiB", 1<<40 + 1024: "1073741825KiB", -1024: "-1024"} {
@@ -226,7 +226,7 @@ func TestBytesAreWritten(t *testing.T) {
 	}
 }
 
-// TestBytesSet: the units, fractions of them, and what no int64 holds.
+// TestBytesSet: the units, fractions of them, and values beyond int64.
 func TestBytesSet(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -265,7 +265,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestProblems: a problem of no file has its key alone, one of a whole file no key, and they are sorted by place.
+// TestProblems: a problem without a file only has its key, one of a file as a whole has no key, and they are sorted
+// by position.
 func TestProblems(t *testing.T) {
 	var v struct {
 		A []int          `yaml:"a"`

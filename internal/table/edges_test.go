@@ -338,7 +338,7 @@ func TestPlanOfShards(t *testing.T) {
 	j.Name = func(i int) string { return fmt.Sprint("number ", d.numbers[i]) }
 	d.numbers[2] = 30 // since it was done
 	var got string
-	if err = j.Do(t.Context(), text(4, &got)); err == nil || !strings.HasPrefix(err.Error(), "number 30 was changed") {
+	if err = j.Do(t.Context(), text(4, &got)); err == nil || !strings.HasPrefix(err.Error(), "number 30 has changed") {
 		t.Errorf("Merge of a changed row: got error %v, want one that names it", err)
 	}
 	j.Unchanged = true

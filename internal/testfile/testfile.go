@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// ReadJSON stores what a JSON file says in what into points to.
+// ReadJSON parses a JSON file into the value that into points to.
 func ReadJSON(t testing.TB, path string, into any) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -20,7 +20,7 @@ func ReadJSON(t testing.TB, path string, into any) {
 	}
 }
 
-// Write writes a file into a new folder, and returns its path.
+// Write writes a file to a new temporary folder, and returns its path.
 func Write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -30,7 +30,7 @@ func Write(t testing.TB, name, text string) string {
 	return path
 }
 
-// Names are those of a folder's entries, in order.
+// Names returns the sorted names of a folder's entries.
 func Names(t testing.TB, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

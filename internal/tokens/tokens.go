@@ -1,4 +1,5 @@
-// Package tokens holds tokenizers of the tokenizers library that goroutines share.
+// Package tokens wraps tokenizers of the Hugging Face tokenizers library so that goroutines can share them. Texts
+// that the library's C interface would truncate or alter are refused.
 package tokens
 
 import (
@@ -11,13 +12,13 @@ import (
 	"github.com/daulet/tokenizers"
 )
 
-// Tokenizer is a tokenizer.json. Any number of goroutines may encode at a time.
+// Tokenizer is a tokenizer.json. Any number of goroutines may encode at the same time.
 type Tokenizer struct {
-	mu     sync.RWMutex // held for reading while encoding: closing waits
+	mu     sync.RWMutex // held for reading while encoding, so that Close waits
 	handle *tokenizers.Tokenizer
 }
 
-// New opens the content of a tokenizer.json. Close frees it.
+// New creates a tokenizer from the content of a tokenizer.json. Close frees it.
 func New(json []byte) (*Tokenizer, error) {
 	h, err := tokenizers.FromBytes(json)
 	if err != nil {
@@ -26,7 +27,7 @@ func New(json []byte) (*Tokenizer, error) {
 	return &Tokenizer{handle: h}, nil
 }
 
-// Encode gives the ids of a text, with the post-processor's special tokens if asked for.
+// Encode returns the ids of a text, with the post-processor's special tokens if special is true.
 func (t *Tokenizer) Encode(text string, special bool) ([]uint32, error) {
 	if err := Check("text", text); err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (t *Tokenizer) Encode(text string, special bool) ([]uint32, error) {
 	return ids, nil
 }
 
-// Library is the library's own tokenizer, for what is not wrapped here.
+// Library returns the library's own tokenizer, for functions that are not wrapped here.
 func (t *Tokenizer) Library() *tokenizers.Tokenizer { return t.handle }
 
 // Close frees the tokenizer. Calling it again does nothing.
@@ -58,7 +59,8 @@ func (t *Tokenizer) Close() error {
 	return err
 }
 
-// Check refuses what the library's C interface would cut or replace without a word. what names the text.
+// Check rejects text that the library's C interface would silently truncate or alter. what names the text in the
+// error.
 func Check(what, text string) error {
 	switch {
 	case !utf8.ValidString(text):

@@ -15,8 +15,8 @@ import (
 	"assay/internal/trainer/models"
 )
 
-// TestRecipes dry-runs every classifier and regression of reproduce/adiee, on small backbones of the families that they
-// name and a small table with the columns that theirs have. The plan stands, and says what each trains.
+// TestRecipes dry-runs every classifier and regression of reproduce/adiee, on small backbones of the same families
+// and a small table with the same columns. The dry run succeeds, and the plan lists what each trains.
 func TestRecipes(t *testing.T) {
 	long.Test(t)
 	files, err := filepath.Glob("../../reproduce/adiee/*/[cr]*.yaml") // classifiers and regressions
@@ -60,7 +60,7 @@ func TestRecipes(t *testing.T) {
 			}
 			c.Backbone, c.Out = filepath.Join(root, family, "backbone"), filepath.Join(t.TempDir(), "run")
 			c.Data.Train, c.Device, c.Threads = config.Strings{table}, "cpu", 1
-			if len(c.PairSize) > 0 { // the backbone is small, too
+			if len(c.PairSize) > 0 { // the backbone is small as well
 				c.PairSize = []int{64, 64}
 			}
 			plan, err := DryRun(context.Background(), c, models.Open)
@@ -74,8 +74,8 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// TestRecipesAreTwoCommands runs examples/adiee/train.sh for every recipe, with commands that only note their lines:
-// each stage reads what the one before it writes, and a second call does nothing again.
+// TestRecipesAreTwoCommands runs examples/adiee/train.sh for every recipe, with commands that only record their
+// arguments: each stage reads the output of the previous one, and a second call repeats nothing.
 func TestRecipesAreTwoCommands(t *testing.T) {
 	root, bin := t.TempDir(), t.TempDir()
 	for _, name := range []string{"reproduce", "examples"} {

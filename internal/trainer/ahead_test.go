@@ -19,15 +19,15 @@ import (
 	"assay/model"
 )
 
-// early is a fake that prepares its examples ahead, slowly, and notes what it was given.
+// early is a fake that prefetches its examples, slowly, and records what it received.
 type early struct {
 	*fake
 	mu    sync.Mutex
 	slow  time.Duration
-	order []string // ids, as they were prepared
-	most  int      // examples that were prepared and not yet used
+	order []string // ids, in the order of preparation
+	most  int      // examples prepared but not yet used
 	now   int
-	late  int // examples that a step had to have and were not prepared
+	late  int // examples that a step needed but that were not prepared
 }
 
 func (e *early) Prefetch(part []dataset.Example) {
@@ -58,8 +58,8 @@ func (e *early) Step(
 
 func (e *early) make(context.Context, *config.Config) (models.Model, error) { return e, nil }
 
-// TestRunsAhead: with examples prepared beside the step a run is bit for bit that of one without, interrupted or not.
-// Every example is prepared before its step and in its order, no more than two parts at a time.
+// TestRunsAhead: a run with prefetched examples is bit-identical to one without, interrupted or not. Every example is
+// prepared before its step and in order, at most two parts at a time.
 func TestRunsAhead(t *testing.T) {
 	const extra = "epochs: 2\nvalidate: {every: 5}\ncheckpoint: {steps: 3}\n"
 	plain := writeRun(t, 50, extra)
@@ -105,7 +105,7 @@ func TestRunsAhead(t *testing.T) {
 	}
 }
 
-// TestWaitingIsCounted: what is prepared while the step computes is not waited for.
+// TestWaitingIsCounted: preparation that overlaps with a step is not counted as waiting.
 func TestWaitingIsCounted(t *testing.T) {
 	long.Test(t)
 	share := func(step, prepare time.Duration) float64 {
@@ -123,7 +123,7 @@ func TestWaitingIsCounted(t *testing.T) {
 		sum, n := 0.0, 0
 		for i, line := range strings.Split(string(text), "\n") {
 			var waited float64
-			if at := strings.Index(line, `"waited":`); at >= 0 && i > 0 { // nothing was beside the first
+			if at := strings.Index(line, `"waited":`); at >= 0 && i > 0 { // nothing overlapped with the first
 				if _, err := fmt.Sscanf(line[at:], `"waited":%g`, &waited); err != nil {
 					t.Fatal(err)
 				}

@@ -23,7 +23,7 @@ import (
 	"assay/internal/trainer/models"
 )
 
-// looking is a fake that reads pictures as the real models do.
+// looking is a fake that reads pictures like the real models.
 type looking struct{ *fake }
 
 func (m *looking) Inspector() func(*dataset.Example) error {
@@ -34,7 +34,7 @@ func (m *looking) Step(
 	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	for i := range batch {
-		if err := new(dataset.PictureInspector).Example(&batch[i]); err != nil { // as it lies there now
+		if err := new(dataset.PictureInspector).Example(&batch[i]); err != nil { // as the file is now
 			return nil, fmt.Errorf("%s: %w", batch[i].Edit.ID, err)
 		}
 	}
@@ -45,7 +45,7 @@ func (m *looking) factory(context.Context, *config.Config) (models.Model, error)
 	return m, nil
 }
 
-// pictured is writeRun with a picture of its own for every row: rowN.png.
+// pictured is writeRun with a separate picture for every row: rowN.png.
 func pictured(t *testing.T, n int, extra string) string {
 	t.Helper()
 	path := writeRun(t, n, extra)
@@ -83,7 +83,7 @@ func rewrite(t *testing.T, path string, change func(string) string) {
 	}
 }
 
-// truncate cuts a picture short: its header is good, its data is not.
+// truncate truncates a picture: its header is valid, its data is not.
 func truncate(t *testing.T, path string) {
 	t.Helper()
 	rewrite(t, path, func(s string) string { return s[:len(s)-20] })
@@ -112,8 +112,8 @@ func badRowsOf(t *testing.T, path string) []string {
 	return ids
 }
 
-// TestBadRowsAreFoundBeforeTheFirstStep: all of them at once, with file and reason; a budget sets them aside and lists
-// them.
+// TestBadRowsAreFoundBeforeTheFirstStep: all bad rows are reported together, with file and reason; within the budget
+// they are set aside and listed.
 func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	path := pictured(t, 30, "steps: 4\n")
 	dir := filepath.Dir(path)
@@ -135,7 +135,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for _, want := range []string{"4 rows cannot be used, data.skip allows 0", "row 8: edit: ", "row7.png: damaged",
-			"row 9: picture row8.png is not there",
+			"row 9: picture row8.png does not exist",
 			"row 11: edit: ", "table.jsonl:13: column \"label\": want a finite number, have NaN", "skip: 4"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: want %q in %v", what, want, err)
@@ -175,8 +175,8 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-// TestRepairedRunsEndTheSame damages a picture in the middle of a run. What was reached is saved, and after a repair
-// the run ends bit for bit as one that nothing happened to.
+// TestRepairedRunsEndTheSame damages a picture in the middle of a run. The state is saved, and after a repair the
+// result is bit-identical to that of an undisturbed run.
 func TestRepairedRunsEndTheSame(t *testing.T) {
 	long.Test(t)
 	extra := "epochs: 3\naugment: adiee\n"
@@ -227,7 +227,7 @@ func TestRepairedRunsEndTheSame(t *testing.T) {
 		repair(path)
 		m = &looking{fake: newFake()}
 		m.steps = func(n int) {
-			if n == 3 { // and stopped once more
+			if n == 3 { // and interrupted once more
 				truncate(t, filepath.Join(filepath.Dir(path), "row13.png"))
 			}
 		}
@@ -245,7 +245,7 @@ func TestRepairedRunsEndTheSame(t *testing.T) {
 	}
 }
 
-// TestRemovedAndForeignRows: a row that was noted as bad may be taken out of the table; no other may, none may be added
+// TestRemovedAndForeignRows: a row recorded as bad may be removed from the table; no other row may be removed, added
 // or changed.
 func TestRemovedAndForeignRows(t *testing.T) {
 	path := pictured(t, 40, "epochs: 3\n")
@@ -267,7 +267,7 @@ func TestRemovedAndForeignRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(string) string{
-		"row row11 is not there any more": func(s string) string { return drop(drop(s, "row9"), "row11") },
+		"row row11 is missing": func(s string) string { return drop(drop(s, "row9"), "row11") },
 		"row row12 changed": func(s string) string {
 			return strings.Replace(drop(s, "row9"), "do thing 12",
 				"do otherwise", 1)
@@ -292,7 +292,7 @@ func TestRemovedAndForeignRows(t *testing.T) {
 	}
 	rewrite(t, table, func(s string) string { return drop(s, "row9") })
 	m = &looking{fake: newFake()}
-	for range 2 { // the second time everything is done
+	for range 2 { // the second run has nothing left to do
 		r, err := lookingRun(path, m, Options{})
 		if err != nil || r.Steps != 16 || r.Samples != 93 {
 			t.Fatalf("%+v, %v", r, err)
@@ -300,7 +300,7 @@ func TestRemovedAndForeignRows(t *testing.T) {
 	}
 	for _, e := range m.seen {
 		if e.Edit.ID == "row9" {
-			t.Error("trained on a row that is not there")
+			t.Error("trained on a row that does not exist")
 		}
 	}
 	raw, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out", dataset.RowsFile))
@@ -309,7 +309,7 @@ func TestRemovedAndForeignRows(t *testing.T) {
 	}
 }
 
-// TestTheBudgetHoldsWhileTraining sets a row aside that becomes bad in the middle of a run.
+// TestTheBudgetHoldsWhileTraining sets aside a row that becomes bad in the middle of a run.
 func TestTheBudgetHoldsWhileTraining(t *testing.T) {
 	path := pictured(t, 40, "epochs: 3\nvalidate: {every: 4}\n")
 	rewrite(t, path, func(s string) string { return strings.Replace(s, "data: {", "data: {skip: 1, ", 1) })
@@ -325,7 +325,7 @@ func TestTheBudgetHoldsWhileTraining(t *testing.T) {
 	}
 }
 
-// TestErrorsSaveWhatWasReached: an error in the middle is no loss of what was trained before.
+// TestErrorsSaveWhatWasReached: an error in the middle of a run does not lose earlier steps.
 func TestErrorsSaveWhatWasReached(t *testing.T) {
 	extra := "epochs: 2\n"
 	quiet, path := writeRun(t, 40, extra), writeRun(t, 40, extra)
@@ -348,7 +348,7 @@ func TestErrorsSaveWhatWasReached(t *testing.T) {
 	}
 }
 
-// failing is a fake whose runs fail from one on.
+// failing is a fake whose runs start failing at some point.
 type failing struct {
 	*fake
 	at int
@@ -363,7 +363,7 @@ func (f *failing) Step(
 	return f.fake.Step(ctx, batch, in)
 }
 
-// TestWrongColumnsAreToldOfOnce: not for every row, and with what to write.
+// TestWrongColumnsAreToldOfOnce: a wrong column is reported once, not for every row, with the remedy.
 func TestWrongColumnsAreToldOfOnce(t *testing.T) {
 	csv := "source,edit,instruction,rating\na.png,a.png,x,1\na.png,a.png,y,0\n"
 	jsonl := `{"source":"a.png","edited":"a.png","instruction":"x","rating":1}` + "\n" +
@@ -372,12 +372,12 @@ func TestWrongColumnsAreToldOfOnce(t *testing.T) {
 		{"t.csv", csv, "", `is there a column "label"? The columns are source, edit, instruction, rating; name the right ` +
 			`one with data: {columns: {label: NAME}}`},
 		{"t.csv", strings.Replace(csv, "edit", "edited", 1), "",
-			`no column "edit", only source, edited, instruction, rating: name the column that has it with data: {columns: ` +
+			`no column "edit", only source, edited, instruction, rating: name the right one with data: {columns: ` +
 				`{edit: NAME}}`},
-		{"t.jsonl", jsonl, "", `no column "edit", only source, edited, instruction, rating: name the column that has it ` +
+		{"t.jsonl", jsonl, "", `no column "edit", only source, edited, instruction, rating: name the right one ` +
 			`with data: {columns: {edit: NAME}}`},
 		{"t.jsonl", jsonl, ", columns: {edit: edited, label: score}",
-			`no column "score", only source, edited, instruction, rating: name the column that has it with data: {columns: ` +
+			`no column "score", only source, edited, instruction, rating: name the right one with data: {columns: ` +
 				`{label: NAME}}`},
 		{"t.csv", csv, ", columns: {label: rating}, train_split: train", `is there a column "split"?`},
 		{"t.csv", csv, ", columns: {label: rating}, sampling: group", `is there a column "group"?`},

@@ -12,29 +12,29 @@ import (
 	"assay/internal/trainer/records"
 )
 
-// Benchmark is a published measure of scorers, which validate.by may name. This package knows none: the caller
-// brings it (see internal/trainer/bybenchmark).
+// Benchmark is a published benchmark for scorers, which validate.by may name. This package implements none: the
+// caller passes one in (see internal/trainer/bybenchmark).
 type Benchmark interface {
-	// Measure runs a scorer on it. The same scorer always has the same number; it is NaN if it is not defined.
+	// Measure runs a scorer on the benchmark. It is deterministic; the number is NaN if it is not defined.
 	Measure(ctx context.Context, s edit.Judge) (float64, error)
 	// Lower reports whether lower is better.
 	Lower() bool
-	// Fingerprint identifies all that the Number depends on besides the scorer: digests by the names of files and parts.
+	// Fingerprint identifies everything besides the scorer that the number depends on: digests by file and part name.
 	Fingerprint() (map[string]string, error)
-	// String says what is measured, and on how much.
+	// String describes what is measured, and on how much data.
 	String() string
 }
 
-// BenchmarkOpener reads the data of a benchmark. Its errors are of the configuration.
+// BenchmarkOpener reads the data of a benchmark. Its errors are configuration errors.
 type BenchmarkOpener func(c *config.BenchmarkConfig) (Benchmark, error)
 
-// openBenchmark reads the benchmark that validate.by wants.
+// openBenchmark reads the benchmark that validate.by names.
 func openBenchmark(c *config.BenchmarkConfig, open BenchmarkOpener) (Benchmark, error) {
 	if c == nil {
 		return nil, nil
 	}
 	if open == nil {
-		return nil, exit.Usagef("validate.by: this program brings no benchmarks along")
+		return nil, exit.Usagef("validate.by: no benchmarks are built into this program")
 	}
 	b, err := open(c)
 	if err != nil {
@@ -43,7 +43,7 @@ func openBenchmark(c *config.BenchmarkConfig, open BenchmarkOpener) (Benchmark, 
 	return b, nil
 }
 
-// measureBenchmark adds the benchmark's Number, which the first rank computes for all.
+// measureBenchmark adds the benchmark's number, which the main process computes for all processes.
 func (v *validator) measureBenchmark(ctx context.Context, step int64, m *records.ValidationMetrics) error {
 	if v.benchmark == nil {
 		return nil
@@ -68,7 +68,7 @@ func (v *validator) measureBenchmark(ctx context.Context, step int64, m *records
 func (v *validator) askBenchmark(ctx context.Context, step int64) (float64, error) {
 	s, ok := v.model.(interface{ Candidate() edit.Judge })
 	if !ok {
-		return 0, errors.New("validate.by: this model cannot be asked by a benchmark")
+		return 0, errors.New("validate.by: a benchmark cannot run this model")
 	}
 	x, err := v.benchmark.Measure(ctx, s.Candidate())
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"assay/internal/trainer/records"
 )
 
-// TestCardOfComparisons: the card says what was compared, what was best by which measure, and why the run ended; and
-// samples are edits wherever they are counted.
+// TestCardOfComparisons: the card describes the comparisons, the best validation and its metric, and why the run
+// ended; all sample counts are in edits.
 func TestCardOfComparisons(t *testing.T) {
 	path := writeGroups(t, 0, "data: {train: t.jsonl, validation: t.jsonl}\nlosses: [{kind: bradley_terry}]\n"+
 		"batch_size: 4\nepochs: 40\nvalidate: {patience: 2}\n")

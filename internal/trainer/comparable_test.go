@@ -12,7 +12,7 @@ import (
 	"assay/internal/trainer/dataset"
 )
 
-// TestComparable: what a run cannot learn from or be measured by is found before the first step, and by a dry run.
+// TestComparable: data that a run cannot learn from or validate on is found before the first step, and by a dry run.
 func TestComparable(t *testing.T) {
 	row := func(group, label, instruction string, k int) string {
 		return fmt.Sprintf(`{"group": "%s", "source": "a.png", "edit": "e%d.png", "instruction": "%s"%s}`+"\n", group, k,
@@ -34,7 +34,7 @@ func TestComparable(t *testing.T) {
 			row("g", `, "rank": 1`, "do", 0) + row("g", `, "rank": 2`, "do", 1)},
 		"schedule: warmup 3 and decay 8 are more than the 10 steps": {
 			"steps: 10\nschedule: {kind: wsd, warmup: 3, decay: 8}\n", labelled, labelled},
-		"by and patience want validation rows": {"validate: {patience: 2}\n", labelled, ""},
+		"by and patience need validation rows": {"validate: {patience: 2}\n", labelled, ""},
 	} {
 		keys := c[0] + "data: {train: table.jsonl, validation: v.jsonl}\n"
 		if c[2] == "" {
@@ -54,8 +54,8 @@ func TestComparable(t *testing.T) {
 	}
 }
 
-// TestGroupsWithoutNames: edits that a label table names no group of are compared as if source and instruction were its
-// name, and held out together.
+// TestGroupsWithoutNames: edits without a group name are grouped by source and instruction, for comparisons and for
+// the held-out fraction.
 func TestGroupsWithoutNames(t *testing.T) {
 	named, nameless := "", ""
 	for g := range 8 {
@@ -109,7 +109,7 @@ func TestGroupsWithoutNames(t *testing.T) {
 	}
 }
 
-// TestLeftOut: a run and its plan say what of the tables nothing is learned from.
+// TestLeftOut: a run and its plan report which rows nothing is learned from.
 func TestLeftOut(t *testing.T) {
 	path := writeGroups(t, 0, "data: {train: [p.jsonl, t.jsonl]}\nlosses: [{kind: bradley_terry}]\n")
 	writeFiles(t, filepath.Dir(path), "e0.png", "0", "e1.png", "1", "e2.png", "1", "p.jsonl",
@@ -130,7 +130,7 @@ func TestLeftOut(t *testing.T) {
 	_, err = Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory,
 		Warn: func(text string) { told = append(told, text) }})
 	all := strings.Join(told, "\n")
-	for _, want := range []string{"1 comparisons are of an edit with itself", "3 edits say nothing",
+	for _, want := range []string{"1 comparisons are of an edit with itself", "3 edits have nothing",
 		"2 edits have labels, ranks or " +
 			"comparisons of beauty"} {
 		if err != nil || !strings.Contains(all, want) {
@@ -139,7 +139,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestBadPair: a bad edit of a comparison is named by its row and which of the two it is.
+// TestBadPair: a bad edit in a comparison is reported with its row and its position in the pair.
 func TestBadPair(t *testing.T) {
 	path := writeGroups(t, 0, "data: {train: p.jsonl}\nlosses: [{kind: bradley_terry}]\n")
 	row := `{"prompt": "do", "source": "a.png", "chosen": "e0.png", "rejected": "%s"}` + "\n"

@@ -17,7 +17,7 @@ import (
 	"assay/losses"
 )
 
-// openWith opens the oracle's scorer for training with more keys in the run's file.
+// openWith opens the oracle's scorer for training, with additional configuration keys.
 func openWith(t *testing.T, folder, text string) (*config.Config, models.Model) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run.yaml")
@@ -35,7 +35,8 @@ func openWith(t *testing.T, folder, text string) (*config.Config, models.Model) 
 	return c, m
 }
 
-// TestMicroBatchesOfGroups: the gradient of a batch is the same however its groups are cut, draws included.
+// TestMicroBatchesOfGroups: the gradient of a batch does not depend on how its groups are split into micro-batches,
+// even with random draws.
 func TestMicroBatchesOfGroups(t *testing.T) {
 	ctx, folder := context.Background(), filepath.Join(oracle.Folders(t)[0], "llavanext")
 	c, m := openWith(t, folder, "losses: [{kind: davidson}, {kind: l1}, {kind: text, weight: 0.5}]\nbatch_size: 4\n")

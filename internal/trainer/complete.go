@@ -11,9 +11,10 @@ import (
 	"assay/internal/trainer/records"
 )
 
-// complete lets a model that learns from rewards answer the prompts of a batch, and returns an example for each answer,
-// with what it counts. Of several steps over the same rows the first one makes the answers: they are in the state, and
-// so in checkpoints, until the last one. Of other models the batch is as it was. After an error it returns the prompts.
+// complete lets a model that learns from rewards answer the prompts of a batch, and returns one weighted example for
+// each answer. If several steps use the same rows, the first step generates the answers: they stay in the state, and
+// so in checkpoints, until the last of these steps. For other models the batch is returned unchanged. After an error
+// it returns the prompts.
 func (t *Trainer) complete(
 	ctx context.Context, prompts []dataset.Example, m *records.StepMetrics,
 ) ([]dataset.Example, error) {
@@ -40,7 +41,7 @@ func (t *Trainer) complete(
 	for i := range prompts {
 		group := s.Completions[prompts[i].Unit]
 		if len(group) == 0 {
-			return prompts, fmt.Errorf("there are no answers to %s", prompts[i].Edit.ID)
+			return prompts, fmt.Errorf("no answers to %s", prompts[i].Edit.ID)
 		}
 		for k := range group {
 			e, c := prompts[i], group[k]
@@ -56,11 +57,11 @@ func (t *Trainer) complete(
 	return out, nil
 }
 
-// stdEps keeps the advantages of nearly equal rewards finite: TRL's.
+// stdEps keeps the advantages of nearly equal rewards finite; the value is TRL's.
 const stdEps = 1e-4
 
-// advantages are the rewards less the mean of their group, over their standard deviation in the group or the batch
-// (with one degree of freedom less, as torch has it).
+// advantages sets each advantage: the reward minus its group's mean, divided by the standard deviation of the group
+// or the batch (unbiased, as in torch).
 func advantages(g *config.GRPOConfig, prompts []dataset.Example, answers models.Completions) {
 	var all []float64
 	for i := range prompts {
@@ -87,7 +88,7 @@ func advantages(g *config.GRPOConfig, prompts []dataset.Example, answers models.
 	}
 }
 
-// meanStd are mean and standard deviation; the mean of equal values is exactly their value.
+// meanStd returns mean and standard deviation; the mean of equal values is exactly that value.
 func meanStd(v []float64) (mean, std float64) {
 	if len(v) == 0 {
 		return 0, 0
@@ -102,7 +103,7 @@ func meanStd(v []float64) (mean, std float64) {
 	return mean, math.Sqrt(std / float64(max(1, len(v)-1)))
 }
 
-// learns is the number of tokens of an answer that the loss is over.
+// learns returns the number of tokens of an answer that the loss covers.
 func learns(g *config.GRPOConfig, c *dataset.Completion) int {
 	if g.MaskTruncated && c.Truncated {
 		return 0
@@ -110,7 +111,7 @@ func learns(g *config.GRPOConfig, c *dataset.Completion) int {
 	return len(c.IDs)
 }
 
-// weigh sets what each token counts in the loss of a step.
+// weigh sets the weight of each token in the loss of a step.
 func weigh(g *config.GRPOConfig, answers []dataset.Example) {
 	tokens := 0
 	for i := range answers {
@@ -124,7 +125,7 @@ func weigh(g *config.GRPOConfig, answers []dataset.Example) {
 			c.Weight = 0
 		case g.LossType == "grpo": // the mean of each answer
 			c.Weight = 1 / float64(n*len(answers))
-		case g.LossType == "dr_grpo": // as if all were as long as they may be
+		case g.LossType == "dr_grpo": // as if every answer had the maximum length
 			c.Weight = 1 / float64(g.MaxCompletionLength*len(answers))
 		default: // dapo, bnpo: the mean over all tokens of the step
 			c.Weight = 1 / float64(tokens)
@@ -132,13 +133,13 @@ func weigh(g *config.GRPOConfig, answers []dataset.Example) {
 	}
 }
 
-// answerSums are sums over the tokens of a step's answers, which make its metrics.
+// answerSums are sums over the tokens of a step's answers, from which its metrics are computed.
 type answerSums struct {
 	metrics *records.AnswerMetrics
 	tokens  float64 // of the whole step
 }
 
-// newAnswerSums fills in what is known of a step's answers before it runs; nil if it has none.
+// newAnswerSums fills in the metrics of a step's answers that are known before it runs; nil if it has none.
 func newAnswerSums(g *config.GRPOConfig, m *records.StepMetrics, answers []dataset.Example) *answerSums {
 	if len(answers) == 0 || answers[0].Completion == nil {
 		return nil
@@ -180,7 +181,7 @@ func newAnswerSums(g *config.GRPOConfig, m *records.StepMetrics, answers []datas
 	return s
 }
 
-// done adds what a micro-batch gave.
+// done adds a micro-batch's results.
 func (s *answerSums) done(part []dataset.Example, out *models.StepResult) {
 	if s == nil || s.tokens == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"assay/internal/exit"
 )
 
-// replace puts other content under a name, of the same size and with the former times.
+// replace replaces the content of a file, with the same size and times.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -25,7 +25,7 @@ func replace(t *testing.T, path, text string) {
 	}
 }
 
-// ownPicture gives one row of a run's table a picture of its own and returns its path.
+// ownPicture gives one row of a run's table a separate picture and returns its path.
 func ownPicture(t *testing.T, run, id string) string {
 	t.Helper()
 	table := filepath.Join(filepath.Dir(run), "table.jsonl")
@@ -49,8 +49,8 @@ func ownPicture(t *testing.T, run, id string) string {
 	return path
 }
 
-// TestResumeRefusesReplacedPictures: the row whose picture was replaced under its name is named; with the former
-// content, from wherever, the run goes on.
+// TestResumeRefusesReplacedPictures: the error names the row whose picture was replaced; with the original content,
+// at any path, the run resumes.
 func TestResumeRefusesReplacedPictures(t *testing.T) {
 	path := writeRun(t, 40, "steps: 6\n")
 	picture := ownPicture(t, path, "row7")
@@ -71,8 +71,8 @@ func TestResumeRefusesReplacedPictures(t *testing.T) {
 	}
 }
 
-// TestHeadStatesAreOfContent: hidden states are computed again for a picture that was replaced under its name, an
-// instruction that was edited in the table, another backbone; and for nothing else.
+// TestHeadStatesAreOfContent: hidden states are only recomputed for a replaced picture, an edited instruction, or a
+// different backbone.
 func TestHeadStatesAreOfContent(t *testing.T) {
 	path := writeRun(t, 40, "mode: head\nsteps: 3\n")
 	picture := ownPicture(t, path, "row7")

@@ -15,8 +15,8 @@ func judged(group, edit, said string) string {
 		group, edit, group, edit, said)
 }
 
-// TestContraryRefused: labels and ranks that say opposite things of two edits of a group are refused where something
-// compares by them, with the rows and what they say. Ties of one of the two contradict nothing.
+// TestContraryRefused: labels and ranks that order two edits of a group differently are refused if a loss compares by
+// them; the error lists the rows and their values. A tie in labels or ranks is not a contradiction.
 func TestContraryRefused(t *testing.T) {
 	contrary := judged("g", "e0", `"label_q": 0.9, "rank_q": 3`) + judged("g", "e1", `"label_q": 0.5, "rank_q": 2`) +
 		judged("g", "e2", `"label_q": 0.7, "rank_q": 1`)

@@ -15,8 +15,8 @@ import (
 	"assay/model"
 )
 
-// TestLearnedCuts: the cuts of an ordinal loss train with the scorer and are kept by its run, interrupted or not, but
-// are no part of the scorer.
+// TestLearnedCuts: the cuts of an ordinal loss train with the scorer and are saved with the run, interrupted or not,
+// but are not part of the scorer.
 func TestLearnedCuts(t *testing.T) {
 	long.Test(t)
 	ctx := context.Background()

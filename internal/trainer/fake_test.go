@@ -32,11 +32,11 @@ type fake struct {
 	params []optim.Param
 	slow   time.Duration     // of a step
 	print  map[string]string // fingerprint
-	poison string            // id of a sample whose loss is not a number
+	poison string            // id of a sample with a NaN loss
 	saves  int
-	steps  func(n int) // told after each step
+	steps  func(n int) // called after each step
 	done   int
-	micro  int // answered to auto
+	micro  int // micro-batch for auto
 	seen   []dataset.Example
 	parts  []int // edits of each Compare
 }
@@ -58,13 +58,13 @@ func (f *fake) Params() []optim.Param          { return f.params }
 func (f *fake) Fingerprint() map[string]string { return f.print }
 func (f *fake) Close() error                   { return nil }
 
-// outputOf is the output of an example of a table.
+// outputOf returns the output of an example from a table.
 func outputOf(e *dataset.Example) dataset.RowPicture {
 	p, _ := e.Edit.Output.(dataset.RowPicture)
 	return p
 }
 
-// examplesAnywhere are examples that do not say in which folder their table lies.
+// examplesAnywhere returns examples that do not record the folder of their table.
 func examplesAnywhere(all []dataset.Example) []dataset.Example {
 	for i := range all {
 		for _, role := range []string{"source", "edit"} {
@@ -177,8 +177,8 @@ func (f *fake) Plan(_ context.Context, in models.PlanInput) (*models.Plan, error
 
 func (f *fake) factory(context.Context, *config.Config) (models.Model, error) { return f, nil }
 
-// writeRun makes a table of n rows with pictures and a configuration over it; extra is YAML. It returns the file's
-// path.
+// writeRun writes a table of n rows with pictures and a configuration that uses it; extra is YAML. It returns the
+// path of the configuration.
 func writeRun(t *testing.T, n int, extra string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -234,7 +234,8 @@ func load(t *testing.T, path string) *config.Config {
 	return c
 }
 
-// TestMain runs a training when the test binary is started as a child: the configuration's path is in the environment.
+// TestMain runs a training run if the test binary is started as a child: the configuration's path is in the
+// environment.
 func TestMain(m *testing.M) {
 	path := os.Getenv("ASSAY_TRAINER_CHILD")
 	mlflow.Interval = time.Millisecond

@@ -12,7 +12,7 @@ import (
 	"assay/internal/trainer/objective"
 )
 
-// writeFiles makes files, and gives the path of the first one.
+// writeFiles writes files, and returns the path of the first one.
 func writeFiles(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	for i := 0; i < len(files); i += 2 {
@@ -52,7 +52,8 @@ func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 	return pairs
 }
 
-// TestGroupNames: a name is a table's own, and edits under it are compared where source and instruction are the same.
+// TestGroupNames: a group name only applies within its table, and edits with the same name are compared if source and
+// instruction are the same.
 func TestGroupNames(t *testing.T) {
 	path := writeGroups(t, 0, "data: {train: [table.jsonl, other.jsonl], validation: [table.jsonl, other.jsonl]}\n"+
 		"losses: [{kind: bradley_terry}]\nbatch_size: 20\n")
@@ -72,7 +73,7 @@ func TestGroupNames(t *testing.T) {
 	}
 }
 
-// TestNamedPreferences: one picture under several prompts of a named group is as many edits.
+// TestNamedPreferences: one picture with several prompts in a named group counts as several edits.
 func TestNamedPreferences(t *testing.T) {
 	path := writeGroups(t, 0, "data: {train: table.jsonl}\nlosses: [{kind: bradley_terry}]\nbatch_size: 20\n")
 	var rows strings.Builder
@@ -89,7 +90,7 @@ func TestNamedPreferences(t *testing.T) {
 	}
 }
 
-// loaderOf is the loader of a run that begins.
+// loaderOf returns the loader of a new run.
 func loaderOf(t *testing.T, path string, d *dataset.Data) (*config.Config, *dataset.Loader) {
 	t.Helper()
 	c := load(t, path)

@@ -20,8 +20,8 @@ import (
 	"assay/losses"
 )
 
-// compare gives every kind of loss the gradient of a Bradley-Terry model or of a distance: enough to see whether a run
-// goes the same way twice.
+// compare uses the gradient of a Bradley-Terry model or of a distance for every kind of loss: enough to see whether a
+// run is reproducible.
 func (f *fake) compare(batch []dataset.Example, in models.StepInput) (*models.StepResult, error) {
 	items := in.Items
 	time.Sleep(f.slow)
@@ -70,7 +70,7 @@ func (f *fake) compare(batch []dataset.Example, in models.StepInput) (*models.St
 	return r, nil
 }
 
-// writeGroups makes a run over a table with groups of 1 to 6 edits (text says which keys its file has besides).
+// writeGroups writes a run over a table with groups of 1 to 6 edits; text is additional YAML.
 func writeGroups(t *testing.T, groups int, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -93,8 +93,8 @@ func writeGroups(t *testing.T, groups int, text string) string {
 	return filepath.Join(dir, "run.yaml")
 }
 
-// TestWholeGroups: steps hold whole groups within their bounds, an epoch has every group once, and of larger groups
-// each epoch draws its own edits.
+// TestWholeGroups: steps have whole groups within the bounds, an epoch has every group once, and each epoch draws
+// different edits of larger groups.
 func TestWholeGroups(t *testing.T) {
 	f := newFake()
 	path := writeGroups(t, 60, "data: {train: table.jsonl, group_edits: 4}\nlosses: [{kind: bradley_terry}]\n"+
@@ -145,7 +145,7 @@ func TestWholeGroups(t *testing.T) {
 	}
 }
 
-// TestGroupsOfOneAreSamples: where every edit is a group, whole groups give the run of rows, bit for bit.
+// TestGroupsOfOneAreSamples: if every edit is a group, a run with whole groups is bit-identical to a run with rows.
 func TestGroupsOfOneAreSamples(t *testing.T) {
 	weights := func(sampling string) (string, []dataset.Example) {
 		path := writeRun(t, 40, "epochs: 3\naugment: adiee\n")
@@ -207,8 +207,8 @@ func TestGroupsResume(t *testing.T) {
 	}
 }
 
-// TestPreferences: tables of comparisons become groups, an edit in several of them is one, and votes count as they
-// should.
+// TestPreferences: comparison tables become groups, an edit in several comparisons is one edit, and votes are counted
+// correctly.
 func TestPreferences(t *testing.T) {
 	path := writeGroups(t, 6, "data: {train: [table.jsonl, pairs.jsonl], group_edits: 4}\n"+
 		"losses: [{kind: bradley_terry, votes: soft}, {kind: bradley_terry, votes: weight, weight: 2}, "+

@@ -21,7 +21,7 @@ import (
 	"assay/lora"
 )
 
-// grpoRun is a run.json, made by TRL's loss (tools/oracle/grpo.py).
+// grpoRun is a run.json computed with TRL's loss (tools/oracle/grpo.py).
 type grpoRun struct {
 	Family        string
 	R             int
@@ -47,7 +47,7 @@ type grpoRun struct {
 	}
 }
 
-// policy is what the loop sees of a model that learns from rewards.
+// policy is the interface of a model that learns from rewards.
 type policy interface {
 	models.Graph
 	models.Policy
@@ -55,7 +55,7 @@ type policy interface {
 	dataset.Inspector
 }
 
-// steered is a model whose answers are given, or that fails.
+// steered is a model with given answers, or that fails.
 type steered struct {
 	policy
 	answers func(ctx context.Context, prompts []dataset.Example, step int64) (models.Completions, error) // nil: its own
@@ -95,7 +95,7 @@ func steeredBy(s *steered) models.Factory {
 	}
 }
 
-// grpoConfig writes a configuration about the prompts of testdata/grpo, and returns its path.
+// grpoConfig writes a configuration with the prompts in testdata/grpo, and returns its path.
 func grpoConfig(t *testing.T, family, text string) string {
 	t.Helper()
 	prompts, err := filepath.Abs("testdata/grpo/prompts.jsonl")
@@ -115,8 +115,8 @@ func grpoConfig(t *testing.T, family, text string) string {
 	return path
 }
 
-// TestGRPOIsTRL takes three steps on answers that are given: loss, divergence, share of clipped tokens, gradient and
-// tensors are TRL's, in micro-batches of any size.
+// TestGRPOIsTRL takes three steps on given answers: loss, KL, share of clipped tokens, gradient and tensors match
+// TRL's, with micro-batches of any size.
 func TestGRPOIsTRL(t *testing.T) {
 	for name, micro := range map[string]string{"dapo": "auto", "clipped": "4", "dr": "3"} {
 		t.Run(name, func(t *testing.T) {
@@ -170,8 +170,7 @@ func TestGRPOIsTRL(t *testing.T) {
 const fewAnswers = "grpo: {num_generations: 4, max_completion_length: 6, beta: %g, num_iterations: %d, " +
 	"rewards: [{kind: %s}]}\n"
 
-// TestGRPOEqualRewards: where all answers to a prompt are worth the same, weights stay as they are, but for their
-// decay.
+// TestGRPOEqualRewards: if all answers to a prompt have the same reward, weights only change by weight decay.
 func TestGRPOEqualRewards(t *testing.T) {
 	tokens := map[float64]int{}
 	for name, decay := range map[string]float64{"without decay": 0, "with decay": 0.1} {
@@ -222,8 +221,8 @@ func TestGRPOEqualRewards(t *testing.T) {
 	}
 }
 
-// TestGRPOResumes stops a run while answers are made, and between two steps over the same answers. What it ends with is
-// to the last bit what a run without a stop has.
+// TestGRPOResumes stops a run while answers are generated, and between two steps over the same answers. The result is
+// bit-identical to that of a run without a stop.
 func TestGRPOResumes(t *testing.T) {
 	long.Test(t)
 	text := fmt.Sprintf("steps: 6\noptimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\nvalidate: {every: 1}\nseed: 3\n"+
@@ -233,7 +232,7 @@ func TestGRPOResumes(t *testing.T) {
 		withNumbers(t, path)
 		s, passes := &steered{}, 0
 		broken := errors.New("the power is gone")
-		worth := func(out models.Completions) { // the tiny model says no numbers: rewards by its tokens
+		worth := func(out models.Completions) { // the tiny model outputs no numbers: rewards by its tokens
 			for _, group := range out {
 				for k := range group {
 					group[k].Reward = float64(group[k].IDs[0]%7) / 7
@@ -263,7 +262,7 @@ func TestGRPOResumes(t *testing.T) {
 			o.Resume = true
 			r, err = Train(t.Context(), o)
 			if err == nil && r.Resumed == 0 {
-				t.Error("the run began anew")
+				t.Error("the run started over")
 			}
 		}
 		if err != nil {
@@ -298,7 +297,7 @@ func TestGRPOResumes(t *testing.T) {
 	}
 }
 
-// resumedPlan plans as a run does that resumes with micro-batches of two answers.
+// resumedPlan plans like a run that resumes with micro-batches of two answers.
 type resumedPlan struct{ policy }
 
 func (m resumedPlan) Plan(ctx context.Context, in models.PlanInput) (*models.Plan, error) {
@@ -306,8 +305,8 @@ func (m resumedPlan) Plan(ctx context.Context, in models.PlanInput) (*models.Pla
 	return m.policy.(models.Planner).Plan(ctx, in)
 }
 
-// TestGRPORecomputeAuto: as many layers are computed again as the memory asks for, and a resumed run keeps its
-// micro-batch whatever memory there is.
+// TestGRPORecomputeAuto: as many layers are recomputed as memory requires, and a resumed run keeps its micro-batch
+// whatever the memory.
 func TestGRPORecomputeAuto(t *testing.T) {
 	long.Test(t)
 	plan := func(memory int64, text string, resumed bool) *models.Plan {
@@ -346,7 +345,7 @@ func TestGRPORecomputeAuto(t *testing.T) {
 	}
 }
 
-// withNumbers gives the prompts of a configuration a column number, and makes them the validation rows, too.
+// withNumbers adds a column number to the prompts of a configuration, and also uses them as validation rows.
 func withNumbers(t *testing.T, path string) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/grpo/prompts.jsonl")

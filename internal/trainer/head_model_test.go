@@ -19,7 +19,7 @@ import (
 	"assay/model"
 )
 
-// countingBackbone gives the fake's features as hidden states.
+// countingBackbone returns the fake's features as hidden states.
 type countingBackbone struct{ computed, opened, closed int }
 
 func (b *countingBackbone) Hidden(_ context.Context, batch []dataset.Example) ([][]float32, error) {
@@ -104,7 +104,7 @@ func TestHeadAloneLearns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(segments[0], raw[:len(raw)-7], 0o666); err != nil { // as a crash leaves it
+	if err := os.WriteFile(segments[0], raw[:len(raw)-7], 0o666); err != nil { // as after a crash
 		t.Fatal(err)
 	}
 	b.computed = 0

@@ -20,8 +20,8 @@ import (
 	"assay/model"
 )
 
-// writeHeadsRun makes a run over two tables: one has labels of quality, the other names of emotions, and some labels of
-// valence.
+// writeHeadsRun writes a run over two tables: one has quality labels, the other emotion names and some valence
+// labels.
 func writeHeadsRun(t *testing.T, heads, text string) string {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
@@ -62,8 +62,8 @@ heads:
 const headsLosses = "losses: [{kind: mse, dimension: quality}, {kind: classes, dimension: emotion, weight: 0.5}, " +
 	"{kind: huber, dimension: valence}]\n"
 
-// TestHeads: a run over tables with labels of different heads learns all of them, measures each, and leaves a scorer
-// that names the class.
+// TestHeads: a run over tables with labels for different heads trains all heads, measures each, and writes a scorer
+// that returns the class.
 func TestHeads(t *testing.T) {
 	long.Test(t)
 	ctx := context.Background()
@@ -91,7 +91,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestUntrainedHead: a head that no loss reaches is measured, but does not say which scorer is the best.
+// TestUntrainedHead: a head that no loss trains is measured, but does not decide which scorer is best.
 func TestUntrainedHead(t *testing.T) {
 	c := &config.Config{
 		Judge: &model.ScorerConfig{
@@ -122,7 +122,7 @@ func TestUntrainedHead(t *testing.T) {
 	}
 }
 
-// TestClassesAlone: a scorer whose only head has classes without an order has no score.
+// TestClassesAlone: a scorer whose only head has unordered classes has no score.
 func TestClassesAlone(t *testing.T) {
 	long.Test(t)
 	ctx := context.Background()
@@ -144,7 +144,7 @@ func TestClassesAlone(t *testing.T) {
 	}
 }
 
-// TestHeadsConfig: what a head cannot learn is refused by name.
+// TestHeadsConfig: the error names what a head cannot learn.
 func TestHeadsConfig(t *testing.T) {
 	for want, text := range map[string]string{
 		"the classes of heads.emotion have no order": strings.Replace(headsLosses, "classes", "l1", 1),

@@ -11,8 +11,9 @@ import (
 	"assay/model"
 )
 
-// TestTrainedOnItsBackbone: a run writes which backbone its scorer was trained over. Neither the run nor one that
-// begins with its scorer goes on over another one, and both name the file. Where the backbone lies does not matter.
+// TestTrainedOnItsBackbone: a run records which backbone its scorer was trained on. Neither the run nor one that
+// fine-tunes its scorer accepts a different backbone, and both errors name the file. The path of the backbone does
+// not matter.
 func TestTrainedOnItsBackbone(t *testing.T) {
 	backbone := filepath.Join(t.TempDir(), "backbone")
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
@@ -68,12 +69,12 @@ func TestTrainedOnItsBackbone(t *testing.T) {
 		"is not the backbone of the scorer of init")
 	if _, _, err := run("mode: head\ninit: "+moved+"\n", Options{}); err == nil ||
 		!strings.Contains(err.Error(), filepath.Join(moved, model.ConfigFile)+":2: backbone: ") {
-		t.Errorf("the backbone is not there: error %v, want the line of %s", err, moved)
+		t.Errorf("the backbone does not exist: error %v, want the line of %s", err, moved)
 	}
 
 	_, err = plainTrain(path, Options{})
 	if err == nil || !strings.Contains(err.Error(), "backbone: model.safetensors: ") || exit.Code(err) != exit.Wrong {
-		t.Errorf("the run goes on over other weights: error %v, want one with model.safetensors", err)
+		t.Errorf("the run resumes with different weights: error %v, want one with model.safetensors", err)
 	}
 
 	old, _, _ := strings.Cut(string(text), "digests:")

@@ -21,7 +21,7 @@ import (
 	"assay/model"
 )
 
-// writeJudge makes a run that begins with two fresh heads of mu and log sigma on the oracle's Qwen2.5-VL.
+// writeJudge writes a run with two new heads of mu and log sigma on the oracle's Qwen2.5-VL.
 func writeJudge(t *testing.T, text string) string {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
@@ -127,8 +127,8 @@ func TestJudgeGradient(t *testing.T) {
 	}
 }
 
-// TestJudgeTrains: a run over heads of format 2 learns, goes on bit for bit, and leaves a scorer
-// that can be opened and gone on from.
+// TestJudgeTrains: a run with heads of format 2 learns, resumes bit-identically, and writes a scorer that can be
+// opened and fine-tuned.
 func TestJudgeTrains(t *testing.T) {
 	long.Test(t)
 	ctx := context.Background()
@@ -201,9 +201,9 @@ func (s *stopping) Step(
 func TestJudgeConfig(t *testing.T) {
 	for want, text := range map[string]string{
 		"it has [following quality]: say which":         "losses: [{kind: bradley_terry}]\n",
-		"a scorer of format 2 has no text":              "losses: [{kind: text}, {kind: l1, dimension: quality}]\n",
-		"classes wants a head with outputs: classes":    "losses: [{kind: classes, dimension: quality}]\n",
-		"question: belongs to a scorer of format 1":     "losses: [{kind: mse, dimension: quality}]\nquestion: 'So?'\n",
+		"a scorer of format 2 learns no text":           "losses: [{kind: text}, {kind: l1, dimension: quality}]\n",
+		"classes needs a head with outputs: classes":    "losses: [{kind: classes, dimension: quality}]\n",
+		"question: belongs to scorers of format 1":      "losses: [{kind: mse, dimension: quality}]\nquestion: 'So?'\n",
 		"losses: a scorer of format 2 trains on losses": "seed: 1\n",
 		"no loss trains heads.following":                "losses: [{kind: l1, dimension: quality}]\n",
 		"the scorer has no head \"beauty\"":             "losses: [{kind: l1, dimension: beauty}]\n",
@@ -214,7 +214,7 @@ func TestJudgeConfig(t *testing.T) {
 	}
 }
 
-// TestJudgeType: the run's dtype is that of the scorer that it makes. It was passed over once.
+// TestJudgeType: the scorer that a run writes has the run's dtype. A regression test: it was once ignored.
 func TestJudgeType(t *testing.T) {
 	for text, want := range map[string]string{"": "float32", "dtype: bfloat16\n": "bfloat16", "dtype: auto\n": "float32"} {
 		c := load(t, writeJudge(t, judgeLosses+text))

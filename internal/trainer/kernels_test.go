@@ -7,8 +7,8 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// TestKernelsOfResumed: a run on a GPU keeps the kernels that it began with, where auto chose them; earlier versions
-// had plain ones.
+// TestKernelsOfResumed: a run on a GPU keeps the kernels that auto chose at its start; earlier versions used plain
+// kernels.
 func TestKernelsOfResumed(t *testing.T) {
 	with := func(kernels string) *checkpoint.State {
 		return &checkpoint.State{Identity: checkpoint.Identity{Kernels: kernels}}

@@ -20,17 +20,17 @@ import (
 	"assay/model/text"
 )
 
-// large is a shipped configuration and what follows from it and the published checkpoint, worked out by hand.
+// large is a shipped configuration with figures computed by hand from it and the published checkpoint.
 type large struct {
 	example, backbone string
-	tokenizer         string // of the oracle: it stands in for the published one, which is too large to keep here
+	tokenizer         string // of the oracle, instead of the published one, which is too large for the repository
 	placeholder, end  string
 	imageToken        map[string]string // config.json's line: that of the tokenizer
 	vocab             int64
 	pictures          int   // tokens
 	backboneSize      int64 // parameters
 	trainable         int64
-	layer, stream     int64 // floats of activations that a token takes: in a layer, and between layers
+	layer, stream     int64 // floats of activations per token: in a layer, and between layers
 	heads             int64
 	layers            int
 }
@@ -98,8 +98,8 @@ var larges = []large{
 	},
 }
 
-// run puts the example beside a configuration without weights, and a table of 64 groups of two rows for training and
-// one for validation.
+// run writes the example next to a configuration without weights, and a table of 64 groups of two rows for training
+// and one for validation.
 func (l *large) run(t *testing.T) (*config.Config, string) {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
@@ -120,7 +120,7 @@ func (l *large) run(t *testing.T) (*config.Config, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for from, to := range l.imageToken { // as the tokenizer has it that stands in
+	for from, to := range l.imageToken { // as in the substitute tokenizer
 		text = []byte(strings.Replace(string(text), from, to, 1))
 	}
 	if err := os.WriteFile(filepath.Join(backbone, "config.json"), text, 0o666); err != nil {
@@ -160,7 +160,7 @@ func (l *large) run(t *testing.T) (*config.Config, string) {
 	return c, dir
 }
 
-// tokens are the fewest and the most tokens of an example.
+// tokens returns the fewest and the most tokens of an example.
 func (l *large) tokens(t *testing.T, c *config.Config) (least, most int) {
 	t.Helper()
 	p, err := text.Open(c.Backbone, "[SCORE]", l.vocab)
@@ -217,7 +217,7 @@ func TestLargeDryRuns(t *testing.T) {
 				MemoryNeed: models.MemoryNeed{
 					Absent: p.Absent, Bytes: p.Bytes, Need: p.Need, Memory: p.Memory, Fits: p.Fits},
 			}
-			if p.Memory < 64<<30 { // what is free here decides
+			if p.Memory < 64<<30 { // the free memory of this machine decides
 				want.MicroBatch = p.MicroBatch
 			}
 			rows := int64(p.Tokens.Max * p.MicroBatch)
@@ -260,7 +260,7 @@ func TestLargeDryRuns(t *testing.T) {
 	}
 }
 
-// TestLargeDryRunsOfOtherModes plans to train every weight, and the head alone.
+// TestLargeDryRunsOfOtherModes plans to train every weight, and only the head.
 func TestLargeDryRunsOfOtherModes(t *testing.T) {
 	long.Test(t)
 	l := larges[1]
@@ -281,8 +281,8 @@ func TestLargeDryRunsOfOtherModes(t *testing.T) {
 	}
 }
 
-// TestLargeFits plans LoRA over Qwen2.5-VL-7B on a GPU of 80 GB: eight pairs of 1,414 tokens at once, text loss over
-// all of them. Without recomputation they take at most 70 GB with fused kernels. Beside validation, whose graph has a
+// TestLargeFits plans LoRA on Qwen2.5-VL-7B on an 80 GB GPU: eight pairs of 1,414 tokens at once, with text loss over
+// all of them. Without recomputation they need at most 70 GB with fused kernels. With validation, whose graph has a
 // copy of the weights, recompute: auto leaves a tenth of the GPU free.
 func TestLargeFits(t *testing.T) {
 	long.Test(t)
@@ -324,8 +324,8 @@ func TestLargeFits(t *testing.T) {
 	}
 }
 
-// TestLargeGRPOFits plans GRPO over Qwen2.5-VL-7B on a GPU of 80 GB: eight answers of 1,024 tokens at once. Their
-// losses are in chunks: logits of all tokens by all ids, and their gradient, are 5 GB each.
+// TestLargeGRPOFits plans GRPO on Qwen2.5-VL-7B on an 80 GB GPU: eight answers of 1,024 tokens at once. Their losses
+// are computed in chunks: the logits of all tokens, and their gradient, are 5 GB each.
 func TestLargeGRPOFits(t *testing.T) {
 	long.Test(t)
 	l, _ := larges[1].run(t)

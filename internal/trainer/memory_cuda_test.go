@@ -14,7 +14,7 @@ import (
 	"assay/model/exec"
 )
 
-// planFor plans the pictures' run for a GPU of so many bytes; 0: for the CPU.
+// planFor plans the pictures' run for a GPU with that many bytes; 0: for the CPU.
 func planFor(t *testing.T, memory int64, extra string) *models.Plan {
 	t.Helper()
 	c := load(t, pictureRun(t, "llavanext", extra))
@@ -33,8 +33,8 @@ func planFor(t *testing.T, memory int64, extra string) *models.Plan {
 	return p
 }
 
-// TestMicroBatchFillsGPU: auto takes as many samples as fit into nine tenths of a GPU's memory, up to maxCUDA tokens;
-// on the CPU enoughCPU tokens.
+// TestMicroBatchFillsGPU: auto takes as many samples as fit into nine tenths of a GPU's memory, up to exec.MaxTokens
+// tokens; on the CPU EnoughCPU tokens.
 func TestMicroBatchFillsGPU(t *testing.T) {
 	long.Test(t)
 	cpu, large := planFor(t, 0, ""), planFor(t, 80e9, "")
@@ -45,7 +45,7 @@ func TestMicroBatchFillsGPU(t *testing.T) {
 	if large.MicroBatch != want || large.MicroBatch <= cpu.MicroBatch {
 		t.Errorf("%d samples on a large GPU, %d on the CPU, want %d", large.MicroBatch, cpu.MicroBatch, want)
 	}
-	for n := large.MicroBatch - 1; n > 1; n /= 2 { // a GPU in which just n fit
+	for n := large.MicroBatch - 1; n > 1; n /= 2 { // a GPU that fits exactly n
 		fixed := planFor(t, 80e9, fmt.Sprintf("micro_batch: %d\n", n))
 		p := planFor(t, fixed.Need*10/9+1<<10, "")
 		if p.MicroBatch != n || !*p.Fits {
@@ -54,8 +54,8 @@ func TestMicroBatchFillsGPU(t *testing.T) {
 	}
 }
 
-// TestRecomputeAuto: as few layers are computed again as make the run fit into nine tenths of a GPU, and all of them
-// where that does not suffice.
+// TestRecomputeAuto: the fewest layers are recomputed with which the run fits into nine tenths of a GPU, or all of
+// them if that is not enough.
 func TestRecomputeAuto(t *testing.T) {
 	long.Test(t)
 	const micro = "micro_batch: 16\ndtype: bfloat16\n"
@@ -70,7 +70,7 @@ func TestRecomputeAuto(t *testing.T) {
 	}{
 		{80e9, 0, kept.Need, kept.Need},
 		{(kept.Need - 1) * 10 / 9, 1, all.Need, kept.Need - 1},
-		{all.Need/9*10 + 1<<10, 2, all.Need, all.Need}, // what the last layer keeps is read at once
+		{all.Need/9*10 + 1<<10, 2, all.Need, all.Need}, // the activations of the last layer are read immediately
 		{1e9, 3, all.Need, all.Need},
 	} {
 		t.Run(fmt.Sprint(c.memory), func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestRecomputeAuto(t *testing.T) {
 	}
 }
 
-// TestRecomputeAutoTrains: a run on this machine, where all fits, writes the bytes of one without recomputation, and
-// says in plan.json what it chose. So does one with all layers computed again.
+// TestRecomputeAutoTrains: a run on this machine, where everything fits, writes the same bytes as one without
+// recomputation, and records its choice in plan.json. So does a run with all layers recomputed.
 func TestRecomputeAutoTrains(t *testing.T) {
 	long.Test(t)
 	var want []byte
@@ -110,7 +110,7 @@ func TestRecomputeAutoTrains(t *testing.T) {
 		if want == nil {
 			want = got
 		} else if !bytes.Equal(got, want) {
-			t.Errorf("recompute: %s gives another scorer", how)
+			t.Errorf("recompute: %s results in a different scorer", how)
 		}
 		plan, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out", "plan.json"))
 		if err != nil {
@@ -122,7 +122,7 @@ func TestRecomputeAutoTrains(t *testing.T) {
 	}
 }
 
-// TestPlansForGPU: weights are counted in the type that is computed with, and what lies on the host apart.
+// TestPlansForGPU: weights are counted in the compute dtype, and host memory separately.
 func TestPlansForGPU(t *testing.T) {
 	half, whole := planFor(t, 80e9, "dtype: bfloat16\n"), planFor(t, 80e9, "dtype: float32\n")
 	if a, b := half.Bytes["weights"], whole.Bytes["weights"]; a*3 > b*2 || a*2 < b {
@@ -133,7 +133,7 @@ func TestPlansForGPU(t *testing.T) {
 			t.Errorf("%s: %d bytes of the host, %d of the device", what, whole.Host[what], whole.Bytes[what])
 		}
 	}
-	for _, what := range []string{"parameters", "sums of gradients"} { // the host has the optimizer's
+	for _, what := range []string{"parameters", "sums of gradients"} { // the host has the optimizer state
 		if n := whole.Bytes[what]; n < 4*whole.Trainable || n > 4*whole.Trainable+(65<<20) {
 			t.Errorf("%s: %d bytes for %d parameters", what, n, whole.Trainable)
 		}
@@ -143,8 +143,7 @@ func TestPlansForGPU(t *testing.T) {
 	}
 }
 
-// TestPlansOfModeHead: the backbone counts as it computes hidden states, and a GPU that is asked about is where it
-// does.
+// TestPlansOfModeHead: the backbone counts as it computes hidden states, on the requested GPU.
 func TestPlansOfModeHead(t *testing.T) {
 	cpu, gpu := planFor(t, 0, "mode: head\n"), planFor(t, 80e9, "mode: head\n")
 	const states = ", while hidden states are computed"

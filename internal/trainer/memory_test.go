@@ -15,8 +15,8 @@ import (
 	"assay/internal/trainer/models"
 )
 
-// TestPlansAreOfTheMicroBatchTheyPrint: what is wanted grows with micro_batch, with validation rows, and with a tower
-// that trains.
+// TestPlansAreOfTheMicroBatchTheyPrint: the memory needed grows with micro_batch, with validation rows, and with a
+// trained tower.
 func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 	long.Test(t)
 	plan := func(extra string, f models.Factory) *models.Plan {
@@ -50,7 +50,7 @@ func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 	if a, b := one.Bytes["training step"], tower.Bytes["training step"]; b <= a || tower.Bytes["vision tower"] != 0 {
 		t.Errorf("with the tower a step takes %d bytes, %d without", b, a)
 	}
-	// a GPU that is not here: as many samples as fit
+	// a GPU that does not exist here: as many samples as fit
 	small, large := plan(
 		"micro_batch: auto\n",
 		models.OpenPlanFor(one.Need-one.Bytes["weights"]/2),
@@ -90,7 +90,8 @@ func damage(t *testing.T, dir, name string, bits uint32) {
 	}
 }
 
-// TestDamagedWeightsAreNamed: NaN and infinities in a backbone are not the samples' fault, whatever non_finite says.
+// TestDamagedWeightsAreNamed: NaN and infinities in a backbone are reported as damaged weights, whatever non_finite
+// is.
 func TestDamagedWeightsAreNamed(t *testing.T) {
 	long.Test(t)
 	const prefix = "model.language_model."

@@ -12,7 +12,7 @@ import (
 	"assay/internal/trainer/models"
 )
 
-// outage is a model over object storage that fails after some looks at rows.
+// outage is a model on object storage that fails after reading some rows.
 type outage struct {
 	*fake
 	looks atomic.Int64
@@ -32,8 +32,8 @@ func (m *outage) Step(context.Context, []dataset.Example, models.StepInput) (*mo
 	return nil, &remote.Error{Doing: "reading", Name: "s3://b/x.png", Err: context.Canceled}
 }
 
-// TestOutageIsNoBadRow: rows that storage gave no answer for are not set aside, neither at the start nor in a step. The
-// first of them is the last that is looked at.
+// TestOutageIsNoBadRow: rows for which the storage did not respond are not set aside, neither at the start nor in a
+// step. Checking stops at the first of them.
 func TestOutageIsNoBadRow(t *testing.T) {
 	for _, after := range []int64{5, 30} { // at the start; 30 rows are looked at, so in a step
 		path := writeRun(t, 30, "steps: 4\n")

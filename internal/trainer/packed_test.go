@@ -15,7 +15,7 @@ import (
 	"assay/model"
 )
 
-// pack gives a configuration without weights a quantization_config.
+// pack adds a quantization_config to a configuration without weights.
 func pack(t *testing.T, backbone, quantization string) {
 	t.Helper()
 	file := filepath.Join(backbone, "config.json")
@@ -30,8 +30,8 @@ func pack(t *testing.T, backbone, quantization string) {
 	}
 }
 
-// TestLargePackedDryRun: of 7 B parameters in 4 bits, a training step over one pair of 1,500 tokens fits 16 GB, and
-// scoring it fits 8 GB.
+// TestLargePackedDryRun: with 7 B parameters in 4 bits, a training step over one pair of 1,500 tokens fits into 16
+// GB, and scoring it fits into 8 GB.
 func TestLargePackedDryRun(t *testing.T) {
 	long.Test(t)
 	for name, quantization := range map[string]string{
@@ -64,7 +64,7 @@ func TestLargePackedDryRun(t *testing.T) {
 	}
 }
 
-// planScoring is the memory of scoring one pair.
+// planScoring returns the memory for scoring one pair.
 func planScoring(t *testing.T, c *config.Config) map[string]int64 {
 	t.Helper()
 	state, err := model.PlanScorerState((&model.OnePassConfig{Backbone: c.Backbone, Pair: c.Pair,

@@ -22,14 +22,13 @@ import (
 	"assay/lora"
 )
 
-// TestTrainSection trains part by part what train says: these tensors change and no others, and config.yaml says it
-// again.
+// TestTrainSection trains the parts in train: only their tensors change, and config.yaml records them.
 func TestTrainSection(t *testing.T) {
 	long.Test(t)
 	root := oracle.Folders(t)[0]
 	for _, test := range []struct {
 		extra    string
-		words    string   // of what trains
+		words    string   // of trained tensors
 		changed  []string // of the backbone, by path; one ending stands for all of a folder
 		adapters int
 	}{
@@ -102,30 +101,30 @@ func TestTrainSection(t *testing.T) {
 		if len(moved) == 0 != (len(test.changed) == 0) {
 			t.Errorf("%s: %v changed, want those in %v", test.extra, slices.Sorted(maps.Keys(moved)), test.changed)
 		}
-		longer := strings.Replace(test.extra, "seed: 3", "seed: 4", 1) // goes on, and refuses another plan
+		longer := strings.Replace(test.extra, "seed: 3", "seed: 4", 1) // resumes, and refuses a different plan
 		if _, err := plainTrain(path, Options{}); err != nil {
 			t.Errorf("%s: again: %v", longer, err)
 		}
 	}
 	for extra, want := range map[string]string{
 		"train: {language: half}\n":                              "want one of lora, full, frozen",
-		"train: {language: full}\nmode: lora\n":                  "train says what trains, which is mode full",
-		"train: {vision: lora}\nlora: {parts: [language]}\n":     "train says that adapters are on [language vision]",
+		"train: {language: full}\nmode: lora\n":                  "train implies mode full",
+		"train: {vision: lora}\nlora: {parts: [language]}\n":     "train puts adapters on [language vision]",
 		"train: {last: 9}\n":                                     "the language model has 3 layers, not 9",
 		"train: {language: full, last: 9}\n":                     "the language model has 3 layers, not 9",
 		"lora: {targets: [q_proj], modules_to_save: [q_proj]}\n": "modules_to_save [\"q_proj\"] collide",
-		"lora: {rank_pattern: {o_proj: 3}}\n":                    "lora.rank_pattern: \"o_proj\" is that of no layer",
-		"lora: {alpha_pattern: {o_proj: 3}}\n":                   "lora.alpha_pattern: \"o_proj\" is that of no layer",
+		"lora: {rank_pattern: {o_proj: 3}}\n":                    "lora.rank_pattern: \"o_proj\" applies to no layer",
+		"lora: {alpha_pattern: {o_proj: 3}}\n":                   "lora.alpha_pattern: \"o_proj\" applies to no layer",
 		"lora: {targets: [q_proj, wqkv]}\n":                      "lora.targets: \"wqkv\" selects no layer",
-		"lora: {layers: [0, 9]}\n":                               "lora.layers: there is none with the number 9",
+		"lora: {layers: [0, 9]}\n":                               "lora.layers: targets select no layer with index 9",
 		"train: {rows: [mine]}\n":                                "want one of embedding, lm_head",
 		"train: {language: frozen, last: 1}\n":                   "the language model is frozen",
 		"train: {projector: full}\nlora: {bias: all}\n":          "PEFT saves such biases twice",
-		"lora: {dora: true, start: pissa}\n":                     "the usual start is the only one",
+		"lora: {dora: true, start: pissa}\n":                     "cannot be combined with lora.dora",
 		"lora: {start: random}\n":                                "want one of pissa, olora",
 		"device_options: {arena: round}\n":                       "want one of doubling, requested",
-		"optimizer: {groups: {vision: {lr: 1}}}\n":               "optimizer.groups.vision: nothing of it trains",
-		"optimizer: {groups: {head: {ratio: 2}}}\n":              "is for adapters alone",
+		"optimizer: {groups: {vision: {lr: 1}}}\n":               "optimizer.groups.vision: no tensor in this group trains",
+		"optimizer: {groups: {head: {ratio: 2}}}\n":              "only applies to adapters",
 		"optimizer: {groups: {head: {schedule: {kind: x}}}}\n":   "optimizer.groups.head.schedule.kind",
 		"optimizer: {groups: {rows: {lr: -1}}}\n":                "optimizer.groups.rows.lr: want more than 0",
 		"optimizer: {groups: {rows: {lr: 0}}}\n":                 "optimizer.groups.rows.lr: want more than 0, not 0",
@@ -136,11 +135,11 @@ func TestTrainSection(t *testing.T) {
 		"optimizer: {groups: {head: {schedule: {cycles: 0}}}}\n": "" +
 			"optimizer.groups.head.schedule.cycles: want at least 1",
 		"optimizer: {groups: {head: {schedule: {kind: plateau}}}}\n": "" +
-			"groups.head.schedule.kind: plateau wants validation rows",
+			"groups.head.schedule.kind: plateau needs validation rows",
 		"schedule: {kind: plateau, factor: 2}\n":                "schedule.factor: want more than 0 and below 1",
-		"schedule: {kind: plateau}\n":                           ":6:12: schedule.kind: plateau wants validation rows",
+		"schedule: {kind: plateau}\n":                           ":6:12: schedule.kind: plateau needs validation rows",
 		"lora: {modules_to_save: [nothing]}\n":                  "names no module of the backbone",
-		"lora: {targets: [q_proj], modules_to_save: [_proj]}\n": "which has an adapter, too",
+		"lora: {targets: [q_proj], modules_to_save: [_proj]}\n": "which also has an adapter",
 	} {
 		if _, err := plainTrain(
 			pictureRun(t, "llavanext", extra),
@@ -152,16 +151,16 @@ func TestTrainSection(t *testing.T) {
 	}
 }
 
-// TestTowerTargets: where the usual targets match nothing of a tower, the error says what there is.
+// TestTowerTargets: if the default targets match nothing in a tower, the error lists its layers.
 func TestTowerTargets(t *testing.T) {
 	_, err := plainTrain(pictureRun(t, "qwen2_5_vl", "train: {language: full, vision: lora}\n"), Options{})
-	if err == nil || !strings.Contains(err.Error(), "train puts adapters on [vision], whose linear layers are called ") ||
-		!strings.Contains(err.Error(), " qkv") || strings.Contains(err.Error(), "name these parts, too") {
+	if err == nil || !strings.Contains(err.Error(), "train puts adapters on [vision], whose linear layers are named ") ||
+		!strings.Contains(err.Error(), " qkv") || strings.Contains(err.Error(), "add these parts") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestOptimizerGroups: every group moves at its own rate, and the plan and the metrics say which.
+// TestOptimizerGroups: every group uses its own learning rate, and the plan and the metrics report it.
 func TestOptimizerGroups(t *testing.T) {
 	path := pictureRun(t, "llavanext", `
 optimizer:
@@ -230,7 +229,8 @@ func mustRead(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestInitIsABareAdapter begins with what PEFT saved: the adapter trains on, around it is a fresh scorer.
+// TestInitIsABareAdapter starts from an adapter saved by PEFT: the adapter trains further, with a new scorer around
+// it.
 func TestInitIsABareAdapter(t *testing.T) {
 	root := oracle.Folders(t)[0]
 	dir := t.TempDir()
@@ -256,7 +256,7 @@ func TestInitIsABareAdapter(t *testing.T) {
 	}
 	for name, v := range was.Tensors {
 		if !slices.Equal(v.Float32s(), is.Tensors[name].Float32s()) {
-			t.Errorf("%s is another one", name)
+			t.Errorf("%s has changed", name)
 		}
 	}
 	if _, err := plainTrain(path, Options{}); err != nil {

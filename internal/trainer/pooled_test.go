@@ -41,7 +41,7 @@ type torchRun struct {
 	}
 }
 
-// torchSetup writes the configuration of a run that torch made, with more lines, and returns its path.
+// torchSetup writes the configuration of a torch run, with additional lines, and returns its path.
 func torchSetup(t *testing.T, made, more string) (string, torchRun) {
 	t.Helper()
 	want, dir := oracle.Read[torchRun](t, filepath.Join(made, "run.json")), t.TempDir()
@@ -90,7 +90,7 @@ func torchSetup(t *testing.T, made, more string) (string, torchRun) {
 	return path, want
 }
 
-// torchSteps trains as torch did, in n processes, and compares every step and the tensors afterwards.
+// torchSteps repeats the torch run in n processes, and compares every step and the final tensors.
 func torchSteps(t *testing.T, name, more string, n int) {
 	t.Helper()
 	made := filepath.Join(packed.Unpack(t, "testdata/text_tokens.zip"), name)
@@ -123,7 +123,7 @@ func torchSteps(t *testing.T, name, more string, n int) {
 	compareTensors(t, results[0].Scorer, filepath.Join(made, "final.safetensors"))
 }
 
-// compareTensors compares what a run trained with torch's tensors, wherever a scorer directory has them.
+// compareTensors compares trained tensors with torch's, in whichever file of a scorer directory they are.
 func compareTensors(t *testing.T, dir, file string) {
 	t.Helper()
 	want := oracle.Tensors(t, file)
@@ -163,13 +163,13 @@ func compareTensors(t *testing.T, dir, file string) {
 	}
 }
 
-// TestTextLossIsTorchs: where samples have unequally many text tokens, losses, gradients and tensors are torch's over
-// all tokens of the batch, however a step is cut.
+// TestTextLossIsTorchs: with different numbers of text tokens per sample, losses, gradients and tensors match torch's
+// over all tokens of the batch, however a step is split.
 func TestTextLossIsTorchs(t *testing.T) {
 	torchSteps(t, "qwen2_5_vl_answers", "micro_batch: 2\n", 1)
 }
 
-// TestTextLossHoweverCut is that test for more families, cuts and objectives.
+// TestTextLossHoweverCut is the same test for more families, splits and objectives.
 func TestTextLossHoweverCut(t *testing.T) {
 	long.Test(t)
 	terms := "losses: [{kind: l1, weight: 10}, {kind: text}]\n"

@@ -10,11 +10,11 @@ import (
 	"assay/internal/trainer/models"
 )
 
-// quarantine sets aside rows that cannot be used, as many as data.skip allows.
+// quarantine sets aside unusable rows, as many as data.skip allows.
 type quarantine struct {
 	config    *config.Config
 	data      *dataset.Data
-	inspector dataset.Inspector // the model; nil: it cannot tell
+	inspector dataset.Inspector // the model; nil: it cannot check rows
 	strategy  Strategy
 }
 
@@ -23,13 +23,13 @@ func newQuarantine(c *config.Config, d *dataset.Data, m models.Model, s Strategy
 	return &quarantine{c, d, inspector, s}
 }
 
-// check looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.
+// check checks every row before the first step, and sets aside unusable rows if the budget allows it.
 func (q *quarantine) check(ctx context.Context, o *Options, fresh bool) error {
 	if err := q.inspect(ctx, o); err != nil {
 		return err
 	}
 	if err := q.data.AllowBadRows(q.config.Data.Skip); err != nil {
-		if !fresh { // whoever repairs the tables may then change these rows
+		if !fresh { // saved so that a user who repairs the tables may change these rows
 			err = exit.Join(err, q.save())
 		}
 		return exit.Usage(err)
@@ -43,7 +43,7 @@ func (q *quarantine) check(ctx context.Context, o *Options, fresh bool) error {
 	return nil
 }
 
-// inspect looks at all rows that the run will use and marks those that cannot be used.
+// inspect checks all rows that the run will use and marks the unusable ones.
 func (q *quarantine) inspect(ctx context.Context, o *Options) error {
 	if q.inspector == nil {
 		return nil
@@ -56,9 +56,8 @@ func (q *quarantine) inspect(ctx context.Context, o *Options) error {
 		})
 }
 
-// setAside finds which rows of a batch that failed are bad themselves, and sets them aside if data.skip allows it. It
-// returns nil if the step may be tried again without them, and err or a BadRowsError otherwise. All processes must find
-// the same rows.
+// setAside finds the bad rows in a batch that failed, and sets them aside if data.skip allows it. It returns nil if
+// the step can be retried without them, and err or a BadRowsError otherwise. All processes must find the same rows.
 func (q *quarantine) setAside(batch []dataset.Example, validation bool, step int64, err error) error {
 	if !q.strategy.Knows(err) { // the processes have lost each other
 		return err
@@ -85,7 +84,7 @@ func (q *quarantine) setAside(batch []dataset.Example, validation bool, step int
 	return q.strategy.Agree("rows that are set aside", left)
 }
 
-// save writes the list of the rows that cannot be used.
+// save writes the list of unusable rows.
 func (q *quarantine) save() error {
 	if !q.strategy.Main() {
 		return nil

@@ -42,7 +42,7 @@ func newCrew(n int) *crew {
 	return c
 }
 
-// meet puts down something, waits for all, and takes what all have put down.
+// meet contributes a value, waits for all ranks, and returns the values of all.
 func (c *crew) meet(put, take func()) {
 	for _, f := range []func(){put, take} {
 		c.mu.Lock()
@@ -127,7 +127,7 @@ func strategyOf(r distributed.Ranks) StrategyOpener {
 	}
 }
 
-// together trains with n ranks that each has its own model.
+// together trains with n ranks, each with its own model.
 func together(t *testing.T, n int, set func(rank int, o *Options, f *fake)) ([]*Result, []error, []*fake) {
 	t.Helper()
 	c := newCrew(n)
@@ -144,7 +144,7 @@ func together(t *testing.T, n int, set func(rank int, o *Options, f *fake)) ([]*
 	return results, errs, models
 }
 
-// firstOf fails the test unless all ranks ended well, and gives what the first one says.
+// firstOf fails the test unless all ranks succeeded, and returns the result of the first one.
 func firstOf(t *testing.T, results []*Result, errs []error) *Result {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -153,7 +153,7 @@ func firstOf(t *testing.T, results []*Result, errs []error) *Result {
 	return results[0]
 }
 
-// withMicro sets the micro-batch of a run's file.
+// withMicro sets the micro-batch in a run's configuration.
 func withMicro(t *testing.T, path string, n int) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -167,8 +167,8 @@ func withMicro(t *testing.T, path string, n int) string {
 	return path
 }
 
-// TestAnyNumberOfRanks: losses, parameters, validations and the best scorer are those of one process, bit for bit,
-// whichever number of ranks trains.
+// TestAnyNumberOfRanks: losses, parameters, validations and the best scorer are bit-identical to those of one process
+// for any number of ranks.
 func TestAnyNumberOfRanks(t *testing.T) {
 	long.Test(t)
 	for _, extra := range []string{
@@ -215,7 +215,7 @@ func TestAnyNumberOfRanks(t *testing.T) {
 	}
 }
 
-// TestRanksResume: a run goes on exactly with another number of ranks, after an interrupt of any one of them.
+// TestRanksResume: a run resumes exactly with a different number of ranks, after an interrupt of any rank.
 func TestRanksResume(t *testing.T) {
 	extra := "epochs: 3\nvalidate: {every: 4}\n"
 	quiet := withMicro(t, writeRun(t, 60, extra), 2)
@@ -256,7 +256,8 @@ func TestRanksResume(t *testing.T) {
 	}
 }
 
-// TestRanksMustBeAlike: another backbone, configuration or table is refused by name before anything is trained.
+// TestRanksMustBeAlike: a different backbone, configuration or table on a rank is reported before anything is
+// trained.
 func TestRanksMustBeAlike(t *testing.T) {
 	path := writeRun(t, 40, "steps: 6\n")
 	other := writeRun(t, 39, "steps: 6\n")
@@ -289,7 +290,7 @@ func TestRanksMustBeAlike(t *testing.T) {
 	}
 }
 
-// TestRanksFailTogether: what fails on one rank ends all by its name, with the state saved.
+// TestRanksFailTogether: a failure on one rank ends all, with the rank in the error and the state saved.
 func TestRanksFailTogether(t *testing.T) {
 	path := withMicro(t, writeRun(t, 60, "steps: 9\n"), 2)
 	c := newCrew(3)
@@ -323,7 +324,7 @@ func TestRanksFailTogether(t *testing.T) {
 	}
 }
 
-// brokenDevice is a model whose device goes after some steps.
+// brokenDevice is a model whose device fails after some steps.
 type brokenDevice struct {
 	*fake
 	left int
@@ -338,7 +339,7 @@ func (f *brokenDevice) Step(
 	return f.fake.Step(ctx, batch, in)
 }
 
-// TestReduceFast: sums in the library's order are the same to rounding.
+// TestReduceFast: sums in the library's order are the same up to rounding.
 func TestReduceFast(t *testing.T) {
 	quiet := withMicro(t, writeRun(t, 60, "epochs: 2\n"), 1)
 	alone := train(t, quiet, newFake())

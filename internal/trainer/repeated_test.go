@@ -12,7 +12,7 @@ import (
 	"assay/internal/trainer/dataset"
 )
 
-// TestRepeatedEdits: one edit with two labels is told of, and so are validation rows that are learnt from.
+// TestRepeatedEdits: there are warnings for an edit with two labels, and for validation rows that are trained on.
 func TestRepeatedEdits(t *testing.T) {
 	row := func(id, instruction, label, split string) string {
 		return fmt.Sprintf(`{"id": %q, "source": "a.png", "edit": "a.png", "instruction": %q, "label": %s, "split": %q}`+"\n",
@@ -22,9 +22,9 @@ func TestRepeatedEdits(t *testing.T) {
 	for text, want := range map[string]string{
 		clean:                                "[]",
 		clean + row("4", "a", "0", "train"):  "[]",
-		clean + row("4", "a", "1", "train"):  "[1 of 3 training rows give an edit another label than a row before them",
-		clean + row("4", "b", "1", "test"):   "[1 of 2 validation rows are edits that are trained on as well",
-		clean + row("4", "b", "0.5", "test"): "[1 of 2 validation rows are edits that are trained on as well",
+		clean + row("4", "a", "1", "train"):  "[1 of 3 training rows give an edit a different label than an earlier row",
+		clean + row("4", "b", "1", "test"):   "[1 of 2 validation rows are edits that are also trained on",
+		clean + row("4", "b", "0.5", "test"): "[1 of 2 validation rows are edits that are also trained on",
 	} {
 		path := writeRun(t, 5, "steps: 1\n")
 		if err := os.WriteFile(filepath.Join(filepath.Dir(path), "table.jsonl"), []byte(text), 0o666); err != nil {
@@ -48,8 +48,8 @@ func TestRepeatedEdits(t *testing.T) {
 	}
 }
 
-// TestSplitWarnings: a fraction that is held out beside other edits of the same photographs is told of, and so are
-// sources and edits that look swapped.
+// TestSplitWarnings: there are warnings if other edits of the same photographs are held out and trained on, and if
+// sources and edits look swapped.
 func TestSplitWarnings(t *testing.T) {
 	table := func(format string) (text string) {
 		for i := range 12 {
@@ -59,7 +59,7 @@ func TestSplitWarnings(t *testing.T) {
 	}
 	const rest = `"instruction": "%[1]d", "label": 1}`
 	photos := table(`{"source": "s%[2]d.png", "edit": "e%[1]d.png", ` + rest)
-	const held, swapped = "validation rows have a source picture that is trained on as well", "other way round"
+	const held, swapped = "validation rows have a source picture that is also trained on", "edit swapped"
 	for _, test := range []struct {
 		data, rows string
 		wants      []string
@@ -71,7 +71,7 @@ func TestSplitWarnings(t *testing.T) {
 		{"validation: 0.3", table(`{"source": "s%[1]d.png", "edit": "e%[1]d.png", ` + rest), nil},
 		{"validation: 0", photos, nil},
 		{"validation: 0", table(`{"source": "e%[1]d.png", "edit": "s%[2]d.png", ` + rest),
-			[]string{"12 different sources and only 3 different edits: are the columns source and edit the " + swapped}},
+			[]string{"12 different sources and only 3 different edits: are the columns source and " + swapped}},
 		{"validation: table.jsonl, validation_split: b, train_split: a",
 			table(`{"split": "a", "source": "s%[2]d.png", "edit": "e%[1]d.png", `+rest) +
 				`{"split": "b", "source": "s1.png", "edit": "e1.png", "instruction": "other", "label": 0}` + "\n", nil},
@@ -99,7 +99,8 @@ func TestSplitWarnings(t *testing.T) {
 	}
 }
 
-// TestEqualButForRounding: scores of one edit in two batches, which may differ in their last bits, are equal ones.
+// TestEqualButForRounding: scores of the same edit in two batches, which may differ in their last bits, count as
+// equal.
 func TestEqualButForRounding(t *testing.T) {
 	path := writeRun(t, 5, "steps: 1\n")
 	folder := filepath.Dir(path)

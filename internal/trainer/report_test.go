@@ -10,7 +10,8 @@ import (
 	"assay/internal/trainer/report"
 )
 
-// TestPredictions: the run directory has the last validation row by row, from which its measures follow, and a page.
+// TestPredictions: the run directory has the predictions of the last validation, from which its metrics follow, and
+// an HTML report.
 func TestPredictions(t *testing.T) {
 	path := writeRun(t, 30, "steps: 6\nvalidate: {every: 3}\n")
 	result := train(t, path, newFake())

@@ -17,7 +17,7 @@ import (
 	"assay/internal/trainer/records"
 )
 
-// writeOracle makes a run over a backbone of the oracle, several micro-batches a step, the last of them smaller.
+// writeOracle writes a run on a backbone of the oracle, with several micro-batches per step, the last one smaller.
 func writeOracle(t *testing.T, family, text string, data ...string) string {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
@@ -39,7 +39,7 @@ func writeOracle(t *testing.T, family, text string, data ...string) string {
 	return filepath.Join(dir, "run.yaml")
 }
 
-// left is what a run leaves: metrics without times, and the scorer's files.
+// left is the output of a run: metrics without times, and the scorer's files.
 func left(t *testing.T, r *Result) map[string]string {
 	t.Helper()
 	metrics := mustRead(t, filepath.Join(r.Run, records.MetricsFile))
@@ -54,8 +54,8 @@ func left(t *testing.T, r *Result) map[string]string {
 	return all
 }
 
-// TestResidentIsTheSame: where parameters and sums of gradients stay on the device (the CPU here) the run is the same,
-// bit for bit: losses, norms and what is trained.
+// TestResidentIsTheSame: if parameters and gradient sums stay on the device (the CPU here), losses, norms and trained
+// tensors are bit-identical.
 func TestResidentIsTheSame(t *testing.T) {
 	long.Test(t)
 	for name, write := range map[string]func(t *testing.T) string{
@@ -93,7 +93,7 @@ func TestResidentIsTheSame(t *testing.T) {
 			began := 0
 			models.Resident = func(*config.Config) bool { began++; return true }
 			if got := run(); began == 0 {
-				t.Error("nothing was kept on the device")
+				t.Error("nothing stayed on the device")
 			} else if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%.2000s", diff)
 			}

@@ -29,10 +29,10 @@ func (s *setup) findCheckpoint() error {
 	}
 	old, dir, problem, err := checkpoint.Find(s.config.Out)
 	if err != nil {
-		return fmt.Errorf("%w; repair it, or begin anew with --fresh", err)
+		return fmt.Errorf("%w; repair it, or start over with --fresh", err)
 	}
 	if problem != nil {
-		s.o.warn(fmt.Sprintf("%v; going on from %s", problem, filepath.Base(dir)))
+		s.o.warn(fmt.Sprintf("%v; resuming from %s", problem, filepath.Base(dir)))
 	}
 	if old == nil && s.o.Resume {
 		return exit.Usagef("--resume: there is no checkpoint in %s", filepath.Join(s.config.Out, config.CheckpointsDir))
@@ -52,7 +52,7 @@ func (s *setup) shareCheckpoint() error {
 	return err
 }
 
-// describe notes what a resumed run must find again.
+// describe records what a resumed run must find unchanged.
 func (s *setup) describe() error {
 	text, err := s.config.YAML()
 	if err != nil {
@@ -104,7 +104,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return digest.String()[:32], err
 })
 
-// sameRun refuses processes with another program, configuration, backbone or table, or other options.
+// sameRun returns an error if the processes differ in program, configuration, backbone, tables or options.
 func (s *setup) sameRun() error {
 	return s.strategy.Same("what is trained", func() (map[string]string, error) {
 		digest, err := program()
@@ -116,7 +116,7 @@ func (s *setup) sameRun() error {
 			return nil, err
 		}
 		facts := map[string]string{
-			"program": digest, "architecture": runtime.GOARCH, "decoder of JPEG": s.state.JPEG,
+			"program": digest, "architecture": runtime.GOARCH, "JPEG decoder": s.state.JPEG,
 			"kernels":         s.state.Kernels,
 			"trained tensors": s.trains.Digest,
 			"--fresh":         fmt.Sprint(s.o.Fresh), "--resume": fmt.Sprint(s.o.Resume),
@@ -140,14 +140,15 @@ func (s *setup) sameRun() error {
 	})
 }
 
-// compare refuses to resume something else, unless told to. A fresh run overwrites nothing but what a run without a
-// checkpoint left: a scorer is written after the last checkpoint, so one without it is not of such a run.
+// compare refuses to resume a different run, unless forced. Without --fresh a new run overwrites only what a run
+// without a checkpoint left: a scorer is written after the last checkpoint, so a scorer without one is not from such
+// a run.
 func (s *setup) compare(main bool) error {
 	if s.old == nil {
 		scorer := s.config.ResultPath()
 		if _, err := os.Lstat(scorer); err == nil && main && !s.o.Fresh {
-			return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
-				scorer)
+			return exit.Usagef("%s exists, but there is no checkpoint to resume from: use another out, or overwrite it with "+
+				"--fresh", scorer)
 		}
 		return nil
 	}
@@ -155,9 +156,9 @@ func (s *setup) compare(main bool) error {
 	if err != nil {
 		return err
 	}
-	if was.Digest != s.trains.Digest { // its tensors fit nothing else, whatever the user forces
+	if was.Digest != s.trains.Digest { // its tensors fit nothing else, so --force-resume cannot help
 		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, "+
-			"lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
+			"lora.targets, mode, head and init decide)\nundo the change, use another out, or start over with --fresh",
 			s.config.Out, was, s.old.Step, s.trains))
 	}
 	diff, err := checkpoint.Differences(s.old, &s.state)
@@ -168,7 +169,7 @@ func (s *setup) compare(main bool) error {
 	if err != nil {
 		return err
 	}
-	if listed && len(rows) == 0 { // the tables may be others, these are their rows
+	if listed && len(rows) == 0 { // the tables may differ, but the rows are the same
 		diff = slices.DeleteFunc(diff, func(d string) bool { return strings.HasPrefix(d, "data: ") })
 	} else if len(rows) > 10 {
 		rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
@@ -179,11 +180,11 @@ func (s *setup) compare(main bool) error {
 	}
 	what := strings.Join(diff, "\n  ")
 	if s.o.Force {
-		s.o.warn("going on although this differs:\n  " + what)
+		s.o.warn("resuming although this differs:\n  " + what)
 		return nil
 	}
-	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, "+
-		"choose another out, begin anew with --fresh, or go on all the same with --force-resume",
+	return exit.Usage(fmt.Errorf("the run in %s is at step %d and was started differently:\n  %s\nundo the change, "+
+		"use another out, start over with --fresh, or resume anyway with --force-resume",
 		s.config.Out, s.old.Step, what))
 }
 
@@ -210,7 +211,7 @@ func (s *setup) restore() error {
 	return nil
 }
 
-// sameRows refuses processes that have other rows or parameters.
+// sameRows returns an error if the processes differ in rows or parameters.
 func (s *setup) sameRows() error {
 	return s.strategy.Same("rows and parameters", func() (map[string]string, error) {
 		facts, err := s.optimizer.Digest()

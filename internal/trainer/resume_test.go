@@ -30,8 +30,8 @@ func child(t *testing.T, path string, slow int) *exec.Cmd {
 	return c
 }
 
-// killedUntilTheEnd starts a run again and again, and kills it after a wait that grows with the kills so far, until it
-// comes to its end. There must be at least three kills.
+// killedUntilTheEnd starts a run repeatedly, and kills it after a wait that grows with each kill, until it finishes.
+// There must be at least three kills.
 func killedUntilTheEnd(
 	t *testing.T, path string, slow int, wait func(before time.Duration, kills int) time.Duration,
 ) int {
@@ -58,8 +58,8 @@ func killedUntilTheEnd(
 	return kills
 }
 
-// TestKilledRunsEndTheSame kills a run with SIGKILL again and again at moments that spread over its steps, saves and
-// validations, and compares with an undisturbed one.
+// TestKilledRunsEndTheSame repeatedly kills a run with SIGKILL during its steps, saves and validations, and compares
+// it with an undisturbed one.
 func TestKilledRunsEndTheSame(t *testing.T) {
 	extra := "epochs: 4\nvalidate: {every: 5}\ncheckpoint: {steps: 3, keep: 2}\naugment: adiee\n"
 	quiet := writeRun(t, 60, extra)
@@ -102,7 +102,7 @@ func TestInterruptSavesAndGoesOn(t *testing.T) {
 	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" {
 		t.Error(d)
 	}
-	if r := train(t, path, newFake()); r.Resumed != r.Steps { // a finished run stays as it is
+	if r := train(t, path, newFake()); r.Resumed != r.Steps { // a finished run does not change
 		t.Errorf("%+v", r)
 	}
 	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" {
@@ -110,7 +110,8 @@ func TestInterruptSavesAndGoesOn(t *testing.T) {
 	}
 }
 
-// TestInheritedScheduleIsCompared: what a group's schedule takes from schedule counts as if the file said it there.
+// TestInheritedScheduleIsCompared: values that a group's schedule inherits from schedule are compared as if they were
+// set in the group.
 func TestInheritedScheduleIsCompared(t *testing.T) {
 	write := func(path, group string) string {
 		text := mustRead(t, path)
@@ -198,7 +199,7 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// told to, it goes on, and says what differs
+	// if forced, it resumes, and reports the differences
 	c, f := load(t, path), newFake()
 	c.Steps = 9
 	warned := ""
@@ -209,7 +210,7 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 	if err != nil || r.Steps != 9 || r.Resumed != 6 || !strings.Contains(warned, "steps: 6 in the checkpoint, 9 now") {
 		t.Errorf("%+v %v %q", r, err, warned)
 	}
-	// a run that cannot begin anew leaves the old one where it is
+	// a run that cannot start over leaves the old one in place
 	c = load(t, path)
 	broken := func(context.Context, *config.Config) (models.Model, error) {
 		return nil, errors.New("no such backbone")
@@ -222,7 +223,7 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 			t.Error("--fresh removed the old run for nothing:", err)
 		}
 	}
-	// begun anew it is the same as the first time
+	// started over, it is the same as the first time
 	c = load(t, path)
 	if r, err = Train(
 		context.Background(),
@@ -269,7 +270,7 @@ func TestDamagedCheckpointIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestFullDisk bounds the size of files, which fails writes in the middle as a full disk does.
+// TestFullDisk limits the size of files, so that writes fail in the middle as on a full disk.
 func TestFullDisk(t *testing.T) {
 	extra := "epochs: 4\ncheckpoint: {steps: 3}\n"
 	quiet, path := writeRun(t, 60, extra), writeRun(t, 60, extra)
@@ -306,7 +307,7 @@ func TestUnwritableFolder(t *testing.T) {
 		!strings.Contains(err.Error(), c.Out) {
 		t.Error(err)
 	}
-	// a checkpoint that cannot be written leaves the one before
+	// a checkpoint that cannot be written leaves the previous one
 	c = load(t, path)
 	f := newFake()
 	c.Steps, c.Checkpoint.Steps = 8, 2
@@ -359,8 +360,8 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	train(t, path, newFake())
 }
 
-// TestNothingIsLeftOfKilledRuns: what a SIGKILL leaves of files and folders is gone after the next start, and a folder
-// that was just moved away is back.
+// TestNothingIsLeftOfKilledRuns: files and folders left by a SIGKILL are removed at the next start, and a folder that
+// was just moved away is restored.
 func TestNothingIsLeftOfKilledRuns(t *testing.T) {
 	path := writeRun(t, 40, "steps: 4\n")
 	train(t, path, newFake())

@@ -31,7 +31,7 @@ func weightedRun(t *testing.T, extra string) string {
 	return path
 }
 
-// TestWeightColumn draws rows by a column, goes on exactly, and refuses other weights.
+// TestWeightColumn draws rows by a column, resumes exactly, and refuses different weights.
 func TestWeightColumn(t *testing.T) {
 	path := weightedRun(t, "")
 	f := newFake()
@@ -65,7 +65,8 @@ func TestWeightColumn(t *testing.T) {
 	}
 }
 
-// TestWeightedRunsGoOnExactly: interrupted after any step, a run with weights ends as if it had not been.
+// TestWeightedRunsGoOnExactly: a run with weights that is interrupted after any step has the same result as an
+// uninterrupted one.
 func TestWeightedRunsGoOnExactly(t *testing.T) {
 	const extra = "validate: {every: 3}\n"
 	whole := weightedRun(t, extra)
@@ -86,7 +87,7 @@ func TestWeightedRunsGoOnExactly(t *testing.T) {
 	}
 }
 
-// trainUntil goes on with a run and interrupts it after some runs of the model; done says that it came to its end.
+// trainUntil resumes a run and interrupts it after some runs of the model; done means that it finished.
 func trainUntil(t *testing.T, path string, runs int) (done bool, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 	"assay/internal/trainer/objective"
 )
 
-// TestPlanCountsRows: where the program lies, so do the rows of its tables.
+// TestPlanCountsRows: the rows of the tables count as memory of the program.
 func TestPlanCountsRows(t *testing.T) {
 	r := &setup{Trainer: &Trainer{config: &config.Config{BatchSize: 1}, objective: &objective.Objective{},
 		loader: &dataset.Loader{BatchSampler: &dataset.BatchSampler{}}, validator: &validator{},

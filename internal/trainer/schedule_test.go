@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLongWarmup: a run that ends within its warm-up says so, and a group's warm-up and decay have to fit, too.
+// TestLongWarmup: a run that ends during its warm-up warns, and a group's warm-up and decay must also fit.
 func TestLongWarmup(t *testing.T) {
 	said := func(steps int, groups string) (text string, err error) {
 		path := writeRun(t, 30, fmt.Sprintf("steps: %d\n", steps))

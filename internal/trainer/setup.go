@@ -28,10 +28,10 @@ type setup struct {
 	*Trainer
 	o       *Options
 	here    *config.Config    // for the device of this process
-	old     *checkpoint.State // of the checkpoint that the run resumes from; nil: it begins
-	dir     string            // that checkpoint
-	trains  models.Trained    // what the run trains, for people
-	mlflow  *mlflow.Settings  // nil: nothing is sent there
+	old     *checkpoint.State // state of the checkpoint that the run resumes from; nil: a new run
+	dir     string            // folder of that checkpoint
+	trains  models.Trained    // what the run trains, for the user
+	mlflow  *mlflow.Settings  // nil: nothing is sent to MLflow
 	closers []func() error
 }
 
@@ -42,16 +42,16 @@ func (s *setup) close() (err error) {
 	return err
 }
 
-// stage is a part of the setup. An error of one process ends all.
+// stage is a part of the setup. An error in one process ends all of them.
 type stage struct {
 	what string // "": all processes have the same error anyway
 	do   func() error
 }
 
-// run goes through the stages.
+// run runs the stages in order.
 func (s *setup) run(ctx context.Context) error {
 	main := s.strategy.Main()
-	onMain := func(do func() error) func() error { // on the main process alone
+	onMain := func(do func() error) func() error { // on the main process only
 		return func() error {
 			if !main {
 				return nil
@@ -62,7 +62,7 @@ func (s *setup) run(ctx context.Context) error {
 	for _, stage := range []stage{
 		{"reading MLflow's settings", onMain(s.readTracking)},
 		{"reading the tables", s.openData},
-		{"taking the run directory", onMain(s.claim)},
+		{"locking the run directory", onMain(s.claim)},
 		{"opening the benchmark", s.openBenchmark},
 		{"looking for a checkpoint", onMain(s.findCheckpoint)},
 		{"", s.shareCheckpoint},
@@ -73,9 +73,9 @@ func (s *setup) run(ctx context.Context) error {
 		{"checking the rows", func() error { return s.quarantine.check(ctx, s.o, s.old == nil) }},
 		{"reading the checkpoint", s.restore},
 		{"", s.sameRows},
-		{"making the order", s.order},
-		{"looking at what is compared", func() error { return s.checkComparable(s.o.Warn) }},
-		{"beginning the run directory", onMain(s.occupy)},
+		{"ordering the samples", s.order},
+		{"checking the comparisons", func() error { return s.checkComparable(s.o.Warn) }},
+		{"preparing the run directory", onMain(s.occupy)},
 		{"hidden states", func() error { return s.prepare(ctx) }},
 		{"choosing a micro-batch", func() error { return s.chooseMicroBatch(ctx) }},
 		{"", s.beginClock},
@@ -102,7 +102,7 @@ func (s *setup) openData() (err error) {
 	return err
 }
 
-// claim takes the run directory for the job, and tidies it.
+// claim locks the run directory for this job, and tidies it.
 func (s *setup) claim() error {
 	out := s.config.Out
 	if err := os.MkdirAll(out, 0o777); err != nil {
@@ -119,8 +119,8 @@ func (s *setup) claim() error {
 	return nil
 }
 
-// openBenchmark opens the data of the benchmark that validate.by names. From here on an interrupt says where the run
-// stands.
+// openBenchmark opens the data of the benchmark that validate.by names. From here on the error of an interrupted run
+// names the step that it reached.
 func (s *setup) openBenchmark() (err error) {
 	s.checkpoints = &checkpoint.Checkpointer{}
 	s.validator = &validator{config: s.config, data: s.data, strategy: s.strategy}
@@ -128,7 +128,7 @@ func (s *setup) openBenchmark() (err error) {
 	return err
 }
 
-// openModel makes the model, and what needs it.
+// openModel opens the model, and creates what depends on it.
 func (s *setup) openModel(ctx context.Context) (err error) {
 	if kept := kernels(s.here, s.old); kept != s.here.DeviceOptions.Kernels {
 		here := *s.here
@@ -144,7 +144,8 @@ func (s *setup) openModel(ctx context.Context) (err error) {
 	return nil
 }
 
-// kernels are those of a run. A resumed one on a GPU keeps what auto came to: others round otherwise.
+// kernels returns the kernels setting of a run. A run resumed on a GPU keeps the kernels that auto chose: others
+// round differently.
 func kernels(c *config.Config, old *checkpoint.State) string {
 	want := c.DeviceOptions.Kernels
 	if old == nil || (want != "" && want != "auto") || !models.OnCUDA(c) {
@@ -153,7 +154,7 @@ func kernels(c *config.Config, old *checkpoint.State) string {
 	return cmp.Or(old.Kernels, "plain")
 }
 
-// makeOptimizer makes the optimizer of the model's parameters.
+// makeOptimizer creates the optimizer for the model's parameters.
 func (s *setup) makeOptimizer() (err error) {
 	if w, ok := s.model.(interface{ Warn(func(text string)) }); ok {
 		w.Warn(s.o.Warn)
@@ -167,7 +168,7 @@ func (s *setup) makeOptimizer() (err error) {
 	return err
 }
 
-// open makes the model and its optimizer.
+// open opens the model and creates its optimizer.
 func (s *setup) open(ctx context.Context) error {
 	if err := s.openModel(ctx); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (s *setup) open(ctx context.Context) error {
 	return s.makeOptimizer()
 }
 
-// announce says what will be trained.
+// announce reports what will be trained.
 func (s *setup) announce() {
 	note := s.o.Note
 	if note == nil {
@@ -183,7 +184,7 @@ func (s *setup) announce() {
 	}
 	note("trains " + s.trains.String())
 	if m, ok := s.model.(models.Graph); ok && strings.HasPrefix(m.Resolved()["device"], "cuda") {
-		note("computes by " + m.Kernels().String() + " kernels")
+		note("computes with " + m.Kernels().String() + " kernels")
 	}
 	for _, text := range s.trains.Ways {
 		note(text)
@@ -195,11 +196,11 @@ func (s *setup) announce() {
 		note("starts from " + s.config.Init)
 	}
 	for _, d := range s.trains.Departures {
-		note("changes what that says: " + d)
+		note("differs from init: " + d)
 	}
 }
 
-// order makes the batches, which the schedule depends on, too.
+// order sets up the batches, on which the learning rate schedule depends as well.
 func (s *setup) order() (err error) {
 	s.loader, err = dataset.NewLoader(s.config, s.data.Train, s.state.Step, s.state.Samples)
 	if err != nil {
@@ -212,8 +213,8 @@ func (s *setup) order() (err error) {
 	return nil
 }
 
-// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
-// It warns (warn may be nil) of rows that the run does not learn from.
+// checkComparable finds before the first step what would end a run later, or leave it with nothing to learn from. It
+// warns (warn may be nil) of rows that the run does not learn from.
 func (s *setup) checkComparable(warn func(text string)) error {
 	if err := s.config.CheckSchedules(s.loader.Steps, warn); err != nil {
 		return err
@@ -235,8 +236,8 @@ func (s *setup) checkComparable(warn func(text string)) error {
 	return nil
 }
 
-// occupy writes what a run directory has from its beginning. A run that is refused for its tables or configuration has
-// been by now: it leaves the directory as it was.
+// occupy writes the initial files of a run directory. A run whose tables or configuration are refused has ended
+// before this, and leaves the directory as it was.
 func (s *setup) occupy() error {
 	fresh := s.old == nil
 	if fresh {
@@ -254,8 +255,8 @@ func (s *setup) occupy() error {
 	return checkpoint.WriteConfig(s.config)
 }
 
-// prepare shows all examples to a model that wants to see them before the run. Of several processes each prepares a
-// share first: what one computes all find in the store.
+// prepare passes all examples to a model that must see them before the run. If there are several processes, each
+// prepares a share first: what one computes, all find in the store.
 func (s *setup) prepare(ctx context.Context) error {
 	p, ok := s.model.(models.Preparer)
 	if !ok {
@@ -285,7 +286,7 @@ func (s *setup) prepare(ctx context.Context) error {
 	return p.Prepare(ctx, examples(func(int) bool { return true }), func(n int) { bar.Add(int64(n), "") })
 }
 
-// eachPrompt yields every sample with every pair of templates. It is false when the consumer wants no more.
+// eachPrompt yields every sample with every pair of templates. It returns false once the consumer stops.
 func eachPrompt(s *dataset.Samples, questions, answers []string, yield func(dataset.Example, error) bool) bool {
 	for i := range s.Len() {
 		if !s.Usable(i) {
@@ -306,8 +307,8 @@ func eachPrompt(s *dataset.Samples, questions, answers []string, yield func(data
 	return true
 }
 
-// chooseMicroBatch resolves auto once per run: a resumed one keeps the number, since other micro-batches round their
-// sums otherwise. Which layers are recomputed changes no bit, and is chosen anew.
+// chooseMicroBatch resolves auto once per run: a resumed run keeps the number, since other micro-batches round their
+// sums differently. Which layers are recomputed does not change a bit of the results, and is chosen again.
 func (s *setup) chooseMicroBatch(ctx context.Context) error {
 	batch := s.config.BatchSize
 	n, resumed := int(s.config.MicroBatch), 0
@@ -330,7 +331,7 @@ func (s *setup) chooseMicroBatch(ctx context.Context) error {
 	return nil
 }
 
-// beginClock shares the micro-batch, warns, and begins to count time.
+// beginClock agrees on the micro-batch, prints the warnings, and starts the clock.
 func (s *setup) beginClock() (err error) {
 	batch := s.config.BatchSize
 	warnings := slices.Concat(models.UndigestedInit(s.config), s.warnings())
@@ -346,7 +347,7 @@ func (s *setup) beginClock() (err error) {
 		return err
 	}
 	s.loader.MicroBatch = s.state.MicroBatch
-	if processes, _ := s.strategy.Place(); processes == 1 { // several prepare their micro-batches as they come
+	if processes, _ := s.strategy.Place(); processes == 1 { // several processes prepare their micro-batches as they come
 		s.loader.Prefetches(s.model)
 	}
 	s.state.Begin()
@@ -354,7 +355,7 @@ func (s *setup) beginClock() (err error) {
 	return nil
 }
 
-// openRecords opens what a run writes as it goes.
+// openRecords opens the files that a run writes as it goes.
 func (s *setup) openRecords() (err error) {
 	plan := models.Resolved{Trains: s.trains, MicroBatch: s.state.MicroBatch}
 	if m, ok := s.model.(models.Graph); ok {
@@ -377,7 +378,7 @@ func (s *setup) openRecords() (err error) {
 	return s.track()
 }
 
-// result says what a finished run did.
+// result returns what a finished run did.
 func (s *setup) result() *Result {
 	state := &s.state
 	result := &Result{Scorer: s.config.ResultPath(), Trains: s.trains, Run: s.config.Out, Steps: state.Step,

@@ -87,14 +87,14 @@ type microBatches struct {
 	metrics   *records.StepMetrics
 	parts     [][]dataset.Example
 	first     []int             // number of each part's first example
-	items     [][][]losses.Item // of each part, by term
+	items     [][][]losses.Item // by part and term
 	examples  int
 	labelled  int
-	notFinite []dataset.Example // whose losses are not
+	notFinite []dataset.Example // examples with a non-finite loss
 	answers   *answerSums
 }
 
-// split cuts a batch into micro-batches, and looks what the terms of the objective compare in them.
+// split cuts a batch into micro-batches, and finds what the terms of the objective compare in them.
 func (t *Trainer) split(batch []dataset.Example, m *records.StepMetrics) *microBatches {
 	b := &microBatches{Trainer: t, metrics: m, parts: t.loader.Split(batch, t.state.MicroBatch), examples: len(batch),
 		answers: newAnswerSums(t.config.GRPO, m, batch)}
@@ -112,10 +112,10 @@ func (t *Trainer) split(batch []dataset.Example, m *records.StepMetrics) *microB
 	return b
 }
 
-// Step is the number of the step.
+// Step returns the number of the step.
 func (b *microBatches) Step() int64 { return b.metrics.Step }
 
-// Len is the number of micro-batches.
+// Len returns the number of micro-batches.
 func (b *microBatches) Len() int { return len(b.parts) }
 
 // Run runs the i-th micro-batch forward and backward, while the next one is prepared.
@@ -137,7 +137,7 @@ func (b *microBatches) Run(ctx context.Context, i int) (out *models.StepResult, 
 	return out, err
 }
 
-// Done counts what the i-th micro-batch gave into the means over the batch, and shows that it is done.
+// Done adds the results of the i-th micro-batch to the batch's means, and advances the progress bar.
 func (b *microBatches) Done(i int, out *models.StepResult) {
 	m, n := b.metrics, float64(b.examples)
 	for i, e := range b.parts[i] {
@@ -162,12 +162,12 @@ func (b *microBatches) Done(i int, out *models.StepResult) {
 	m.Tokens += out.Tokens
 	b.answers.done(b.parts[i], out)
 	b.objective.Measure(m, out.Terms, b.items[i])
-	if (m.Step-1)%b.config.Iterations() == 0 { // further steps over the same rows are no progress in them
+	if (m.Step-1)%b.config.Iterations() == 0 { // further steps over the same rows are not progress
 		b.records.Advance(b.loader, b.state.Train, b.parts[i])
 	}
 }
 
-// checkSkip says whether a batch whose loss or gradient is not finite may be left out.
+// checkSkip returns an error if a batch whose loss or gradient is not finite may not be skipped.
 func (b *microBatches) checkSkip(batch []dataset.Example) error {
 	m, what, which := b.metrics, "the loss is", b.notFinite
 	if len(which) == 0 {
@@ -180,14 +180,14 @@ func (b *microBatches) checkSkip(batch []dataset.Example) error {
 	}
 	if b.config.NonFinite == "stop" {
 		return fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: "+
-			"look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
+			"look at them, lower optimizer.lr, or skip such batches with non_finite: skip",
 			m.Step, what, float64(m.Loss), float64(m.GradNorm), dataset.IDs(which))
 	}
 	return nil
 }
 
-// shareTextLoss makes the text loss of a batch the mean over the tokens of all its examples, as torch has it over a
-// batch and transformers over the micro-batches of a step. Of several processes each counts the tokens of some.
+// shareTextLoss makes the text loss of a batch the mean over the tokens of all its examples, as torch does over a
+// batch and transformers over the micro-batches of a step. Each process counts the tokens of a share of the examples.
 func shareTextLoss(model models.Model, s Strategy, batch []dataset.Example, step int64) error {
 	m, ok := model.(models.Targeter)
 	if !ok {

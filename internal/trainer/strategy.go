@@ -14,46 +14,47 @@ import (
 // the strategy of one process; distributed.Strategy is for several.
 type Strategy interface {
 	Main() bool                         // this process writes files and reports
-	Mine(i int) bool                    // the i-th of many equal pieces of work is this process's
+	Mine(i int) bool                    // this process does the i-th of many equal pieces of work
 	Agree(what string, err error) error // an error of any process becomes an error of all
 	Knows(err error) bool               // all processes have this error
-	Rephrase(err, as error) error       // as in place of err, known to the same processes
+	Rephrase(err, as error) error       // as instead of err, known to the same processes
 
-	Place() (processes, local int) // how many there are, and the number of this one on its machine
-	Warn(text string)              // of a process that is not the main one
+	Place() (processes, local int) // number of processes, and the index of this one on its machine
+	Warn(text string)              // a warning from a process that is not the main one
 	Close(err error)               // ends the run with its error
 
 	// Union adds to a map (given by its address) the entries of the other processes.
 	Union(what string, entries any, err error) error
-	// Share makes v what the main process has.
+	// Share sets v to the main process's value.
 	Share(what string, v any) error
-	// Same refuses processes for which a fact differs.
+	// Same returns an error if a fact differs between processes.
 	Same(what string, facts func() (map[string]string, error)) error
-	// MicroBatch is the number of samples that all processes can run, of batches of a fixed size (0: they differ).
+	// MicroBatch returns a micro-batch that all processes can run; batch is the fixed batch size (0: it varies).
 	MicroBatch(n, batch int, warn func(string)) (int, error)
 
-	// Shard gives the parameters that this process updates, or stretches of them.
+	// Shard returns the parameters, or slices of them, that this process updates.
 	Shard(params []optim.Param) []optim.Param
-	// Accumulate runs the micro-batches of a step and sums their gradients. failed is the micro-batch of an error.
+	// Accumulate runs the micro-batches of a step and sums their gradients. failed is the micro-batch that returned
+	// an error.
 	Accumulate(ctx context.Context, o *optimizer.Optimizer, b models.MicroBatches) (failed int, err error)
-	// Reduce ends the sums of a step, and gives the norm of the gradient.
+	// Reduce completes the gradient sums of a step, and returns the norm of the gradient.
 	Reduce(ctx context.Context, o *optimizer.Optimizer) (norm float64, err error)
 	// Update applies the gradients to the parameters of all processes.
 	Update(o *optimizer.Optimizer, norm float64, rates []float64) error
 
-	// Round measures a micro-batch of validation rows on each process: measure is given its number. failed is that of an
-	// error.
+	// Round measures a micro-batch of validation rows on each process: measure receives its number. failed is the
+	// number of the micro-batch that returned an error.
 	Round(what string, measure func(i int) (models.Measured, error)) (all []models.Measured, failed int, err error)
 
-	// Due is whether the main process finds a checkpoint due by its clock.
+	// Due reports whether a checkpoint is due by the main process's clock.
 	Due(now bool) (bool, error)
-	// Save writes a checkpoint's tensors by write, which one process calls.
+	// Save writes a checkpoint's tensors with write, which one process calls.
 	Save(o *optimizer.Optimizer, write checkpoint.WriteFunc) error
-	// Tensors is the number of tensors of a checkpoint of which this process has some.
+	// Tensors returns the number of tensors in a checkpoint of all processes; here are the ones of this process.
 	Tensors(here []checkpoint.Slice) (int, error)
 }
 
-// StrategyOpener gives a process its strategy in a run. cancel ends the run as an interrupt would.
+// StrategyOpener opens a process's strategy for a run. cancel ends the run as an interrupt would.
 type StrategyOpener func(c *config.Config, cancel context.CancelFunc) (Strategy, error)
 
 // single is the strategy of one process.

@@ -26,10 +26,10 @@ import (
 	"assay/lora"
 )
 
-// sftRuns are a run.json, the adapter before and the tensors after it for each family.
+// sftRuns are a run.json, the initial adapter and the trained tensors for each family.
 const sftRuns = "testdata/sft/runs.zip"
 
-// sftRun is such a run.json, which transformers and PEFT made (tools/oracle/sft.py).
+// sftRun is such a run.json, written by transformers and PEFT (tools/oracle/sft.py).
 type sftRun struct {
 	Full  bool
 	LR    float64
@@ -44,13 +44,13 @@ type sftRun struct {
 	}
 }
 
-// torchStep is a step of a run that PyTorch made.
+// torchStep is a step of a PyTorch run.
 type torchStep struct {
 	Loss     float64
 	GradNorm float64 `json:"grad_norm"`
 }
 
-// compare compares the losses and the gradients' norms of a step.
+// compare compares the losses and gradient norms of a step.
 func (w *torchStep) compare(t *testing.T, s *records.StepMetrics, loss, norm float64) {
 	t.Helper()
 	if !(off(float64(s.Loss), w.Loss) <= loss) || !(off(float64(s.GradNorm), w.GradNorm) <= norm) {
@@ -58,7 +58,7 @@ func (w *torchStep) compare(t *testing.T, s *records.StepMetrics, loss, norm flo
 	}
 }
 
-// trainedSteps are the steps of a run, which are to be so many.
+// trainedSteps returns the steps of a run, and checks their number.
 func trainedSteps(t *testing.T, config string, want int) []records.StepMetrics {
 	t.Helper()
 	steps := metricLines[records.StepMetrics](t, config, "train")
@@ -68,7 +68,7 @@ func trainedSteps(t *testing.T, config string, want int) []records.StepMetrics {
 	return steps
 }
 
-// sftConfig writes the configuration of such a run, with more lines, and returns its path.
+// sftConfig writes the configuration of such a run, with additional lines, and returns its path.
 func sftConfig(t *testing.T, family string, more string) (string, sftRun) {
 	t.Helper()
 	folder, err := filepath.Abs("testdata/sft")
@@ -125,8 +125,8 @@ func metricLines[T any](t *testing.T, path, kind string) (out []T) {
 // relative difference, of 1 at least.
 func off(got, want float64) float64 { return math.Abs(got-want) / max(1, math.Abs(want)) }
 
-// TestTextIsTransformers trains ten steps on conversations of several turns and pictures: losses, gradients and tensors
-// are those of transformers and PEFT, in micro-batches of any size.
+// TestTextIsTransformers trains ten steps on conversations with several turns and pictures: losses, gradients and
+// tensors match transformers and PEFT, with micro-batches of any size.
 func TestTextIsTransformers(t *testing.T) {
 	long.Test(t)
 	runs := map[string]string{"llavanext": "auto", "qwen2_5_vl": "1", "qwen2_vl": "3", "qwen3_vl": "auto"}
@@ -151,7 +151,7 @@ func TestTextIsTransformers(t *testing.T) {
 	}
 }
 
-// compareTrained compares the tensors of an adapter or of a checkpoint with those that PEFT or transformers had.
+// compareTrained compares the tensors of an adapter or a checkpoint with those of PEFT or transformers.
 func compareTrained(t *testing.T, dir, file string, full bool) {
 	t.Helper()
 	want, _, err := checkpoints.ReadFile(file)
@@ -198,7 +198,7 @@ func compareTrained(t *testing.T, dir, file string, full bool) {
 	}
 }
 
-// TestTextRanks: several ranks share out training and validation on conversations, with the numbers of one process.
+// TestTextRanks: several ranks divide training and validation on conversations, with the same numbers as one process.
 func TestTextRanks(t *testing.T) {
 	long.Test(t)
 	measure := func(n int) string {
@@ -227,7 +227,7 @@ func TestTextRanks(t *testing.T) {
 	}
 }
 
-// TestTextGoesOn stops a run after some steps: the result is that of one that was never stopped.
+// TestTextGoesOn stops a run after some steps: the result is the same as without a stop.
 func TestTextGoesOn(t *testing.T) {
 	long.Test(t)
 	final := func(cut int) []byte {
@@ -273,7 +273,7 @@ func (c *cutter) Add(n int64, _ string) {
 }
 func (*cutter) Close() {}
 
-// TestTextRefuses names what cannot be learnt: nothing is cut off.
+// TestTextRefuses: errors name what cannot be learned, instead of truncating it.
 func TestTextRefuses(t *testing.T) {
 	path, _ := sftConfig(t, "qwen2_5_vl", "")
 	rows := filepath.Join(filepath.Dir(path), "rows.jsonl")
@@ -316,7 +316,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestTextBringsWhole begins with an adapter that brings parameters whole: they train, and the file has them.
+// TestTextBringsWhole starts from an adapter with full parameters: they train, and the file has them.
 func TestTextBringsWhole(t *testing.T) {
 	long.Test(t)
 	for extra, some := range map[string]string{

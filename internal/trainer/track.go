@@ -10,7 +10,7 @@ import (
 	"assay/internal/trainer/report"
 )
 
-// readTracking reads where the run is sent, so that a mistake in it is told before anything is computed.
+// readTracking reads the MLflow settings, so that a mistake in them is reported before anything is computed.
 func (s *setup) readTracking() (err error) {
 	if s.config.Reports(config.ReportMLflow) {
 		s.mlflow, err = mlflow.FromEnvironment()
@@ -18,7 +18,7 @@ func (s *setup) readTracking() (err error) {
 	return exit.Usage(err)
 }
 
-// track begins to send the run to MLflow.
+// track starts sending the run to MLflow.
 func (s *setup) track() error {
 	if s.mlflow == nil {
 		return nil
@@ -42,7 +42,7 @@ func (s *setup) track() error {
 	return err
 }
 
-// trackedStatus is the status that MLflow is told of a run that ended. A panic ends one without result and error.
+// trackedStatus returns the MLflow status of a run that ended. After a panic there is neither a result nor an error.
 func trackedStatus(result *Result, err error) string {
 	switch {
 	case err == nil && result != nil:

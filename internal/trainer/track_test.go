@@ -20,7 +20,8 @@ import (
 	"assay/internal/trainer/records"
 )
 
-// tracked fails unless the server has one run, with what metrics.jsonl says of every step and validation, each once.
+// tracked fails unless the server has one run, with the values in metrics.jsonl for every step and validation, each
+// once.
 func tracked(t *testing.T, server *mlflowtest.Server, path, status string) *mlflowtest.Run {
 	t.Helper()
 	runs, doubles := server.Runs()
@@ -65,7 +66,7 @@ func tracked(t *testing.T, server *mlflowtest.Server, path, status string) *mlfl
 	return runs[0]
 }
 
-// TestTracked: MLflow gets a run's curves, parameters and scorer; a run that goes on later continues there.
+// TestTracked: MLflow gets a run's curves, parameters and scorer; a resumed run continues the same MLflow run.
 func TestTracked(t *testing.T) {
 	server := mlflowtest.Start()
 	defer server.Close()
@@ -82,18 +83,18 @@ func TestTracked(t *testing.T) {
 			t.Errorf("%s: got %d bytes, %v, want the run's %d", name, len(r.Files[name]), err, len(want))
 		}
 	}
-	train(t, path, newFake()) // it has nothing left to do
+	train(t, path, newFake()) // nothing left to do
 	tracked(t, server, path, "FINISHED")
 	c := load(t, path)
 	if _, err := Train(t.Context(), Options{Config: c, Factory: newFake().factory, Fresh: true}); err != nil {
 		t.Fatal(err)
 	}
 	if runs, _ := server.Runs(); len(runs) != 2 {
-		t.Errorf("--fresh: got %d runs, want another one", len(runs))
+		t.Errorf("--fresh: got %d runs, want a new one", len(runs))
 	}
 }
 
-// TestTrackedInterrupt: MLflow is told that a run was interrupted, and the resumed run is the same one there.
+// TestTrackedInterrupt: MLflow gets the status of an interrupted run, and the resumed run is the same MLflow run.
 func TestTrackedInterrupt(t *testing.T) {
 	server := mlflowtest.Start()
 	defer server.Close()
@@ -118,7 +119,7 @@ func TestTrackedInterrupt(t *testing.T) {
 	tracked(t, server, path, "FINISHED")
 }
 
-// TestTrackedKills kills a run with SIGKILL again and again, over a server that fails, hangs and loses answers. In the
+// TestTrackedKills repeatedly kills a run with SIGKILL, with a server that fails, hangs and loses responses. In the
 // end the server has each value once.
 func TestTrackedKills(t *testing.T) {
 	long.Test(t)
@@ -149,15 +150,15 @@ func TestTrackedKills(t *testing.T) {
 	t.Setenv("MLFLOW_TRACKING_URI", server.URL)
 	path := writeRun(t, 60, "epochs: 4\nvalidate: {every: 5}\ncheckpoint: {steps: 3, keep: 2}\nreport_to: mlflow\n")
 	kills := killedUntilTheEnd(t, path, 5, func(before time.Duration, _ int) time.Duration {
-		return max(90*time.Millisecond, before*9/8) // the first one lives to a checkpoint
+		return max(90*time.Millisecond, before*9/8) // the first process survives until a checkpoint
 	})
 	t.Logf("%d kills, %d requests", kills, n.Load())
 	server.Fault(nil)
-	train(t, path, newFake()) // sends what the last process could not
+	train(t, path, newFake()) // sends what the previous process could not
 	tracked(t, server, path, "FINISHED")
 }
 
-// lostAnswer is an answer that nobody gets.
+// lostAnswer is a response that gets lost.
 type lostAnswer struct{}
 
 func (lostAnswer) Header() http.Header { return http.Header{} }
@@ -166,8 +167,7 @@ func (lostAnswer) Write(p []byte) (int, error) { return len(p), nil }
 
 func (lostAnswer) WriteHeader(int) {}
 
-// TestUntracked: a server that is not there changes nothing of a run but a warning, and report_to: none writes no event
-// file.
+// TestUntracked: an unreachable server only causes a warning, and report_to: none writes no event file.
 func TestUntracked(t *testing.T) {
 	gone := mlflowtest.Start()
 	gone.Close()
@@ -189,8 +189,8 @@ func TestUntracked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(warnings) != 2 || !strings.Contains(warnings[0], "training goes on") ||
-		!strings.Contains(warnings[1], "the same command sends it") {
+	if len(warnings) != 2 || !strings.Contains(warnings[0], "training continues") ||
+		!strings.Contains(warnings[1], "rerun the same command to send it") {
 		t.Errorf("got warnings %q, want one at the beginning and one at the end", warnings)
 	}
 	if got, want := weights(t, path), weights(t, quiet); got != want {
@@ -212,7 +212,7 @@ func weights(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// TestTrackedRanks: of several processes the first one reports.
+// TestTrackedRanks: with several processes, the first one reports.
 func TestTrackedRanks(t *testing.T) {
 	server := mlflowtest.Start()
 	defer server.Close()

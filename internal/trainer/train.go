@@ -1,10 +1,10 @@
-// Package trainer trains scorers. Train brings a run to its first step (setup), or to that of the checkpoint that it
+// Package trainer trains scorers. Train sets a run up for its first step, or for the step of the checkpoint that it
 // resumes from, and then loops: a batch is loaded, its micro-batches run forward and backward, their gradients are
-// summed and clipped, the optimizer updates the parameters, and validation, checkpoint and metrics follow where they
+// summed and clipped, the optimizer updates the parameters, and validation, checkpoints and metrics follow when they
 // are due.
 //
 // The parts are packages below this one: config, dataset, objective, models, optimizer, checkpoint, records, mlflow.
-// What several processes do together is behind Strategy; internal/trainer/distributed is the one of MPI jobs.
+// Strategy hides how several processes work together; internal/trainer/distributed implements it for MPI jobs.
 package trainer
 
 import (
@@ -29,7 +29,7 @@ import (
 	"assay/internal/trainer/report"
 )
 
-// Trainer is a run that stands at some step: its parts, each with a state of its own.
+// Trainer is a run at some step: its parts, each with its own state.
 type Trainer struct {
 	config      *config.Config
 	model       models.Model
@@ -39,29 +39,29 @@ type Trainer struct {
 	optimizer   *optimizer.Optimizer     // parameters, gradients, moments, learning rates
 	strategy    Strategy                 // how processes divide the work
 	quarantine  *quarantine              // rows that cannot be used
-	validator   *validator               // measures, and the benchmark
+	validator   *validator               // metrics, and the benchmark
 	checkpoints *checkpoint.Checkpointer // when the state was saved
-	records     *records.Recorder        // metrics, TensorBoard, progress; nil on all processes but the main one
-	tracker     *mlflow.Tracker          // sends the records to MLflow; nil: not
+	records     *records.Recorder        // metrics, TensorBoard, progress; nil except on the main process
+	tracker     *mlflow.Tracker          // sends the records to MLflow; nil: off
 	state       checkpoint.State         // what a checkpoint holds besides tensors
 }
 
-// Options say how a run is begun or resumed.
+// Options configure how a run is started or resumed.
 type Options struct {
 	Config  *config.Config
 	Factory models.Factory
 	Data    *dataset.Data // nil: the tables of the configuration
-	Fresh   bool          // remove what is in the run directory, and begin anew
-	Resume  bool          // it is an error if there is no checkpoint to resume from
+	Fresh   bool          // delete what is in the run directory, and start over
+	Resume  bool          // fail if there is no checkpoint to resume from
 	Force   bool          // resume although configuration, backbone or data differ
 
 	Progress func(what string, total int64, unit string) dataset.Progress // nil: none
 	Warn     func(text string)                                            // nil: none
-	Note     func(text string)                                            // says what is trained; nil: none
+	Note     func(text string)                                            // receives what is trained; nil: none
 
-	Benchmark BenchmarkOpener // opens what validate.by: benchmark names; nil: such runs are refused
+	Benchmark BenchmarkOpener // opens the benchmark of validate.by: benchmark; nil: such runs are refused
 
-	// Strategy begins the training of several processes, which divide the work; nil: this one trains alone. See
+	// Strategy opens the strategy of several processes that divide the work; nil: this process trains alone. See
 	// internal/trainer/distributed.
 	Strategy StrategyOpener
 }
@@ -74,7 +74,7 @@ type Result struct {
 	Resumed    int64                      `json:"resumed,omitempty"`
 	Steps      int64                      `json:"steps"`
 	Samples    int64                      `json:"samples"`          // edits seen
-	Groups     int64                      `json:"groups,omitempty"` // whole groups seen, if the run keeps them whole
+	Groups     int64                      `json:"groups,omitempty"` // groups seen, if the run keeps groups whole
 	Early      bool                       `json:"early,omitempty"`  // ended by validate.patience
 	Loss       records.Number             `json:"loss"`             // of the last step
 	Seconds    float64                    `json:"seconds"`
@@ -103,11 +103,11 @@ func (o *Options) warn(text string) {
 }
 
 // Train runs the training that the configuration describes, or resumes it from the newest checkpoint of the run
-// directory. A cancelled ctx ends the run after the present step with the state saved and an error that wraps
+// directory. A cancelled ctx ends the run after the current step with the state saved and an error that wraps
 // exit.ErrInterrupted.
 //
-// With Options.Strategy every process makes this call. The first one writes and returns the Result, whatever the others
-// do; the run directory must be the same for all.
+// With Options.Strategy every process makes this call. The main process writes the results; the run directory must be
+// the same for all.
 func Train(ctx context.Context, o Options) (result *Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,7 +140,7 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, t.interrupted(ctx, err)
 	}
 	if t.strategy.Main() {
-		if err := t.report(); err != nil { // the scorer is there
+		if err := t.report(); err != nil { // not fatal: the scorer is written
 			o.warn(fmt.Sprintf("%s: %v", report.File, err))
 		}
 		if o.Note != nil && t.config.Reports(config.ReportWandB) {
@@ -150,7 +150,7 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 	return s.result(), nil
 }
 
-// report writes a page of the run, with edits of the last validation.
+// report writes the HTML report of the run, with edits from the last validation.
 func (t *Trainer) report() error {
 	r, err := report.Read(t.config.Out)
 	if err != nil {
@@ -161,7 +161,7 @@ func (t *Trainer) report() error {
 		return err
 	}
 	r.Finished = true
-	r.Facts = append(r.Facts, report.Fact{Name: "memory", Value: fmt.Sprintf("%.2f GB at most, of the CPU's",
+	r.Facts = append(r.Facts, report.Fact{Name: "memory", Value: fmt.Sprintf("%.2f GB of CPU memory at peak",
 		float64(used.Maxrss)*1024/1e9)})
 	if err := r.Choose(func(row int) (*edit.Edit, error) {
 		e, err := t.data.Validation.Example(row)
@@ -172,8 +172,8 @@ func (t *Trainer) report() error {
 	return r.Write()
 }
 
-// loop runs steps until all are done, or saves and returns context.Canceled's error when ctx ends: the present step is
-// finished first. Rows that a step cannot use are quarantined, and it is tried again without them.
+// loop runs steps until all are done. When ctx ends, it finishes the current step, saves, and returns ctx's error.
+// Rows that a step cannot use are quarantined, and the step is retried without them.
 func (t *Trainer) loop(ctx context.Context) error {
 	defer t.loader.Discard()
 	s := &t.state
@@ -203,7 +203,7 @@ func (t *Trainer) loop(ctx context.Context) error {
 	}
 }
 
-// validate measures the model as it is, and keeps it if it is the best so far.
+// validate measures the current model, and saves it if it is the best so far.
 func (t *Trainer) validate(ctx context.Context) error {
 	best := filepath.Join(t.config.Out, config.BestDir)
 	if err := t.validator.validate(ctx, &t.state, func() error { return t.write(best) }); err != nil {
@@ -216,11 +216,11 @@ func (t *Trainer) validate(ctx context.Context) error {
 	return nil
 }
 
-// saveIfDue writes a checkpoint if it is time.
+// saveIfDue writes a checkpoint if one is due.
 func (t *Trainer) saveIfDue() (err error) {
 	c := &t.config.Checkpoint
 	due := t.checkpoints.Due(c, t.state.Step)
-	if c.Minutes > 0 { // where all processes write it, the main one looks at its clock
+	if c.Minutes > 0 { // if all processes write it, the main one checks its clock
 		due, err = t.strategy.Due(due)
 	}
 	if err != nil || !due {
@@ -246,7 +246,8 @@ func (t *Trainer) save() error {
 	return err
 }
 
-// fail saves what was reached before an error. The step that failed changed nothing, so that a run resumes from there.
+// fail saves the state before returning an error. The failed step changed nothing, so that the run can resume from
+// there.
 func (t *Trainer) fail(err error) error {
 	var lost *checkpoint.InconsistentError
 	if errors.As(err, &lost) || t.state.Step == t.checkpoints.Step || !t.strategy.Knows(err) {
@@ -258,7 +259,7 @@ func (t *Trainer) fail(err error) error {
 	return fmt.Errorf("%w\n%d steps are saved in %s: run the same command to resume", err, t.state.Step, t.config.Out)
 }
 
-// stop saves at the end, when the user interrupted, and after an error.
+// stop saves at the end, after an interrupt, and after an error.
 func (t *Trainer) stop(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil {
 		return t.fail(err)
@@ -266,7 +267,7 @@ func (t *Trainer) stop(ctx context.Context, err error) error {
 	return cmp.Or(t.save(), err)
 }
 
-// write puts what was trained into a folder of the run directory.
+// write writes the trained model into a folder of the run directory.
 func (t *Trainer) write(dir string) error {
 	var err error
 	if t.strategy.Main() {
@@ -275,7 +276,7 @@ func (t *Trainer) write(dir string) error {
 	return t.strategy.Agree("writing "+filepath.Base(dir), err)
 }
 
-// interrupted makes the error of a run that ctx ended say where it stands.
+// interrupted adds the step reached to the error of a run that ctx ended.
 func (t *Trainer) interrupted(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) || t.checkpoints == nil {
 		return err

@@ -32,7 +32,7 @@ func train(t *testing.T, path string, f *fake) *Result {
 
 var seconds = regexp.MustCompile(`"(seconds|waited)":[0-9.e-]+`)
 
-// outcome is what a run left that must not depend on interruptions: weights, best weights, metrics without times.
+// outcome is the output of a run that must not depend on interruptions: weights, best weights, metrics without times.
 func outcome(t *testing.T, path string) []string {
 	t.Helper()
 	out := filepath.Join(filepath.Dir(path), "out")
@@ -98,7 +98,7 @@ func TestTrainLearnsAndRecords(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(card), filepath.Dir(path)) {
-		t.Error("the card tells of folders")
+		t.Error("the card contains folder names")
 	}
 	again, err := config.Load(filepath.Join(r.Run, config.ConfigFile))
 	if err != nil {
@@ -109,7 +109,7 @@ func TestTrainLearnsAndRecords(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesSumToTheBatch: the gradient is that of the mean over the batch, however it is cut.
+// TestMicroBatchesSumToTheBatch: the gradient is that of the mean over the batch, however it is split.
 func TestMicroBatchesSumToTheBatch(t *testing.T) {
 	var want []float32
 	for _, micro := range []string{"auto", "1", "2", "6"} {
@@ -200,7 +200,7 @@ func TestDryRun(t *testing.T) {
 	want := &models.Plan{
 		Device: "cpu",
 		RunSize: models.RunSize{Steps: 16, Examples: 93, Rows: 31, Validation: 8, BatchSize: 6, Warnings: []string{
-			"16 steps are few to learn from, fewer than 100: give more epochs, more rows, or a smaller batch_size (6)"}},
+			"only 16 steps to learn from, fewer than 100: use more epochs, more rows, or a smaller batch_size (6)"}},
 		MicroBatch: 4,
 		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: 13,
@@ -233,7 +233,7 @@ func TestBadTablesAreToldOfTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory})
-	for _, want := range []string{"row 5: picture gone.png is not there", "row 7: the instruction is empty", "0..1"} {
+	for _, want := range []string{"row 5: picture gone.png does not exist", "row 7: the instruction is empty", "0..1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in %v", want, err)
 		}
@@ -254,7 +254,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestTemplatesAndAugmentation: what is drawn varies over samples and epochs, and is the same in every run of a seed.
+// TestTemplatesAndAugmentation: draws vary over samples and epochs, and are the same in every run with the same seed.
 func TestTemplatesAndAugmentation(t *testing.T) {
 	seen := func(extra string) []dataset.Example {
 		f := newFake()

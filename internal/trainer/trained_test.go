@@ -19,7 +19,7 @@ import (
 	"assay/model"
 )
 
-// pictureRun makes a run over the oracle's pictures and its small backbone of the family; extra is YAML.
+// pictureRun writes a run with the oracle's pictures and its small backbone of the family; extra is YAML.
 func pictureRun(t *testing.T, family, extra string) string {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
@@ -62,7 +62,8 @@ func plainTrain(path string, o Options) (*Result, error) {
 	return Train(context.Background(), o)
 }
 
-// TestTrainedParts trains what lora.parts and targets name, and nothing else; the files, the plan and the words agree.
+// TestTrainedParts trains what lora.parts and targets name, and nothing else; the files, the plan and the messages
+// agree.
 func TestTrainedParts(t *testing.T) {
 	long.Test(t)
 	for _, test := range []struct {
@@ -96,7 +97,7 @@ func TestTrainedParts(t *testing.T) {
 			if !strings.Contains(
 				x.Module,
 				"vision_tower.encoder.layers.2.",
-			) { // PEFT adapts CLIP's last layer, which nothing reads
+			) { // PEFT adapts CLIP's last layer, whose output is not used
 				modules = append(modules, x.Module)
 			}
 		}
@@ -141,7 +142,7 @@ func TestTrainedParts(t *testing.T) {
 	}
 }
 
-// TestInitOfEnsemble: an ensemble is named as what cannot be trained on.
+// TestInitOfEnsemble: the error says that an ensemble cannot be trained on.
 func TestInitOfEnsemble(t *testing.T) {
 	const first = "../../backbones/tiny-scorer"
 	state, err := model.LoadScorerState(first)
@@ -162,8 +163,8 @@ func TestInitOfEnsemble(t *testing.T) {
 	}
 }
 
-// TestInitKeepsItsAdapter goes on from a scorer: its adapter is what trains, config.yaml says so, and a section that
-// asks for anything else is refused with both named.
+// TestInitKeepsItsAdapter fine-tunes a scorer: its adapter trains, config.yaml records it, and a different lora
+// section is refused with an error that names both.
 func TestInitKeepsItsAdapter(t *testing.T) {
 	long.Test(t)
 	first, err := plainTrain(
@@ -177,7 +178,7 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 	for _, same := range []string{"", "lora: {r: 4}\n",
 		"lora: {targets: '(?!.*vision).*layers.0.*\\.(q_proj|v_proj)', layers: null, dropout: 0.1}\n"} {
 		r, err := plainTrain(pictureRun(t, "llavanext", init+same), Options{})
-		if same != "" && strings.Contains(same, "layers: null") { // PEFT has no layers beside an expression
+		if same != "" && strings.Contains(same, "layers: null") { // PEFT has no layers_to_transform with an expression
 			if err == nil {
 				t.Error("layers beside an expression")
 			}
@@ -202,8 +203,8 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 			"scale 1.5",
 		"lora: {rslora: true}\n":                      "scale 3; there it has rank 4 and scale 1.5",
 		"lora: {targets: [q_proj]}\n":                 "no model.language_model.layers.0.self_attn.v_proj, which it has",
-		"lora: {targets: [q_proj, v_proj, k_proj]}\n": "k_proj, which it has not",
-		"lora: {parts: [language, vision]}\n":         "which it has not",
+		"lora: {targets: [q_proj, v_proj, k_proj]}\n": "k_proj, which it does not have",
+		"lora: {parts: [language, vision]}\n":         "which it does not have",
 		"score_token: '[RATE]'\nanswer: '[RATE]'\n": `score_token: "[RATE]" here, but the scorer ` +
 			`of init was trained with "[SCORE]"`,
 		"head: {hidden: [4]}\n":       "the scorer of init has another head",
@@ -231,7 +232,7 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 	}
 }
 
-// TestAnotherPlanIsNotResumed: a run goes on with what it trains, or not at all.
+// TestAnotherPlanIsNotResumed: a run only resumes with the same trained tensors.
 func TestAnotherPlanIsNotResumed(t *testing.T) {
 	path := pictureRun(t, "llavanext", "")
 	if _, err := plainTrain(path, Options{}); err != nil {

@@ -32,7 +32,7 @@ type validator struct {
 	optimizer  *optimizer.Optimizer
 }
 
-// due reports whether the validation rows are to be scored at the present step.
+// due reports whether the validation rows are to be scored at the current step.
 func (v *validator) due(s *checkpoint.State, l *dataset.Loader) bool {
 	if v.data.Validation.Len() == 0 && v.benchmark == nil || s.Step == 0 || s.Step == s.Validated {
 		return false
@@ -50,8 +50,8 @@ func (v *validator) due(s *checkpoint.State, l *dataset.Loader) bool {
 	return s.Samples/l.Order.Len() > before/l.Order.Len()
 }
 
-// validate scores the validation rows, with the first templates and without augmentation, and notes the result in
-// the state; save writes the best scorer so far. It stops when ctx does, and then nothing is noted.
+// validate scores the validation rows, with the first templates and without augmentation, and stores the result in
+// the state; save writes the best scorer so far. If ctx ends, it stops and leaves the state unchanged.
 func (v *validator) validate(ctx context.Context, s *checkpoint.State, save func() error) error {
 	n := v.data.Validation.Len()
 	if l := v.config.Validate.Limit; l > 0 {
@@ -59,7 +59,7 @@ func (v *validator) validate(ctx context.Context, s *checkpoint.State, save func
 	}
 	var m *records.ValidationMetrics
 	var err error
-	if n == 0 { // the benchmark alone
+	if n == 0 { // only the benchmark
 		m = &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None, Accuracy: records.None}
 	} else if text, ok := v.model.(textMeasurer); ok {
 		m, err = v.measureText(ctx, s, text, n)
@@ -78,7 +78,7 @@ func (v *validator) validate(ctx context.Context, s *checkpoint.State, save func
 	}
 	if m.Best {
 		last, best := s.Last, s.Best
-		s.Last, s.Best = m, m // as the card says
+		s.Last, s.Best = m, m // the model card shows them
 		if err := save(); err != nil {
 			s.Last, s.Best = last, best
 			return err
@@ -124,13 +124,13 @@ func (v *validator) scoreAll(ctx context.Context, s *checkpoint.State, n int) (*
 	return m, v.strategy.Agree("writing "+records.PredictionsFile, err)
 }
 
-// dimensionScorer is a model of several heads.
+// dimensionScorer is a model with several heads.
 type dimensionScorer interface {
 	ScoreDimensions(ctx context.Context, batch []dataset.Example) ([]float64, [][]edit.Dimension, error)
 }
 
-// measureDimensions measures each head by the validation rows that have a label or a comparison of it. Nil: there are
-// no such rows, or no heads with names.
+// measureDimensions measures each head by the validation rows that have a label or a comparison of it. It returns nil
+// if the model returned no dimensions.
 func (v *validator) measureDimensions(
 	dimensions [][]edit.Dimension, examples []dataset.Example,
 ) map[string]*records.DimensionMetrics {
@@ -182,7 +182,7 @@ func (v *validator) measureDimensions(
 func (v *validator) writePredictions(scores []float64, examples []dataset.Example) error {
 	all := make([]records.Prediction, 0, len(scores))
 	for i, e := range examples {
-		if math.IsNaN(scores[i]) { // of heads that give classes alone
+		if math.IsNaN(scores[i]) { // from heads that only return classes
 			continue
 		}
 		p := records.Prediction{Row: e.Index, ID: v.data.Validation.ID(e.Index), Score: scores[i]}
@@ -200,7 +200,7 @@ type textMeasurer interface {
 	MeasureText(ctx context.Context, batch []dataset.Example) (models.TextMeasure, error)
 }
 
-// measureText measures the first n validation rows, with other ranks if there are any.
+// measureText measures the first n validation rows, together with other processes if there are any.
 func (v *validator) measureText(
 	ctx context.Context, s *checkpoint.State, m textMeasurer, n int,
 ) (*records.ValidationMetrics, error) {
@@ -263,7 +263,7 @@ func (v *validator) measureRows(
 			}
 			return m, nil
 		})
-		if err != nil { // look at its rows, and try again without those that are bad
+		if err != nil { // check its rows, and retry without the bad ones
 			rows, _ := batch(failed)
 			if err := v.quarantine.setAside(rows, true, s.Step+1, err); err != nil {
 				return nil, err
@@ -276,8 +276,8 @@ func (v *validator) measureRows(
 	return out, nil
 }
 
-// rows reads the validation rows lo to hi-1 but for those that are quarantined; those in front of an error
-// with it.
+// rows reads the validation rows lo to hi-1, except quarantined ones. With an error it returns the rows up to and
+// including the failed one.
 func (v *validator) rows(lo, hi int) (batch []dataset.Example, err error) {
 	for i := lo; i < hi && err == nil; i++ {
 		if !v.data.Validation.Usable(i) {
@@ -309,7 +309,7 @@ func (v *validator) measureAll(scores []float64, examples []dataset.Example) *re
 	return m
 }
 
-// measure compares scores with labels, both 0..1.
+// measure compares scores with labels, both in 0..1.
 func measure(scores, labels []float64) *records.ValidationMetrics {
 	classes := []float64{0, 0.5, 1}
 	distance := 0.0
@@ -323,8 +323,8 @@ func measure(scores, labels []float64) *records.ValidationMetrics {
 		Rows: len(scores)}
 }
 
-// better reports whether a validation is better than the best one before it (nil: there is none), by what validate.by
-// says.
+// better reports whether a validation is better than the best one before it (nil: none), by the metric of
+// validate.by.
 func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
 	by := v.by(m)
 	if by != config.ByL1 {
@@ -344,7 +344,7 @@ func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
 	return !ok || now < was, nil
 }
 
-// by is the measure that says what is best: that of validate.by.
+// by returns the metric that decides which validation is best, resolving auto.
 func (v *validator) by(m *records.ValidationMetrics) string {
 	switch by := v.config.Validate.By; {
 	case by != "auto":
@@ -361,7 +361,7 @@ func (v *validator) by(m *records.ValidationMetrics) string {
 	return config.ByL1
 }
 
-// foreseen are the measures of heads that the validation rows allow.
+// foreseen returns the head metrics that the validation rows allow.
 func (v *validator) foreseen(examples []dataset.Example) map[string]*records.DimensionMetrics {
 	var heads []edit.Dimension
 	for _, name := range v.config.Judge.Dimensions() {
@@ -374,7 +374,7 @@ func (v *validator) foreseen(examples []dataset.Example) map[string]*records.Dim
 	return v.measureDimensions(all, examples)
 }
 
-// measurePlateaus lets the schedules of kind plateau see a validation.
+// measurePlateaus passes a validation to the schedules of kind plateau.
 func (v *validator) measurePlateaus(m *records.ValidationMetrics, state *checkpoint.State) {
 	for owner, s := range v.config.Plateaus() {
 		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !m.Falling(v.by(m))}
@@ -389,10 +389,10 @@ func (v *validator) measurePlateaus(m *records.ValidationMetrics, state *checkpo
 	}
 }
 
-// check refuses a way to choose the best scorer that the validation rows do not allow.
+// check returns an error if the validation rows cannot decide the best scorer as configured.
 func (v *validator) check(valid *dataset.Samples) error {
 	c := &v.config.Validate
-	if c.By == config.ByBenchmark { // it has data of its own
+	if c.By == config.ByBenchmark { // it has its own data
 		return nil
 	}
 	if valid.Len() == 0 {
@@ -400,7 +400,7 @@ func (v *validator) check(valid *dataset.Samples) error {
 			return exit.Usagef("schedule.kind: %s", config.PlateauWants)
 		}
 		if c.By != "auto" || c.Patience > 0 {
-			return exit.Usagef("validate: by and patience want validation rows: name them with data.validation or " +
+			return exit.Usagef("validate: by and patience need validation rows: set data.validation or " +
 				"data.validation_split")
 		}
 		return nil
@@ -429,7 +429,7 @@ func (v *validator) check(valid *dataset.Samples) error {
 		}
 		examples = append(examples, e)
 	}
-	if len(examples) == 0 { // told elsewhere
+	if len(examples) == 0 { // reported elsewhere
 		return nil
 	}
 	zeros := make([]float64, len(examples))

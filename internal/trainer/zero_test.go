@@ -29,7 +29,7 @@ import (
 	"assay/onnx"
 )
 
-// broad is fake with tensors of several blocks of the optimizer beside, whose gradients are of no meaning.
+// broad is fake with additional tensors of several optimizer blocks, with arbitrary gradients.
 type broad struct {
 	*fake
 	all []optim.Param
@@ -41,7 +41,7 @@ func newBroad() *broad {
 	return b
 }
 
-// broadParams are tensors of several blocks of the optimizer.
+// broadParams returns tensors of several optimizer blocks.
 func broadParams() (out []optim.Param) {
 	for i, shape := range [][]int{{3, 70_000}, {5}, {2*optim.Block + 300}, {20_000}} {
 		t := tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
@@ -87,7 +87,7 @@ func (b *broad) SaveScorer(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "weights.txt"), []byte(hex.EncodeToString(h.Sum(nil))), 0o666)
 }
 
-// trainBroad trains by n ranks, which are interrupted after some steps of their own, if stop is not 0.
+// trainBroad trains with n ranks, each interrupted after its own number of steps if stop is not 0.
 func trainBroad(t *testing.T, path string, n, stop int) (errs []error) {
 	t.Helper()
 	c := newCrew(n)
@@ -112,7 +112,7 @@ func trainBroad(t *testing.T, path string, n, stop int) (errs []error) {
 	return errs
 }
 
-// saved is the last checkpoint's file of tensors.
+// saved returns the tensor file of the last checkpoint.
 func saved(t *testing.T, path string) []byte {
 	t.Helper()
 	dir, _, err := checkpoints.Latest(filepath.Join(filepath.Dir(path), "out", config.CheckpointsDir))
@@ -126,8 +126,8 @@ func saved(t *testing.T, path string) []byte {
 	return raw
 }
 
-// TestSharedOptimizer: whatever the optimizer and the number of ranks, what is trained and what is saved is that of one
-// process, byte for byte. Any number of ranks goes on from it.
+// TestSharedOptimizer: for any optimizer and number of ranks, parameters and checkpoints are byte-identical to those
+// of one process. Any number of ranks can resume from them.
 func TestSharedOptimizer(t *testing.T) {
 	long.Test(t)
 	for _, name := range []string{"adamw", "lion", "adamw_8bit", "adafactor"} {
@@ -180,7 +180,7 @@ func TestSharedOptimizer(t *testing.T) {
 	}
 }
 
-// TestSharedStop: a loss that is not finite ends all ranks with the same error, and what was reached is saved.
+// TestSharedStop: a loss that is not finite ends all ranks with the same error, and the state is saved.
 func TestSharedStop(t *testing.T) {
 	path := withMicro(t, writeRun(t, 60, "steps: 12\n"), 1)
 	_, errs, _ := together(t, 3, func(_ int, o *Options, f *fake) {

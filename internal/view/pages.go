@@ -27,10 +27,10 @@ var pageTemplate = page.Parse(pageText, template.FuncMap{
 	"previous": func(n int) int { return n - 1 },
 })
 
-// perPage is how many edits the list shows at a time.
+// perPage is the number of edits on a page of the list.
 const perPage = 48
 
-// shown is what the template is given: the list, or one row.
+// shown is the data of the template: the list, or one row.
 type shown struct {
 	*Table
 	Filter
@@ -40,9 +40,9 @@ type shown struct {
 	Pages    int
 	Row      *card // nil: the list
 	Fields   []data.Field
-	Sources  []string // roles of the row's further sources
-	Heat     bool     // heat maps can be asked for
-	Previous int      // rows beside this one in the filter's order, from 1; 0: none
+	Sources  []string // roles of the row's sources after the first
+	Heat     bool     // heat maps are available
+	Previous int      // neighbours of this row in the filter's order, from 1; 0: none
 	Next     int
 }
 
@@ -58,7 +58,7 @@ func (t *Table) card(i int) card {
 	return card{i + 1, r.score, r.label, r.other, r.instruction, r.method, r.err}
 }
 
-// Handler serves the pages. heat returns the gradient of an edit's score for heat maps; nil: there are none.
+// Handler serves the pages. heat returns the gradient of an edit's score for heat maps; nil: no heat maps.
 func (t *Table) Handler(heat func(r *http.Request, e *edit.Edit) (*edit.Gradient, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { t.list(w, r) })
@@ -101,7 +101,7 @@ func (t *Table) one(w http.ResponseWriter, r *http.Request, heat bool) {
 	}
 	c := t.card(i)
 	line, err := t.table.Row(rec)
-	if err != nil { // the card says so
+	if err != nil { // the card shows the error
 		line = data.Row{}
 	}
 	v := &shown{Table: t, Filter: f, Name: t.table.Path(), Row: &c, Heat: heat && c.Error == ""}
@@ -137,18 +137,18 @@ func write(w http.ResponseWriter, v *shown) {
 	w.Write(b.Bytes())
 }
 
-// index is the row of a path; where there is none it answers.
+// index returns the row of a path, from 0; if there is no such row, it sends the error and returns false.
 func (t *Table) index(w http.ResponseWriter, r *http.Request) (int, bool) {
 	n, err := strconv.Atoi(r.PathValue("row"))
 	if err != nil || n < 1 || n > len(t.rows) {
-		http.Error(w, fmt.Sprintf("there is no row %q: the table has %d", r.PathValue("row"), len(t.rows)),
+		http.Error(w, fmt.Sprintf("no row %q: the table has %d", r.PathValue("row"), len(t.rows)),
 			http.StatusNotFound)
 		return 0, false
 	}
 	return n - 1, true
 }
 
-// picture sends a picture as it stands in the table, or as PNG where a browser cannot show it.
+// picture sends a picture as stored in the table, or as PNG if browsers cannot show its format.
 func (t *Table) picture(w http.ResponseWriter, r *http.Request) {
 	i, ok := t.index(w, r)
 	if !ok {
@@ -186,7 +186,7 @@ func asPNG(p *data.Picture, err error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// send answers with a picture, or with why there is none.
+// send sends a picture or an error.
 func send(w http.ResponseWriter, r *http.Request, raw []byte, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -200,7 +200,7 @@ func send(w http.ResponseWriter, r *http.Request, raw []byte, err error) {
 	}
 }
 
-// heatmap sends where a change of the edited picture would change the score most.
+// heatmap sends a heat map of where a change of the edited picture would change the score most.
 func (t *Table) heatmap(
 	w http.ResponseWriter, r *http.Request, heat func(r *http.Request, e *edit.Edit) (*edit.Gradient, error),
 ) {

@@ -1,9 +1,9 @@
-// Package view serves a page to look through a scored table: edits with their pictures, sorted and filtered, and one at
-// a time side by side or in turns, with a heat map on demand.
+// Package view serves pages to browse a scored table: a sorted and filtered list of edits with their pictures, and a
+// page per edit that shows source and edit side by side or alternately, with a heat map on demand.
 //
-//	Open      reads score, label, error and texts of every row; pictures stay where they are
+//	Open      reads score, label, error and texts of every row; pictures are read on request
 //	Filter    a URL's query: which rows, in which order
-//	Handler   the list, a row, its pictures
+//	Handler   serves the list, a row and its pictures
 package view
 
 import (
@@ -21,28 +21,28 @@ import (
 	"assay/internal/exit"
 )
 
-// Table is a scored table, and what is known of its rows.
+// Table is a scored table and the data of its rows.
 type Table struct {
-	Methods  []string // of the column method, sorted
-	Labelled bool     // some row has a label
+	Methods  []string // values of the column method, sorted
+	Labelled bool     // at least one row has a label
 	Compared bool     // there is a second table
 
 	table, other *data.Table
 	rows         []row
 }
 
-// row is what rows are sorted and filtered by. Numbers that are not there are NaN.
+// row holds the values that rows are sorted and filtered by. Missing numbers are NaN.
 type row struct {
 	score, score01, other, label float64
 	method, instruction          string
 	err                          string
 }
 
-// Options say what is shown.
+// Options select what is shown.
 type Options struct {
 	In      string            // the scored table
 	With    string            // another judge's scores of the same rows in the same order; "": none
-	Columns map[string]string // our column: the table's
+	Columns map[string]string // our column name: the table's
 }
 
 // Open reads all rows once.
@@ -65,7 +65,7 @@ func Open(o Options) (t *Table, err error) {
 			return t, err
 		}
 		if t.other.Len() != t.table.Len() {
-			return t, fmt.Errorf("%s has %d rows and %s %d: two tables that are compared have the same rows", o.In,
+			return t, fmt.Errorf("%s has %d rows and %s %d: compared tables must have the same rows", o.In,
 				t.table.Len(), o.With, t.other.Len())
 		}
 	}
@@ -86,7 +86,7 @@ func (t *Table) read() error {
 			return t.table.At(i, err)
 		}
 		r := row{other: math.NaN(), label: math.NaN(), method: line.Method, instruction: line.Instruction}
-		if s, ok := texts[r.instruction]; ok { // one copy of what rows share
+		if s, ok := texts[r.instruction]; ok { // one copy of instructions that rows share
 			r.instruction = s
 		} else {
 			texts[r.instruction] = r.instruction
@@ -107,7 +107,7 @@ func (t *Table) read() error {
 		t.rows = append(t.rows, r)
 	}
 	if !scored && len(t.rows) > 0 {
-		return fmt.Errorf("%s: no row has a number in the column score: `score batch` makes such a table", t.table.Path())
+		return fmt.Errorf("%s: no row has a number in the column score: `score batch` writes such a table", t.table.Path())
 	}
 	delete(methods, "")
 	for m := range methods {
@@ -117,7 +117,7 @@ func (t *Table) read() error {
 	return nil
 }
 
-// otherScore is the score of row i in the second table.
+// otherScore returns the score of row i in the second table.
 func (t *Table) otherScore(i int, line *data.Row) (float64, error) {
 	rec, err := t.other.Record(i)
 	if err != nil {
@@ -125,7 +125,7 @@ func (t *Table) otherScore(i int, line *data.Row) (float64, error) {
 	}
 	there, err := t.other.Row(rec)
 	if err == nil && (there.ID != line.ID || there.Instruction != line.Instruction) {
-		err = fmt.Errorf("is another edit than the same row of %s: its id is %q and its instruction %q", t.table.Path(),
+		err = fmt.Errorf("not the same edit as in this row of %s: its id is %q and its instruction %q", t.table.Path(),
 			there.ID, there.Instruction)
 	}
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *Table) otherScore(i int, line *data.Row) (float64, error) {
 	return score, err
 }
 
-// scores are the columns that score batch adds.
+// scores reads the columns that score batch adds: score, score01 and error.
 func scores(rec *data.Record) (score, score01 float64, why string, err error) {
 	number := func(name string) float64 {
 		v, _ := rec.Get(name)
@@ -170,17 +170,17 @@ func (t *Table) Close() error {
 	return errors.Join(errs...)
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Filter says which rows are shown in which order. It is the query of a URL, so that links can be shared.
+// Filter selects the rows that are shown, and their order. It is the query of a URL, so that links can be shared.
 type Filter struct {
-	Sort     string // one of [Sorts], with - in front: falling
+	Sort     string // one of [Sorts]; a leading - means descending
 	Text     string // in the instruction
 	Method   string
-	Low      string // least score
-	High     string // greatest score
-	Failed   bool   // rows with an error alone
+	Low      string // lowest score
+	High     string // highest score
+	Failed   bool   // only rows with an error
 	Page     int    // from 0
 	low, top float64
 }
@@ -188,7 +188,7 @@ type Filter struct {
 // Sorts are the orders. Rows without the number come last.
 var Sorts = []string{"row", "score", "label", "error", "difference"}
 
-// ParseFilter reads a query. Unknown keys are passed over.
+// ParseFilter reads a query. Unknown keys are ignored.
 func ParseFilter(q url.Values) (f Filter, err error) {
 	f = Filter{Sort: cmp.Or(q.Get("sort"), "row"), Text: q.Get("text"), Method: q.Get("method"), Low: q.Get("low"),
 		High: q.Get("high"), Failed: q.Get("failed") != "", low: math.Inf(-1), top: math.Inf(1)}
@@ -204,13 +204,13 @@ func ParseFilter(q url.Values) (f Filter, err error) {
 	}
 	if text := q.Get("page"); text != "" {
 		if f.Page, err = strconv.Atoi(text); err != nil || f.Page < 0 {
-			return f, fmt.Errorf("page: want a number from 0 on, not %q", text)
+			return f, fmt.Errorf("page: want a number from 0, not %q", text)
 		}
 	}
 	return f, nil
 }
 
-// Query is the filter as a URL's query, with another page.
+// Query returns the filter as a URL's query, with the given page.
 func (f Filter) Query(page int) template.URL {
 	q := url.Values{}
 	set := func(key, value string) {
@@ -232,7 +232,7 @@ func (f Filter) Query(page int) template.URL {
 	return template.URL(q.Encode())
 }
 
-// Find lists the rows of a filter in its order.
+// Find returns the rows of a filter in its order.
 func (t *Table) Find(f Filter) []int {
 	var found []int
 	text := strings.ToLower(f.Text)
@@ -251,7 +251,7 @@ func (t *Table) Find(f Filter) []int {
 	slices.SortStableFunc(found, func(a, b int) int {
 		x, y := t.rows[a].by(by, a), t.rows[b].by(by, b)
 		switch {
-		case math.IsNaN(x) || math.IsNaN(y): // last, whatever the direction
+		case math.IsNaN(x) || math.IsNaN(y): // last in both directions
 			return cmp.Compare(nan(x), nan(y))
 		case falling:
 			return cmp.Compare(y, x)
@@ -268,7 +268,7 @@ func nan(x float64) int {
 	return 0
 }
 
-// by is the number that a sort compares.
+// by returns the number that a sort compares.
 func (r *row) by(name string, index int) float64 {
 	switch name {
 	case "score":

@@ -24,7 +24,7 @@ const rows = `{"id":"a","source":"p.png","edit":"q.bmp","instruction":"make it <
 {"id":"d","source":"p.png","edit":"tiff","instruction":"grey","label":null,"score":5,"score01":0.5}
 `
 
-// newTable opens a table of rows, compared with another judge's where with is a table.
+// newTable opens a table of rows, compared with another judge's table if with is not empty.
 func newTable(t *testing.T, text, with string) (*Table, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func newTable(t *testing.T, text, with string) (*Table, error) {
 	return table, err
 }
 
-// TestFind: which rows a query finds, in which order; the query of the filter that it becomes is the same.
+// TestFind: a query finds the right rows in the right order, and survives a round trip through Filter.
 func TestFind(t *testing.T) {
 	other := strings.NewReplacer(`"score":2`, `"score":8`, `"score":9`, `"score":8.5`).Replace(rows)
 	table, err := newTable(t, rows, other)
@@ -93,8 +93,8 @@ func TestFind(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	for name, c := range map[string]struct{ text, with, want string }{
-		"another number of rows": {rows, rows[:strings.Index(rows, "\n")+1], "that are compared have the same rows"},
-		"another edit":           {rows, strings.Replace(rows, `"id":"b"`, `"id":"x"`, 1), "is another edit than the same"},
+		"another number of rows": {rows, rows[:strings.Index(rows, "\n")+1], "compared tables must have the same rows"},
+		"another edit":           {rows, strings.Replace(rows, `"id":"b"`, `"id":"x"`, 1), "not the same edit as"},
 		"no scores":              {`{"source":"p.png","edit":"p.png"}` + "\n", "", "no row has a number in the column score"},
 		"a score that is none":   {strings.Replace(rows, `"score":9`, `"score":"good"`, 1), "", "score: want a number"},
 	} {
@@ -106,7 +106,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestPages: the list, a row, pictures, and a heat map; what is not there is an answer that says so.
+// TestPages: the list, a row, pictures and a heat map are served; missing ones are an error that says so.
 func TestPages(t *testing.T) {
 	table, err := newTable(t, rows, "")
 	if err != nil {
@@ -137,7 +137,7 @@ func TestPages(t *testing.T) {
 		"/?page=5":           {200, "4 of 4 edits"},
 		"/row/1":             {200, "<h1>make it &lt;b&gt;</h1>"},
 		"/row/2?sort=-score": {200, `id="next" href="/row/4?sort=-score"`},
-		"/row/1?low=3":       {200, "<td>method</td><td>m</td>"}, // not among those that are found
+		"/row/1?low=3":       {200, "<td>method</td><td>m</td>"}, // not among the rows found
 		"/row/0":             {404, "the table has 4"},
 		"/row/5":             {404, "the table has 4"},
 		"/row/1/source":      {200, "PNG"},
@@ -163,7 +163,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestManyRows: the list shows a page of a large table, and its links lead to the others.
+// TestManyRows: the list shows one page of a large table, with links to the other pages.
 func TestManyRows(t *testing.T) {
 	var text strings.Builder
 	for i := range 100 {
@@ -192,7 +192,7 @@ func TestManyRows(t *testing.T) {
 	}
 }
 
-// TestSources: the page of an edit of several sources has all of them, and so does its heat map.
+// TestSources: the page of an edit with several sources shows all of them, and its heat map gets all of them.
 func TestSources(t *testing.T) {
 	table, err := newTable(t, `{"id":"a","sources":["p.png","q.bmp"],"edit":"q.bmp","instruction":"x","score":2}`, "")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // Do calls f(0) to f(n-1) on all cores.
 func Do(n int, f func(i int)) { run(n, runtime.GOMAXPROCS(0), f) }
 
-// Left are the indices below n that are not done.
+// Left returns the indices below n that are not done.
 func Left(n int, done func(i int) bool) (left []int) {
 	for i := range n {
 		if !done(i) {
@@ -20,8 +20,8 @@ func Left(n int, done func(i int) bool) (left []int) {
 	return left
 }
 
-// Each calls f(0) to f(n-1), at most so many at once, and returns the error of the lowest index. One error does not
-// keep the others from being called.
+// Each calls f(0) to f(n-1), at most that many at once, and returns the error of the lowest index. An error does not
+// stop the other calls.
 func Each(n, most int, f func(i int) error) error {
 	var mu sync.Mutex
 	var first error

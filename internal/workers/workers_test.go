@@ -19,7 +19,7 @@ func TestEach(t *testing.T) {
 				defer now.Add(-1)
 				for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
 				}
-				time.Sleep(100 * time.Microsecond) // while others begin
+				time.Sleep(100 * time.Microsecond) // let others start
 				called[i].Add(1)
 				if i%10 == 7 {
 					return fmt.Errorf("index %d", i)
@@ -35,7 +35,7 @@ func TestEach(t *testing.T) {
 				}
 			}
 			if peak.Load() > int64(most) {
-				t.Errorf("%d ran at once, at most %d are wanted", peak.Load(), most)
+				t.Errorf("got %d at once, want at most %d", peak.Load(), most)
 			}
 		})
 	}
@@ -49,7 +49,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// Three at once are three: each waits for the others. And all have ended when Each returns.
+// Three calls run at once, since each waits for the others. All have ended when Each returns.
 func TestEachRunsAsManyAsAllowed(t *testing.T) {
 	var all sync.WaitGroup
 	var ended atomic.Int64
@@ -64,13 +64,13 @@ func TestEachRunsAsManyAsAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := ended.Load(); n != 3 {
-		t.Errorf("got %d that had ended, want 3", n)
+		t.Errorf("got %d ended calls, want 3", n)
 	}
 }
 
 func TestLeft(t *testing.T) {
 	if got := Left(6, func(i int) bool { return i%3 == 0 }); !slices.Equal(got, []int{1, 2, 4, 5}) {
-		t.Errorf("got %v, want those that are not done: [1 2 4 5]", got)
+		t.Errorf("got %v, want the indices that are not done: [1 2 4 5]", got)
 	}
 	if got := Left(2, func(int) bool { return true }); len(got) > 0 {
 		t.Errorf("got %v, want none", got)

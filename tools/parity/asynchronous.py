@@ -310,7 +310,7 @@ def check_evaluate(edit):
         fake = Fake(lambda path, headers, body, n: evaluated(body, "ab"[n % 2]), {"max_body": 1 << 20, "max_items": 4})
         fails(ServerError, "the judges changed", lambda: run(lambda kind: kind(fake.url), table, ["a"]))
         zero = Fake(lambda path, headers, body, n: (200, {}, {"version": "1", "judges": [], "results": [{"reward": None, "rewards": []}]}))
-        fails(ServerError, "cannot be read", lambda: run(lambda kind: kind(zero.url, retries=0), [(edit, "x", edit)], ["a"]))
+        fails(ServerError, "unreadable answer", lambda: run(lambda kind: kind(zero.url, retries=0), [(edit, "x", edit)], ["a"]))
 
 
 def check_server(url, source, edit, instruction):
@@ -360,8 +360,8 @@ def check_server(url, source, edit, instruction):
             sys.exit(f"evaluate: a broken source gives {got}")
         fails(ServerError, "source: ", lambda: ask("evaluate", [(broken, instruction, edit)] * 2, rewards, on_error="fail"))
         for text in ("a\r\nX-Scorer: b", "é", ""):
-            fails(ValueError, "id: printable ASCII", lambda: ask("score", source, instruction, [edit], id=text))
-        fails(ValueError, "token: printable ASCII", lambda: ask("score", source, instruction, [edit], client={"token": "12345678\n"}))
+            fails(ValueError, "id: want printable ASCII", lambda: ask("score", source, instruction, [edit], id=text))
+        fails(ValueError, "token: want printable ASCII", lambda: ask("score", source, instruction, [edit], client={"token": "12345678\n"}))
         name, before = f"id-{kind.__name__}", metric("assay_retries_total")
         first = ask("score", source, instruction, [edit], id=name)
         if ask("score", source, instruction, [edit], id=name) != first or metric("assay_retries_total") != before + 1:
@@ -371,8 +371,8 @@ def check_server(url, source, edit, instruction):
         own = judges[0]["fingerprint"]
         if ask("score", source, instruction, [edit], client={"fingerprint": own}) != first:
             sys.exit("a demanded fingerprint")
-        fails(ServerError, "is wanted", lambda: ask("score", source, instruction, [edit], client={"fingerprint": "other"}))
-        fails(ServerError, "is wanted", lambda: ask("evaluate", pairs3, [{"name": "b", "fingerprint": "other"}]))
+        fails(ServerError, "the required", lambda: ask("score", source, instruction, [edit], client={"fingerprint": "other"}))
+        fails(ServerError, "the required", lambda: ask("evaluate", pairs3, [{"name": "b", "fingerprint": "other"}]))
         fails(ServerError, "2 sources", lambda: ask("evaluate", [([source, edit], instruction, edit)], ["a"], on_error="fail"))
         fails(ItemError, "2 sources", lambda: ask("score", [source, edit], instruction, [edit]))
         if ask("sleep")["state"] != "asleep" or ask("wake")["state"] != "awake" or ask("score", source, instruction, [edit]) != first:

@@ -131,7 +131,7 @@ def check_answers(work):
     if len(asked) != 5:
         sys.exit(f"a fault that stays was asked for {len(asked)} times, want 5")
     client, asked = scripted(lambda h: h.say(200, "<html>", kind="text/html"), lambda h: h.say(200, "[1]"), retries=1)
-    fails(ServerError, "cannot be read", lambda: client.score(b"s", "x", edits))
+    fails(ServerError, "unreadable answer", lambda: client.score(b"s", "x", edits))
     for status in (400, 401, 403, 404, 422):
         client, asked = scripted(lambda h, status=status: h.say(status, {"error": {"kind": "k", "message": "no"}}))
         fails(ServerError, "no", lambda client=client: client.score(b"s", "x", edits))
@@ -195,7 +195,7 @@ def check_restart(work):
     second.wait()
     if any(got.get(n) != want[n::4] for n in range(4)):
         sys.exit(f"after a restart: {got}, want {want}")
-    if not records.said or records.said[0][0] > away + 6 or not 1 <= len(records.said) <= 4 or not all("asking again" in m for _, m in records.said):  # cut off or refused: as it happens
+    if not records.said or records.said[0][0] > away + 6 or not 1 <= len(records.said) <= 4 or not all("retrying" in m for _, m in records.said):  # cut off or refused: as it happens
         sys.exit(f"{records.said} was said of a server that was killed at {away}")
     records.said.clear()
     begin = time.time()

@@ -51,14 +51,14 @@ def check_scores(client, url, source, edit, instruction):
     fails(ServerError, "instruction is missing", lambda: client.score(source, "", [edit]))
     fails(ServerError, 'no scorer "x"', lambda: Client(url, scorer="x").score(source, instruction, [edit]))
     for one in ("b.png", edit.read_bytes(), edit, im, array):
-        fails(TypeError, "a list of pictures is wanted", lambda one=one: client.score(source, instruction, one))
+        fails(TypeError, "want a list of pictures", lambda one=one: client.score(source, instruction, one))
     fails(TypeError, '"bytes" or "path"', lambda: client.score({}, instruction, [edit]))
     fails(ServerError, "9: ", lambda: Client("http://127.0.0.1:9").health())
     fails(ValueError, "a URL", lambda: Client("127.0.0.1:8100"))
     for quality in (0, 101, -5, True, 90.0, "90"):
-        fails(ValueError, "1 to 100 is wanted", lambda quality=quality: Client(url, jpeg=quality))
+        fails(ValueError, "want a quality of 1 to 100", lambda quality=quality: Client(url, jpeg=quality))
     fails(TypeError, "a picture is a path", lambda: client.score(source, instruction, [io.BytesIO(edit.read_bytes())]))
-    fails(TypeError, "a list of pictures is wanted", lambda: client.score(source, instruction, io.BytesIO(edit.read_bytes())))
+    fails(TypeError, "want a list of pictures", lambda: client.score(source, instruction, io.BytesIO(edit.read_bytes())))
     return ours, array
 
 
@@ -152,8 +152,8 @@ def check_second(client, source, instruction, x):
 def check_shapes(client, source, instruction, x):
     """Images of other shapes are refused; no images have no scores."""
     for bad in (x[0], x[:1], x[None, None], x.permute(1, 2, 0)):
-        fails(ValueError, "[3, H, W] or [N, 3, H, W] is wanted", lambda bad=bad: reward(client, bad, source, instruction))
-    fails(TypeError, "[3, H, W] or [N, 3, H, W] is wanted", lambda: reward(client, [x], source, instruction))
+        fails(ValueError, "[3, H, W] or [N, 3, H, W]", lambda bad=bad: reward(client, bad, source, instruction))
+    fails(TypeError, "[3, H, W] or [N, 3, H, W]", lambda: reward(client, [x], source, instruction))
     for wanted in (False, True):
         none = x[None][:0].clone().requires_grad_(wanted)
         scores = reward(client, none, source, instruction)
@@ -181,7 +181,7 @@ def check_answers(source, instruction, edit):
                  '{"score": 1, "score01": NaN}', '{"error": "bad"}', '{"error": null}', '{"error": ["bad"]}', '{"error": {}}', "5", "[]"):
         for status in (200, 422):
             told(status, '{"scorer": "a", "results": [%s]}' % item)
-            fails(ServerError, "cannot be read", lambda: client.score(source, instruction, [edit], partial=True))
+            fails(ServerError, "unreadable answer", lambda: client.score(source, instruction, [edit], partial=True))
             if len(asked) != 2:
                 sys.exit(f"{item}: asked {len(asked)} times, want twice")
     told(200, '{"scorer": "a", "results": [{"score": 3}]}')

@@ -165,7 +165,7 @@ def check(binary, url, source, edit, instruction, others, work):
             explored(b, score, source, edit, instruction, name, work)
             (work / "damaged.png").write_bytes(b"no picture")
             choose(b, "#edit", work / "damaged.png")
-            b.until("document.querySelector('#drop-edit .bad')?.textContent.startsWith('damaged.png is no picture')")
+            b.until("document.querySelector('#drop-edit .bad')?.textContent.startsWith('damaged.png is not an image')")
             shoot(b, work / f"{name}-damaged.png")
             b.value("document.querySelectorAll('#chosen-edit button').forEach(x => x.click())")
             b.until("document.getElementById('go').disabled")

@@ -98,7 +98,7 @@ def flow_factory(absent, checkout, url):
     one = Client(url).score(sources[0], TEXT, [edits[0], edits[2]])
     group = [[sources[0]]] * 3
     same("Flow-Factory, mean", ask(model("/flow-factory/ten/mean"), bad, group), [one[0], sum(one) / 2, one[1]])
-    fails(RuntimeError, "image 1, which has no other one", lambda: ask(model("/flow-factory/ten/mean"), bad))
+    fails(RuntimeError, "image 1, in a group", lambda: ask(model("/flow-factory/ten/mean"), bad))
     fails(RuntimeError, "2 sources, and ten looks at 1", lambda: ask(model(), conditions=[sources[:2]] * 3))
     fails(RuntimeError, "condition_images is empty", lambda: ask(model(), conditions=[]))
     fails(RuntimeError, "Cannot connect", lambda: model("/flow-factory/absent"))

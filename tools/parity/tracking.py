@@ -129,7 +129,7 @@ def check_mlflow(work, python):
         away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_EXPERIMENT_NAME": "late"}
         command, folder, environment = tracked(work, "late", 8, "mlflow", away)
         said = start(command, environment)
-        if said.count("training goes on") != 1 or said.count("the same command sends it") != 1:
+        if said.count("training continues") != 1 or said.count("rerun the same command to send it") != 1:
             sys.exit(f"a run without its server says: {said}")
         start(command, {**environment, "MLFLOW_TRACKING_URI": url})
         compare(work, python, url, "late", folder)

@@ -1,4 +1,4 @@
-"""Client of `score serve`. Standard library only; `RewardFunction` and `reward` want PyTorch when they are used.
+"""Client of `score serve`. Standard library only; `RewardFunction` and `reward` need PyTorch.
 
     from assay_reward import Client
     scores = Client("http://127.0.0.1:8100").score(source, "make it brighter", [edit_a, edit_b])
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name):  # asyncio and PyTorch are imported only if they are wanted
+def __getattr__(name):  # asyncio and PyTorch are imported only if needed
     if name == "AsyncClient":
         from .aio import AsyncClient
 
@@ -39,6 +39,6 @@ def __getattr__(name):  # asyncio and PyTorch are imported only if they are want
         except ModuleNotFoundError as e:
             if e.name != "torch":
                 raise
-            raise ImportError(f"{name} wants PyTorch: pip install torch", name="torch") from None
+            raise ImportError(f"{name} needs PyTorch: pip install torch", name="torch") from None
         return getattr(feedback, name)
     raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""The client for asyncio: many requests at a time, over kept connections, with nothing but the standard library."""
+"""The client for asyncio: concurrent requests over reused connections, with only the standard library."""
 
 import asyncio
 import email
@@ -15,18 +15,18 @@ from .client import _NULLS, Settings, request_ids, whole_groups
 from .connections import Attempts, Failure, ServerError, answer_to, headers_of, parts_of, reason
 from .failures import ItemError, check_policy
 
-# An answer's head must not be larger. Gradients of a request have up to 256 MiB, which the body's length announces.
+# Maximum size of an answer's head. Gradients of a request have up to 256 MiB, announced by Content-Length.
 _HEAD = 64 << 10
 
 
 class AsyncClient(Settings):
-    """What Client is, for asyncio: at most `in_flight` requests at a time, over as many kept connections. The other
-    options are Client's.
+    """Client for asyncio: at most `in_flight` requests at a time, over as many reused connections. The other options
+    are those of Client.
 
-    A call whose edits are more than a request takes sends its parts side by side. Pictures are encoded in threads, and
-    only for requests that are about to be sent. A task that is cancelled closes its connection, gives its place back,
-    and leaves nothing running here; the server may finish what it began. Connections belong to one event loop of one
-    process: a client may be made before a fork, or before the loop, and used behind it.
+    A call with more edits than a request accepts sends its parts concurrently. Pictures are encoded in threads, and
+    only for requests that are about to be sent. A cancelled task closes its connection, releases its slot, and leaves
+    nothing running here; the server may finish what it started. Connections belong to one event loop of one process: a
+    client may be created before a fork, or before the loop, and used afterwards.
 
         async with AsyncClient(url) as client:
             scores = await asyncio.gather(*(client.score(s, text, edits) for s, text, edits in groups))
@@ -34,7 +34,7 @@ class AsyncClient(Settings):
 
     def __init__(self, *options, in_flight=16, **named):
         if in_flight < 1:
-            raise ValueError(f"in_flight={in_flight}: at least one request at a time is wanted")
+            raise ValueError(f"in_flight={in_flight}: want at least 1")
         self.in_flight = in_flight
         super().__init__(*options, **named)
 
@@ -104,7 +104,7 @@ class AsyncClient(Settings):
         return out
 
     async def rewards(self):
-        """Names of the scorers that are served."""
+        """Names of the served scorers."""
         return (await self._request("/rewards"))["rewards"]
 
     async def judges(self):
@@ -135,7 +135,7 @@ class AsyncClient(Settings):
         return self._most
 
     async def _parts(self, path, pairs, read, ids=None, keys=(), soft=False):
-        """As Client._parts, with the parts side by side."""
+        """As Client._parts, with concurrent requests."""
         pairs = list(pairs)
         if not pairs:
             return []
@@ -151,7 +151,7 @@ class AsyncClient(Settings):
         return [r for answer in answers for r in answer]
 
     async def _side_by_side(self, parts, ids, ask, read=None, soft=False):
-        """Answers to the parts, in order. A part is encoded when there is a place for its request. The first error
+        """Answers to the parts, in order. A part is encoded when there is a free slot for its request. The first error
         cancels the rest."""
         pool, tasks, names = self._connections(), [], iter(ids)
         try:
@@ -167,7 +167,7 @@ class AsyncClient(Settings):
                     pool.places.release()
                     break
                 task = asyncio.create_task(self._send(request, read, soft))
-                task.add_done_callback(lambda _: pool.places.release())  # also of a task that never began
+                task.add_done_callback(lambda _: pool.places.release())  # also for a task that never started
                 tasks.append(task)
                 failed = next((t for t in tasks if t.done() and t.exception()), None)
                 if failed:
@@ -179,8 +179,8 @@ class AsyncClient(Settings):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self, request, read, soft):
-        """The answer to a request. A part that is too much for the server after all goes in halves. Edits whose
-        source or instruction is wrong go as `pairs`, (part, function that makes the request): it is their own error."""
+        """The answer to a request. A part that is too large for the server is sent in halves. Edits whose source or
+        instruction is invalid are sent as `pairs`, (part, function that makes the request), so each has its error."""
         path, body, reader, items, name, part, pairs = request
         try:
             return await self._retry(path, body, reader, items, id=name)
@@ -222,13 +222,13 @@ class AsyncClient(Settings):
         except ssl.SSLCertVerificationError as e:
             raise ServerError(f"{self.url}: {e}") from None
         except asyncio.TimeoutError:
-            raise Failure(ServerError(f"{self.url}: nothing came for {self.timeout:g} s"), away=True) from None
+            raise Failure(ServerError(f"{self.url}: nothing received for {self.timeout:g} s"), away=True) from None
         except (OSError, EOFError, ValueError, http.client.HTTPException) as e:
             raise Failure(ServerError(f"{self.url}: {reason(e)}"), away=True) from None
         return answer_to(self.url + path, status, fields.get("Retry-After"), raw, read, items)
 
     async def _exchange(self, path, body, headers):
-        """As Connections._exchange: over a kept connection, or a new one where it has ended meanwhile."""
+        """As Connections._exchange: over a reused connection, or a new one if that was closed."""
         pool = self._connections()
         while True:
             kept = bool(pool.idle)
@@ -240,7 +240,7 @@ class AsyncClient(Settings):
                 if kept:
                     continue
                 raise
-            except BaseException:  # cancelled: what is left of the answer must not be the next one's
+            except BaseException:  # cancelled: the rest of the answer must not be read as the next one
                 c.close()
                 raise
             if again:
@@ -255,7 +255,7 @@ class AsyncClient(Settings):
             _parents.append(self._pools)
             self._pools, self._process = {}, os.getpid()
         pools, loop = self._pools, asyncio.get_running_loop()
-        if loop not in pools:  # each step is atomic: other threads have loops of their own
+        if loop not in pools:  # each step is atomic: other threads have other loops
             for k in list(pools):
                 if k.is_closed():
                     pools.pop(k, None)
@@ -263,20 +263,20 @@ class AsyncClient(Settings):
         return pools[loop]
 
 
-# Pools of the process that this one was forked from. To let go of their streams would take the sockets out of the
-# selector of the parent's loop, which both processes share.
+# Pools of the parent process, kept alive after a fork: freeing their streams would remove the sockets from the selector
+# of the parent's loop, which both processes share.
 _parents = []
 
 
 class _Pool:
-    """Places of requests, and connections that no request uses."""
+    """Slots for requests, and idle connections."""
 
     def __init__(self, size):
         self.places, self.idle = asyncio.Semaphore(size), []
 
 
 class _Connection:
-    """HTTP/1.1 over one stream. `timeout` is that of connecting, of each read, and of a write that makes no way."""
+    """HTTP/1.1 over one stream. `timeout` applies to connecting, to each read, and to a stalled write."""
 
     def __init__(self, parts, timeout):
         self.parts, self.timeout, self.reader, self.writer, self.moved = parts, timeout, None, None, 0.0
@@ -303,7 +303,7 @@ class _Connection:
         sending = asyncio.ensure_future(self._send("\r\n".join(head).encode("latin-1") + b"\r\n\r\n", body or b""))
         try:
             status, fields = 100, None
-            while 100 <= status < 200:  # signs of life
+            while 100 <= status < 200:  # interim responses
                 status, fields = await self._head(await self._first(sending))
             raw, whole = await self._body(status, fields)
         finally:
@@ -314,7 +314,7 @@ class _Connection:
         return status, fields, raw, again
 
     async def _send(self, head, body):
-        """Writes as the server reads; it may answer before it has everything."""
+        """Writes as the server reads; the server may answer before it has read everything."""
         self.writer.write(head)
         for at in range(0, len(body), 1 << 20):
             self.writer.write(body[at : at + (1 << 20)])
@@ -322,7 +322,7 @@ class _Connection:
             self.moved = time.monotonic()
 
     async def _first(self, sending):
-        """The first line of a head. There is no hurry while the request is on its way."""
+        """The first line of a head. The timeout does not apply while the request is being sent."""
         while True:
             try:
                 return await self._line(ConnectionResetError)
@@ -349,7 +349,7 @@ class _Connection:
         return int(rest.split()[0]), email.message_from_string("\n".join(lines))
 
     async def _body(self, status, fields):
-        """The body, and whether its end is known."""
+        """The body, and whether it has a known end."""
         if status in (204, 304):
             return b"", True
         if "chunked" in fields.get("Transfer-Encoding", "").lower():

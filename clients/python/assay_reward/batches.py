@@ -1,4 +1,4 @@
-"""Requests for many edits: pictures as text, parts that the server takes, bodies, and what answers mean."""
+"""Requests for many edits: pictures as text, parts that the server accepts, bodies, and the parsing of answers."""
 
 import base64
 import io
@@ -17,7 +17,7 @@ from .pictures import encode
 
 @dataclass
 class Gradient:
-    """A score with its derivative by the edited picture, per 8-bit level.
+    """A score with its gradient for the edited picture, per 8-bit level.
 
     `values` is float32, row-major [height, width, 3]; `score01` is None if the scorer has no range."""
 
@@ -29,10 +29,10 @@ class Gradient:
 
 @dataclass
 class Evaluation:
-    """What several judges say of a list of edits, in order.
+    """The results of several judges for a list of edits, in order.
 
-    `rewards` are the weighted sums: numbers; None or NaN where `on_error` says so. `results` are the server's own words
-    for each edit: its "rewards" have each judge's score, value and error. `judges` have name, fingerprint and range."""
+    `rewards` are the weighted sums: numbers; None or NaN according to `on_error`. `results` are the server's results
+    for each edit: "rewards" has each judge's score, value and error. `judges` have name, fingerprint and range."""
 
     rewards: list
     results: list
@@ -46,7 +46,7 @@ Pair = namedtuple("Pair", "source instruction edit")
 
 
 class Texts:
-    """Pairs of pictures as text. A source that comes several times is encoded once."""
+    """Pairs of pictures as text. A source that occurs several times is encoded once."""
 
     def __init__(self, jpeg):
         self.jpeg, self.known = jpeg, {}  # by identity: the pairs hold the pictures
@@ -65,11 +65,11 @@ class Texts:
 
     def pair(self, pair):
         source, instruction, edit = pair
-        source = None if source is None else self.source(source)  # judges of one picture have none
+        source = None if source is None else self.source(source)  # None for judges of a single picture
         return Pair(source, instruction, self.one(edit))
 
     def stream(self, pairs, keys):
-        """Pairs one by one, so that not all need be held; their sources and instructions go to keys."""
+        """Pairs one at a time, to bound memory; their sources and instructions are appended to keys."""
         for pair in pairs:
             text = self.pair(pair)
             keys.append(text[:2])
@@ -81,7 +81,7 @@ def edits_of(edits):
     if hasattr(edits, "__iter__") and not isinstance(edits, (str, bytes, bytearray, memoryview, dict, io.IOBase)):
         if len(getattr(edits, "shape", ())) != 3:
             return list(edits)
-    raise TypeError(f"edits: a list of pictures is wanted, not one {type(edits).__name__}: [edit]")
+    raise TypeError(f"edits: want a list of pictures, [edit], not one {type(edits).__name__}")
 
 
 def _size(source):
@@ -89,8 +89,8 @@ def _size(source):
 
 
 def split(pairs, size, count):
-    """Parts of at most `count` pairs and about `size` bytes. Those that share source and instruction have them once."""
-    size -= 1024  # for what is around the pairs
+    """Parts of at most `count` pairs and about `size` bytes. Pairs that share source and instruction send them once."""
+    size -= 1024  # for the rest of the body
     part, same, once, each = [], True, 0, 0
     for pair in pairs:
         shared, edit = _size(pair.source) + len(json.dumps(pair.instruction)) + 64, len(pair.edit) + 4
@@ -105,7 +105,7 @@ def split(pairs, size, count):
 
 
 def split_groups(pairs, groups, size, count):
-    """The same with whole groups in each part, which is a list of indices. A group that is too large for one raises."""
+    """The same with complete groups in each part, a list of indices. A group that is too large for a part raises."""
     members = {}
     for i, group in enumerate(groups):
         members.setdefault(group, []).append(i)
@@ -117,8 +117,8 @@ def split_groups(pairs, groups, size, count):
     for indices in members.values():
         if not fits(indices):
             raise ValueError(
-                f"a group of {len(indices)} edits is more than the server takes in a request ({count} edits, "
-                f"{size} bytes): its mean, z-scores or ranks cannot be had in parts; send it as JPEG, or raise --max-body "
+                f"a group of {len(indices)} edits is more than the server accepts in a request ({count} edits, "
+                f"{size} bytes): its mean, z-scores or ranks need one request; send JPEG, or raise --max-body "
                 "and --max-items"
             )
         if part and not fits(part + indices):
@@ -147,7 +147,7 @@ def body_of(part, options, one=True, groups=None):
 
 
 def group_names(groups, count):
-    """Names of the groups of pairs, by their keys: equal ones have the same. None: they have no keys."""
+    """Names of the groups of pairs: equal keys have the same name. None: there are no keys."""
     if groups is None:
         return None
     keys = [g.item() if hasattr(g, "item") else g for g in groups]
@@ -172,13 +172,13 @@ def results_of(raw, count):
 
 
 def of_edits(error, part):
-    """Whether an error is that of each edit of a part: their common source is no picture, or the instruction is blank.
-    A server refuses such a part as a whole, while pairs have an error each."""
+    """Whether an error applies to each edit of a part: their common source is not a picture, or the instruction is
+    blank. A server refuses such a part as a whole, while pairs have an error each."""
     return error.kind == "bad_picture" or error.kind == "bad_request" and not part[0].instruction.strip()
 
 
 def failed(error, part):
-    """Results of edits that have an error in common."""
+    """Results of edits with a common error."""
     return [{"error": {"kind": error.kind, "message": str(error)}}] * len(part)
 
 
@@ -194,7 +194,7 @@ def _finite(v):
 
 
 def answer_of(raw, count, nulls):
-    """An answer with rewards: the whole of it. `nulls`: what may stand for an edit that could not be judged."""
+    """A full answer with rewards. `nulls`: allowed rewards of edits that could not be judged."""
     answer = json.loads(raw)
     results = answer["results"]
     if len(results) != count:
@@ -208,7 +208,7 @@ def answer_of(raw, count, nulls):
 
 
 def same_judges(answers):
-    """The judges of answers to parts of one call, which must be the same."""
+    """The judges of the answers to the parts of one call, which must be the same."""
     judges = answers[0]["judges"] if answers else []
     for answer in answers[1:]:
         if answer["judges"] != judges:
@@ -219,7 +219,7 @@ def same_judges(answers):
 
 
 def scores_of(results, on_error, score01, groups=None):
-    """Scores of results; of those that failed what `on_error` says."""
+    """Scores of results; failed ones are replaced according to `on_error`."""
     name = "score01" if score01 else "score"
     scores = [r.get(name) for r in results]
     errors = {i: r["error"]["message"] for i, r in enumerate(results) if "error" in r}
@@ -233,7 +233,7 @@ def scores_of(results, on_error, score01, groups=None):
 def gradients_of(raw, count):
     """A Gradient of each pair, or its error as a text."""
     if len(raw) < 8:
-        raise ValueError("no safetensors")
+        raise ValueError("not safetensors")
     n = struct.unpack("<Q", raw[:8])[0]
     header, data = json.loads(raw[8 : 8 + n]), memoryview(raw)[8 + n :]
     facts = header["__metadata__"]

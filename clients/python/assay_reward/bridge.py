@@ -4,7 +4,7 @@
 
 Each POST is a pickled dict with `images` (picture files, the edits), `prompts` (instructions) and the sources. These
 are in `ref_images`, in `metadata["ref_images"]`, as `ref_image` in each entry of `metadatas`, or in prompts that are
-JSON objects {"instruction": .., "source": <base64, or a path below --source-root>}; `source_img` is another name of
+JSON objects {"instruction": .., "source": <base64, or a path below --source-root>}; `source_img` is an alias of
 `source`. Pictures may be {"bytes", "path"}, as parquet files have them. EditScore's dict has `input_images` (for each
 edit a list with one PIL image, the source), `output_image` (PIL images) and `meta_datas` (JSON with `instruction`).
 The answer is a pickled dict. All scores are on 0 to 1, whatever range the scorer has; a scorer without a range is
@@ -16,16 +16,16 @@ refused.
     output_image    EditScore's RewardClient                    {"scores": [0 or 1], "rewards": [..], ..}
     any other       verl-omni and its scorer services           {"scores": [..]}
 
-Edit-R1 cuts more than 64 images into parts, and sends with each part the prompts of all images, but not which part it
-is. The bridge answers if the part's size, or prompts that repeat, leave one possibility. Else it refuses the request,
-since the prompts would be guesses: call the reward with at most 64 images at a time (see docs/trainers.md).
+Edit-R1 splits more than 64 images into parts, and sends with each part the prompts of all images, but not which part it
+is. The bridge answers if the part's size, or repeated prompts, leave one possibility. Otherwise it refuses the request,
+since it would have to guess the prompts: call the reward with at most 64 images at a time (see docs/trainers.md).
 
 Unpickling runs code in general. Here only plain containers, numbers, text, bytes, NumPy arrays and PIL images are
-allowed. Still, the bridge listens on the loopback interface, and belongs on the trainer's machine: it answers only
-requests for a loopback name, or one that --host or --allow-host has, and none of web pages. Failures are
-{"error": ..}, never numbers. Their status is 400 if the request is to blame, which no client sends again, and 500 if
-the server is to blame, which all clients send again. With --on-error nan or mean one broken edit does not fail the
-others: it gets NaN, or the mean of the request's other edits of its source and instruction.
+allowed. Still, the bridge listens on the loopback interface, and should run on the trainer's machine: it answers only
+requests for a loopback name or a name in --host or --allow-host, and no requests from web pages. Failures are
+{"error": ..}, never numbers. Their status is 400 if the request is at fault, which no client retries, and 500 if the
+server is at fault, which all clients retry. With --on-error nan or mean one bad edit does not fail the others: it gets
+NaN, or the mean of the request's other edits with its source and instruction.
 """
 
 import argparse
@@ -45,15 +45,15 @@ from .payloads import answer, loads, pairs, score
 
 __all__ = ["answer", "loads", "main", "pairs", "score", "serve"]
 
-# null is none of them: no trainer reads None.
+# Without null: no trainer can read None.
 _POLICIES = ("raise", "nan", "mean")
 
-# A head must arrive within so many seconds, and a body at so many bytes a second after that.
+# A head must arrive within _SECONDS, and a body with at least _RATE bytes per second after that.
 _SECONDS, _RATE = 30, 256 << 10
 
 
 class _Incoming(io.RawIOBase):
-    """What a connection brings until a deadline."""
+    """The input of a connection, until a deadline."""
 
     def __init__(self, connection):
         self.connection, self.until = connection, 0.0
@@ -96,7 +96,7 @@ class _Server(ThreadingHTTPServer):
             self.slots.release()
 
     def handle_error(self, request, client_address):
-        if not isinstance(sys.exc_info()[1], OSError):  # a caller who left
+        if not isinstance(sys.exc_info()[1], OSError):  # the caller closed the connection
             super().handle_error(request, client_address)
 
 
@@ -110,10 +110,10 @@ def serve(
     threads=64,
     on_error="raise",
 ):
-    """The bridge as an HTTP server; serve_forever() runs it. Pictures named by a path are read below `source_root`
-    only. Requests are answered if their Host is a loopback name, `host`, or one of `allow_hosts`. A body has at most
-    `max_body` bytes, and at most `threads` connections are served at a time. `on_error` says what an edit gets that
-    could not be judged: raise (the whole request is refused), nan, or mean (of the other edits of its group)."""
+    """The bridge as an HTTP server; serve_forever() runs it. Pictures named by a path are read only below
+    `source_root`. Requests are answered if their Host is a loopback name, `host`, or one of `allow_hosts`. A body has
+    at most `max_body` bytes, and at most `threads` connections are served at a time. `on_error` is the result for an
+    edit that could not be judged: raise (the request is refused), nan, or mean (of the other edits of its group)."""
     check_policy(on_error, _POLICIES)
     hosts = {host.lower(), *(h.lower() for h in allow_hosts)}
 
@@ -152,24 +152,24 @@ def serve(
             except ServerError as e:
                 theirs = e.status in (0, 408, 429) or e.status >= 500
                 self.reply(500 if theirs else 400, {"error": f"{type(e).__name__}: {e}"})
-            except Exception as e:  # whatever it was, the trainer must see an error and no number
+            except Exception as e:  # in any case the trainer must see an error, not a number
                 self.reply(400, {"error": f"{type(e).__name__}: {e}"})
 
         def check(self):
-            """Refuses what a web page may send: by another name that points here, or across origins."""
+            """Refuses requests that a web page may send: to another name for this host, or across origins."""
             if "Origin" in self.headers:
                 raise _Refused(403, "web pages must not call the bridge")
             if not _allowed(self.headers.get("Host", ""), hosts):
-                raise _Refused(403, f"Host {self.headers.get('Host')!r} is not answered: see --allow-host")
+                raise _Refused(403, f"Host {self.headers.get('Host')!r} is not allowed: see --allow-host")
 
         def body(self):
             length = self.headers.get("Content-Length", "")
             if "Transfer-Encoding" in self.headers or not length:
-                raise _Refused(411, "Content-Length is wanted")
+                raise _Refused(411, "Content-Length is required")
             if not (length.isascii() and length.isdigit()):
-                raise _Refused(400, f"Content-Length {length!r}: a number of bytes is wanted")
+                raise _Refused(400, f"Content-Length {length!r}: want a number of bytes")
             if int(length) > max_body:
-                raise _Refused(413, f"{length} bytes, at most {max_body} are taken: see --max-body")
+                raise _Refused(413, f"{length} bytes are more than {max_body}: see --max-body")
             self.incoming.allow(_SECONDS + int(length) / _RATE)
             raw = bytearray()
             while len(raw) < int(length):
@@ -193,7 +193,7 @@ def serve(
                 self.drain()
 
         def drain(self):
-            """Reads on for a moment: who sends everything before reading would not get the answer otherwise."""
+            """Reads on for a moment: a client that sends everything before reading would otherwise miss the answer."""
             self.incoming.allow(2)
             try:
                 while self.rfile.read1(1 << 20):
@@ -224,20 +224,20 @@ def main():
     p = argparse.ArgumentParser(description="Speak pickle to a trainer and HTTP to score serve.")
     p.add_argument("--server", default="http://127.0.0.1:8100", help="score serve")
     p.add_argument("--scorer", help="name of the scorer (default: the first one)")
-    p.add_argument("--host", default="127.0.0.1", help="leave it: pickle does not belong on open networks")
+    p.add_argument("--host", default="127.0.0.1", help="keep the default: pickle does not belong on open networks")
     p.add_argument("--port", type=int, default=12341)
     p.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="another name of this machine")
     p.add_argument("--source-root", metavar="DIR", help="read pictures named by a path below DIR (default: none)")
-    p.add_argument("--max-body", type=int, default=1 << 30, metavar="BYTES", help="of a request")
-    p.add_argument("--threads", type=int, default=64, metavar="N", help="connections at a time")
+    p.add_argument("--max-body", type=int, default=1 << 30, metavar="BYTES", help="maximum size of a request")
+    p.add_argument("--threads", type=int, default=64, metavar="N", help="maximum number of connections")
     p.add_argument(
         "--on-error",
         choices=_POLICIES,
         default="raise",
-        help="what an edit gets that could not be judged: the whole "
-        "request is refused, NaN, or the mean of the request's other edits of its source and instruction",
+        help="result for an edit that could not be judged: the whole request "
+        "is refused, NaN, or the mean of the request's other edits with its source and instruction",
     )
-    p.add_argument("--wait", type=float, default=60, metavar="SECONDS", help="for a server that is away or busy")
+    p.add_argument("--wait", type=float, default=60, metavar="SECONDS", help="how long to retry a busy or absent server")
     a = p.parse_args()
     client = Client(a.server, scorer=a.scorer, wait=a.wait)
     with serve(client, a.host, a.port, a.source_root, a.allow_host, a.max_body, a.threads, a.on_error) as server:

@@ -10,12 +10,12 @@ from .batches import Evaluation, Texts, body_of, edits_of
 from .connections import Connections, ServerError, header_text
 from .failures import ItemError, check_policy
 
-# What on_error may be where the server combines rewards, and what then may stand for a reward.
+# Values of on_error if the server combines rewards, and what then may replace a reward.
 _NULLS = {"null": (None,), "nan": (math.nan,), "mean": (None,), "fail": ()}
 
 
 class Settings:
-    """What Client and AsyncClient share: what they are told, and what they make of it."""
+    """What Client and AsyncClient share: options, and how requests and results are built from them."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Settings:
         fingerprint=None,
     ):
         if jpeg is not None and (type(jpeg) is not int or not 1 <= jpeg <= 100):
-            raise ValueError(f"jpeg={jpeg!r}: a quality of 1 to 100 is wanted, or None for PNG")
+            raise ValueError(f"jpeg={jpeg!r}: want a quality of 1 to 100, or None for PNG")
         self.url, self.scorer, self.fingerprint, self.jpeg = url.rstrip("/"), scorer, fingerprint, jpeg
         self.token = os.environ.get("ASSAY_TOKEN") if token is None else token
         self.timeout, self.retries, self.pause, self.wait = timeout, retries, pause, wait
@@ -44,7 +44,7 @@ class Settings:
     def _reward_options(self, rewards, combine, on_error):
         check_policy(on_error, tuple(_NULLS))
         if self.scorer and rewards:
-            raise ValueError(f"this client asks scorer {self.scorer!r}: rewards name others")
+            raise ValueError(f"this client uses scorer {self.scorer!r}, but rewards name others")
         named = {"rewards": batches.reward_list(rewards)} if rewards else self._options()
         return {**named, "combine": combine, "on_error": on_error}
 
@@ -53,7 +53,7 @@ class Settings:
         return self._most
 
     def _eval_parts(self, pairs, limits, whole, groups):
-        """(indices, texts) of each request. If `whole`, a group is not cut."""
+        """(indices, texts) of each request. If `whole`, a group is not split."""
         keys = []
         texts = Texts(self.jpeg).stream(pairs, keys)
         if not whole:
@@ -78,7 +78,7 @@ class Settings:
 
 
 def request_ids(id):
-    """An id for each request of a call: the caller's, or one that nobody else has, with a number behind the first."""
+    """An id for each request of a call: the caller's or a unique one, with a number appended after the first."""
     base = header_text("id", str(id)) if id is not None else uuid.uuid4().hex
     yield base
     for i in itertools.count(1):
@@ -86,51 +86,51 @@ def request_ids(id):
 
 
 def whole_groups(combine, on_error):
-    """Whether a rule needs all of a group in one request."""
+    """Whether a rule needs a full group in one request."""
     return on_error == "mean" or combine in ("zscore", "rank")
 
 
 class Client(Settings):
     """A server at `url`. `token` defaults to the variable ASSAY_TOKEN.
 
-    While the server cannot be reached, breaks off or is busy (429, 502, 503, 504), a request is sent again for `wait`
-    seconds, with growing pauses of at least what the server asks for. The logger `assay_reward` says so. After
-    another 5xx, or an answer that cannot be read, it is sent again `retries` times. A request of more than the server
-    takes is sent in parts. Connections are kept, one for each thread. `timeout` is that of one read or write.
+    While the server is unreachable, drops the connection or is busy (429, 502, 503, 504), a request is retried for
+    `wait` seconds, with exponential backoff and at least the pause that the server asks for. The logger `assay_reward`
+    reports it. After another 5xx, or an unreadable answer, it is retried `retries` times. A request that is larger than
+    the server accepts is sent in parts. Connections are reused, one per thread. `timeout` is that of one read or write.
 
-    Each request of scores has an id, which it keeps when it is sent again: the server answers it without judging twice.
-    With `fingerprint` the server must have just this judge, and refuses (412) after it was changed.
+    Each request for scores has an id, which stays the same in retries: the server answers without judging twice. With
+    `fingerprint` the server must have exactly this judge, and refuses (412) after the judge has changed.
 
     `jpeg` is the quality (1 to 100) of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as
-    PNG: JPEG is smaller and faster, and changes the score a little."""
+    PNG. JPEG is smaller and faster, and changes the score a little."""
 
     def _connect(self):
         self._http = Connections(self.url, self.token, self.timeout, self.retries, self.pause, self.wait)
 
     def score(self, source, instruction, edits, partial=False, score01=False, on_error="raise", id=None):
         """Scores of a list of edits of one source, in order, on the scorer's range. `source` may be a list of several
-        pictures, in the order in which the instruction counts them. Raises ItemError if any could not be scored;
-        with `partial`, or on_error="null", those are None; with "nan" NaN; with "mean" the mean of the others. With
+        pictures, in the order in which the instruction numbers them. Raises ItemError if any could not be scored; with
+        `partial`, or on_error="null", those are None; with "nan" NaN; with "mean" the mean of the others. With
         `score01` scores are on 0 to 1, and a scorer without a range is refused. `id` names the request: another call
-        with it, by another process too, gets the same answer."""
+        with the same id, even from another process, gets the same answer."""
         return self.scores([(source, instruction, e) for e in edits_of(edits)], partial, score01, on_error, id)
 
     def scores(self, pairs, partial=False, score01=False, on_error="raise", id=None):
-        """The same of pairs (source, instruction, edit), in one request where the server takes as many. The group of
-        "mean" is the edits of equal source and instruction."""
+        """The same for pairs (source, instruction, edit), in one request if the server accepts as many. The group of
+        "mean" is the edits with equal source and instruction."""
         on_error = check_policy("null" if partial else on_error)
         keys = []
         results = self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys, on_error != "raise")
         return batches.scores_of(results, on_error, score01, keys)
 
     def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None):
-        """What several judges say of pairs (source, instruction, edit): an Evaluation.
+        """The results of several judges for pairs (source, instruction, edit): an Evaluation.
 
-        `rewards` are names, or dicts with name, weight, dimension, scale and fingerprint; without any it is the
-        client's scorer. `combine` is the rule of the weighted sum: raw, score01, zscore or rank. `on_error` says what
-        the reward of an edit is that a judge failed on: null: None; nan: NaN; mean: the mean of the group; fail: the
-        call raises. `groups` has a key for each pair, equal ones in a group; without it a group is all edits of equal
-        source and instruction. A group is sent whole where a rule needs it."""
+        `rewards` are names, or dicts with name, weight, dimension, scale and fingerprint; by default the client's
+        scorer. `combine` is the rule of the weighted sum: raw, score01, zscore or rank. `on_error` is the reward of an
+        edit on which a judge failed: null: None; nan: NaN; mean: the mean of the group; fail: the call raises. `groups`
+        has a key for each pair, equal within a group; by default a group is all edits with equal source and
+        instruction. A group is sent in one request if a rule needs it."""
         pairs = list(pairs)
         options, groups = self._reward_options(rewards, combine, on_error), batches.group_names(groups, len(pairs))
         parts, answers, ids = [], [], []
@@ -143,7 +143,7 @@ class Client(Settings):
         return self._evaluation(len(pairs), parts, answers, ids)
 
     def _evaluate(self, part, options, groups, nulls, name):
-        """The answer to a part. An error of source or instruction is their edits', unless the call is to fail."""
+        """The answer to a part. An error of source or instruction is an error of each edit, unless on_error is fail."""
         read = lambda raw: batches.answer_of(raw, len(part), nulls)  # noqa: E731
         try:
             body = body_of(part, options, groups=groups)
@@ -158,9 +158,9 @@ class Client(Settings):
         return self.gradients([(source, instruction, edit)])[0]
 
     def gradients(self, pairs):
-        """Scores and gradients of many pairs (source, instruction, edit), in order, in one request where the server
-        takes as many: they share passes. Raises ItemError, with the gradients that there are as `scores`, if there
-        is none for some."""
+        """Scores and gradients of many pairs (source, instruction, edit), in order, in one request if the server
+        accepts as many: they share passes. Raises ItemError, with the available gradients as `scores`, if some are
+        missing."""
         out = self._parts("/v1/gradient", pairs, batches.gradients_of)
         errors = {i: g for i, g in enumerate(out) if isinstance(g, str)}
         if errors:
@@ -168,27 +168,27 @@ class Client(Settings):
         return out
 
     def rewards(self):
-        """Names of the scorers that are served."""
+        """Names of the served scorers."""
         return self._http.request("/rewards")["rewards"]
 
     def judges(self):
-        """What is served: name, fingerprint, score_range, dimensions, sources of each judge."""
+        """The served judges: name, fingerprint, score_range, dimensions and sources of each."""
         return self._http.request("/v1/judges")["judges"]
 
     def sleep(self):
-        """Takes the weights off the device, until wake(). Requests that come meanwhile wait."""
+        """Takes the weights off the device, until wake(). Requests in between wait."""
         return self._http.request("/v1/sleep", b"{}")
 
     def wake(self):
-        """Loads the weights again. Scores are those from before."""
+        """Loads the weights again. Scores are the same as before."""
         return self._http.request("/v1/wake", b"{}")
 
     def health(self):
-        """What the server says of itself. It is asked once: ServerError if it does not answer or shuts down."""
+        """The server's status, without retries: ServerError if it does not answer or is shutting down."""
         return self._http.request("/health", once=True)
 
     def _limits(self):
-        """What one request may have: bytes, and edits or pairs."""
+        """The limits of one request: bytes, and edits or pairs."""
         if self._most is None:
             try:
                 said = self._http.request("/v1/limits")
@@ -200,9 +200,9 @@ class Client(Settings):
         return self._most
 
     def _parts(self, path, pairs, read, ids=None, keys=(), soft=False):
-        """What `read` makes of the answers to pairs, asked for in as few requests as the server takes. With `ids` also
-        of a refusal that has a result for each edit. `soft`: an error of source or instruction is their
-        edits'."""
+        """The results of `read` for the answers to pairs, in as few requests as the server accepts. With `ids` `read`
+        also gets a refusal that has a result for each edit. `soft`: an error of source or instruction is an error of
+        each edit."""
         pairs = list(pairs)
         if not pairs:
             return []
@@ -212,7 +212,7 @@ class Client(Settings):
         return [r for part, id in zip(parts, ids) for r in self._ask(path, part, read, id, soft)]
 
     def _ask(self, path, part, read, id, soft):
-        """What `read` makes of the answer to a part, or to its halves if that is too much for the server after all."""
+        """The results of `read` for the answer to a part, or to its halves if the part is too large for the server."""
         body = body_of(part, self._options(), one=path == "/v1/score")
         try:
             return self._http.request(path, body, lambda raw: read(raw, len(part)), items=id is not None, id=id)

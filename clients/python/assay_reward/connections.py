@@ -1,4 +1,4 @@
-"""HTTP: kept connections, and requests that are sent again."""
+"""HTTP: reused connections, and requests with retries."""
 
 import http.client
 import json
@@ -13,14 +13,14 @@ import urllib.parse
 
 log = logging.getLogger("assay_reward")
 
-# The server sends a sign of life every 15 seconds to clients that are named so.
+# To clients with this name the server sends an interim response every 15 seconds.
 _AGENT = f"Python-urllib/{sys.version_info[0]}.{sys.version_info[1]} assay-reward"
 
 
 class ServerError(Exception):
     """The server refused a request, or could not be reached.
 
-    `kind` is a word for programs; `status` is 0 without an answer."""
+    `kind` is a machine-readable word; `status` is 0 without an answer."""
 
     def __init__(self, message, status=0, kind=""):
         super().__init__(message)
@@ -28,7 +28,7 @@ class ServerError(Exception):
 
 
 class Failure(Exception):
-    """An attempt that may succeed later: `away` if the server is not there or busy, `pause` in seconds."""
+    """An attempt that may succeed later: `away` if the server is unreachable or busy, `pause` in seconds."""
 
     def __init__(self, error, away, pause=0.0):
         super().__init__(str(error))
@@ -36,15 +36,15 @@ class Failure(Exception):
 
 
 class Attempts:
-    """How often a request is sent: while the server is away or busy for `wait` seconds, after other failures `retries`
-    times. `of` has these, and url, pause and said."""
+    """The retries of a request: for `wait` seconds while the server is away or busy, `retries` times after other
+    failures. `of` has these, and url, pause and said."""
 
     def __init__(self, of, once=False):
         self.of, self.once = of, once
         self.failures, self.attempt, self.since = 0, 0, None
 
     def pause(self, f):
-        """How long to wait after a failure, in seconds. Raises its error where the request is not sent again."""
+        """The pause after a failure, in seconds. Raises its error if the request is not retried."""
         now = time.monotonic()
         self.since = now if self.since is None else self.since
         self.failures += not f.away
@@ -63,23 +63,23 @@ class Attempts:
             log.info("%s answers again after %.1f s", self.of.url, time.monotonic() - self.since)
 
     def _say(self, failure, now):
-        """Says that it goes on asking: at once where a server is not there, after half a minute where it is busy."""
+        """Logs a retry: at once if the server is unreachable, after half a minute if it is busy."""
         waited = now - self.since
         if now - self.of.said < 30 or failure.error.status == 429 and waited < 30:
             return
         self.of.said = now
         bound = f"up to {self.of.wait:g} s" if failure.away else f"{self.of.retries} times"
-        log.warning("%s; asking again, %s (%.0f s so far)", failure, bound, waited)
+        log.warning("%s; retrying, %s (%.0f s so far)", failure, bound, waited)
 
 
 def answer_to(url, status, retry_after, raw, read, items):
-    """What `read` makes of an answer. A Failure if it may be another one later; ServerError if not."""
+    """The result of `read` for an answer. Raises Failure if a retry may help, otherwise ServerError."""
     known = _json(raw) if status != 200 else {}
     if status == 200 or items and "results" in known and status not in (429, 503):
         try:
             return read(raw)
         except (ValueError, KeyError, TypeError, IndexError) as e:
-            why = f"{url}: an answer that cannot be read ({type(e).__name__}: {e})"
+            why = f"{url}: unreadable answer ({type(e).__name__}: {e})"
             raise Failure(ServerError(why, status), away=False) from None
     error = _error(known)
     failure = ServerError(error.get("message") or f"{url}: HTTP {status}", status, error.get("kind", ""))
@@ -96,9 +96,9 @@ def headers_of(token):
 
 
 def header_text(what, text):
-    """A text that may be a header's value."""
+    """The text, if it is valid as a header's value."""
     if not (text and text.isascii() and text.isprintable()):
-        raise ValueError(f"{what}: printable ASCII characters are wanted, without line breaks")
+        raise ValueError(f"{what}: want printable ASCII characters, without line breaks")
     return text
 
 
@@ -106,12 +106,12 @@ def parts_of(url):
     """A server's URL in parts."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r}: a URL such as http://127.0.0.1:8100 is wanted")
+        raise ValueError(f"{url!r}: want a URL such as http://127.0.0.1:8100")
     return parts
 
 
 class Connections:
-    """Requests to one server. Every thread keeps a connection of its own, and so does a process after a fork."""
+    """Requests to one server. Every thread has its own connection, and so has a process after a fork."""
 
     def __init__(self, url, token, timeout, retries, pause, wait):
         self.url, self.parts, self.headers = url, parts_of(url), headers_of(token)
@@ -125,8 +125,8 @@ class Connections:
         self.__dict__.update(state, _own=threading.local())
 
     def request(self, path, body=None, read=json.loads, items=False, once=False, id=None):
-        """What `read` makes of an answer. With `items` also of a refusal that has results, one for each edit. `id` is
-        the request's, however often it is sent."""
+        """The result of `read` for an answer. With `items` `read` also gets a refusal that has results, one for each
+        edit. `id` stays the same in retries."""
         attempts = Attempts(self, once)
         while True:
             try:
@@ -149,8 +149,8 @@ class Connections:
         return answer_to(self.url + path, status, headers.get("Retry-After"), raw, read, items)
 
     def _exchange(self, path, body, headers):
-        """Status, headers and body of the answer to one request. A kept connection may have ended meanwhile: then
-        the request goes over a new one."""
+        """Status, headers and body of the answer to one request. If a reused connection was closed in the meantime,
+        the request is sent over a new one."""
         while True:
             c = self._connection()
             kept = c.sock is not None
@@ -160,14 +160,14 @@ class Connections:
                 except (BrokenPipeError, ConnectionResetError):
                     if kept or c.sock is None:
                         raise
-                    # it may have answered before it had everything
+                    # the server may have answered before it read everything
                 answer = c.getresponse()
                 return answer.status, answer.headers, answer.read()
             except Exception as e:
                 c.close()
                 if not (kept and isinstance(e, ConnectionError)):
                     raise
-            except BaseException:  # Ctrl-C: what is left of the answer must not be the next one's
+            except BaseException:  # Ctrl-C: the rest of the answer must not be read as the next one
                 c.close()
                 raise
 
@@ -193,7 +193,7 @@ def _seconds(header):
 
 
 def _error(answer):
-    """What a refusal says, as an object with a message; {} if it says nothing."""
+    """The error in a refusal, as an object with a message; {} if there is none."""
     results = answer.get("results")
     for said in (answer, *(results if isinstance(results, list) else ())):
         error = said.get("error") if isinstance(said, dict) else None

@@ -1,4 +1,4 @@
-"""What a trainer gets for an edit that could not be judged."""
+"""What a trainer gets for edits that could not be judged."""
 
 import math
 
@@ -15,14 +15,14 @@ class ItemError(Exception):
 
 def check_policy(on_error, allowed=POLICIES):
     if on_error not in allowed:
-        raise ValueError(f"on_error={on_error!r}: one of {', '.join(allowed)} is wanted")
+        raise ValueError(f"on_error={on_error!r}: want one of {', '.join(allowed)}")
     return on_error
 
 
 def settle(scores, errors, on_error, groups=None):
-    """Scores in which the edits of `errors` (index -> message) are what `on_error` says: raise: ItemError; null: None;
-    nan: NaN; mean: the mean of the other edits of the group, or ItemError where there is none. `groups` has a key for
-    each edit; None: all are one group. No failure becomes a number otherwise."""
+    """Scores in which the edits of `errors` (index -> message) are replaced according to `on_error`: raise: ItemError;
+    null: None; nan: NaN; mean: the mean of the other edits of the group, or ItemError if there are none. `groups` has a
+    key for each edit; None: all are one group. Only "mean" turns a failure into a number."""
     check_policy(on_error)
     if not errors:
         return scores

@@ -2,14 +2,14 @@
 
 import torch
 
-# Gradients of one request: 64 MiB of float32, 12 bytes a pixel.
+# Gradients per request: 64 MiB of float32, 12 bytes per pixel.
 _PIXELS = 64 * 2**20 // 12
 
 
 def _pixels(image, what="image"):
     """[3, H, W] in 0..1 to uint8 [H, W, 3]."""
     if not image.is_floating_point():
-        raise TypeError(f"{what}: {image.dtype}, but floating point in 0..1 is wanted (divide levels by 255)")
+        raise TypeError(f"{what}: {image.dtype}, want floating point in 0..1 (divide levels by 255)")
     image = image.detach().float()
     if not torch.isfinite(image).all():
         raise ValueError(f"{what}: a pixel is NaN or infinite")
@@ -18,8 +18,8 @@ def _pixels(image, what="image"):
 
 
 def _check_range(image, what):
-    """An editor's overshoot is clamped: any values up to a tenth outside 0..1, and one of a hundred up to a half.
-    More is another scale."""
+    """An editor's overshoot is clamped: any values up to 0.1 outside 0..1, and one in a hundred up to 0.5. More than
+    that is another scale."""
     if not image.numel():
         return
     far = ((image < -0.1) | (image > 1.1)).float().mean()
@@ -33,15 +33,15 @@ def _check_range(image, what):
 
 
 class RewardFunction(torch.autograd.Function):
-    """Scores [N], float32, of edited images [N, 3, H, W] in 0..1. Where a gradient is wanted one request gives
-    scores and d score / d pixel of all images, which the backward pass multiplies in float32, whatever the images'
-    type. Images are rounded to 8 bits on the way, which counts as the identity; where a value lies outside 0..1 the
-    gradient is kept. There are no second derivatives: to ask for them raises."""
+    """Scores [N], float32, of edited images [N, 3, H, W] in 0..1. If a gradient is needed, one request returns scores
+    and d score / d pixel of all images, which the backward pass multiplies in float32, whatever the images' dtype.
+    Images are rounded to 8 bits in between, which counts as the identity; values outside 0..1 keep their gradient.
+    There are no second derivatives: computing them raises."""
 
     @classmethod
     def apply(cls, images, *args):
-        """A derivative of the gradients is noticed by way of a part of the images without pixels: the images
-        themselves may change in place before the backward pass."""
+        """A derivative of the gradients is detected by an empty slice of the images: the images themselves may be
+        modified in place before the backward pass."""
         return super().apply(images, images[:0].clone(), *args)
 
     @staticmethod
@@ -65,13 +65,13 @@ class RewardFunction(torch.autograd.Function):
         grads = grads.to(dtype)
         if (
             torch.is_grad_enabled()
-        ):  # create_graph=True: torch's once_differentiable is silent where upstream is constant
+        ):  # create_graph=True: torch's once_differentiable does not raise if upstream is constant
             grads = _Once.apply(grads.detach(), anchor, upstream)
         return grads, None, None, None, None
 
 
 class _Once(torch.autograd.Function):
-    """The identity, which cannot be differentiated by what anchor and upstream are made of."""
+    """The identity, whose derivative with respect to the inputs of anchor and upstream raises."""
 
     @staticmethod
     def forward(ctx, grads, anchor, upstream):
@@ -80,22 +80,21 @@ class _Once(torch.autograd.Function):
     @staticmethod
     def backward(ctx, upstream):
         raise RuntimeError(
-            "reward() has no second derivatives: leave it out of what a penalty on gradients (create_graph=True) "
-            "differentiates"
+            "reward() has no second derivatives: exclude it from gradient penalties (create_graph=True)"
         )
 
 
 def reward(client, images, sources, instructions):
     """Differentiable scores, float32, on the scorer's range. `images`: [N, 3, H, W] or [3, H, W] in 0..1;
-    `sources`: a picture of any kind that `encode` takes (or an image [3, H, W] in 0..1) for each, or one; None for
-    judges of one picture; a list of pictures for each, for judges of several sources;
-    `instructions`: a text for each, or one. Images of another scale, or of integers, raise, and so does a pixel that
-    is NaN or infinite. Small overshoot is clamped. Images without a gradient are scored in one request; no images have
-    no scores, [0]."""
+    `sources`: a picture of any kind that `encode` accepts (or an image [3, H, W] in 0..1) for each, or one for all;
+    None for judges of a single picture; a list of pictures for each, for judges of several sources;
+    `instructions`: a text for each, or one for all. Images of another scale, or of integers, raise, and so do pixels
+    that are NaN or infinite. Small overshoot is clamped. Images without a gradient are scored in one request. Without
+    images the scores are empty, [0]."""
     if not torch.is_tensor(images):
-        raise TypeError(f"images: a tensor [3, H, W] or [N, 3, H, W] is wanted, not {type(images).__name__}")
+        raise TypeError(f"images: want a tensor [3, H, W] or [N, 3, H, W], not {type(images).__name__}")
     if images.dim() not in (3, 4) or images.shape[-3] != 3:
-        raise ValueError(f"images: [3, H, W] or [N, 3, H, W] is wanted, not {list(images.shape)}")
+        raise ValueError(f"images: want [3, H, W] or [N, 3, H, W], not {list(images.shape)}")
     single = images.dim() == 3
     batch = images.unsqueeze(0) if single else images
 
@@ -115,9 +114,9 @@ def reward(client, images, sources, instructions):
 
 
 def lower_bound(scores, penalty=1.0):
-    """What several judges agree on, differentiable: mean less `penalty` times the standard deviation (of the judges, dividing
-    by their number) of scores [N] of each, on one range. It is what the server's `combine: lower_bound` gives of
-    judges without sigma. Where all agree the spread has no gradient."""
+    """A differentiable lower bound over several judges: the mean minus `penalty` times the standard deviation (over the
+    judges, dividing by their number) of the scores [N] of each, on one range. It equals the server's
+    `combine: lower_bound` for judges without sigma. Where all agree, the spread has no gradient."""
     scores = torch.stack(list(scores))
     variance = scores.var(0, correction=0)
     spread = torch.where(variance > 0, variance, torch.ones_like(variance)).sqrt()

@@ -1,18 +1,18 @@
 """Rewards for trainers that compute them in their own process: DanceGRPO and MixGRPO.
 
-DanceGRPO's `--use_hpsv3` imports `hpsv3`. Put the folder assay_reward/dancegrpo on PYTHONPATH, and it gets the one
+DanceGRPO's `--use_hpsv3` imports `hpsv3`. With the folder assay_reward/dancegrpo on PYTHONPATH it imports the module
 there, which asks `score serve`; nothing else changes:
 
     PYTHONPATH=.../assay_reward/dancegrpo ASSAY_SERVER=http://127.0.0.1:8100 torchrun ... --use_hpsv3
 
-MixGRPO knows rewards by the names of their classes. One line of fastvideo/train_grpo_flux.py is replaced, and
+MixGRPO selects rewards by class name. One line of fastvideo/train_grpo_flux.py is replaced, and
 `--reward_model unified_reward` asks `--unified_reward_url`:
 
     from assay_reward.inprocess import UnifiedRewardModel
 
 A prompt is the instruction, or JSON {"instruction": .., "source": path} for judges that compare with a source.
-Variables: ASSAY_SERVER, ASSAY_SCORER (default: the server's first one), ASSAY_ON_ERROR: raise (default), nan or mean.
-With raise the process ends (SystemExit): MixGRPO makes 0 of any exception.
+Variables: ASSAY_SERVER, ASSAY_SCORER (default: the server's first), ASSAY_ON_ERROR: raise (default), nan or mean. With
+raise the process ends (SystemExit), since MixGRPO turns any exception into 0.
 """
 
 import os
@@ -42,7 +42,7 @@ class _Judge:
 
 
 class HPSv3RewardInferencer(_Judge):
-    """In place of hpsv3's, for DanceGRPO."""
+    """Replaces the class of hpsv3, for DanceGRPO."""
 
     def __init__(self, device="cpu", **kwargs):
         super().__init__()
@@ -55,7 +55,7 @@ class HPSv3RewardInferencer(_Judge):
 
 
 class UnifiedRewardModel(_Judge):
-    """In place of MixGRPO's. What could not be judged counts as judged, and is NaN: MixGRPO would make 0 of it."""
+    """Replaces MixGRPO's. An edit that could not be judged counts as judged, with NaN: MixGRPO would turn it into 0."""
 
     def __init__(self, api_url=None, default_question_type=None, num_workers=None):
         super().__init__(api_url)

@@ -1,4 +1,4 @@
-"""What trainers send to the bridge, and what they get: pickles of plain data."""
+"""Requests and answers of the bridge: pickles of plain data."""
 
 import base64
 import io
@@ -18,24 +18,24 @@ _CLASSES = (
 
 
 class _Picture:
-    """A pickled PIL image: what it was made of, and nothing that runs."""
+    """A pickled PIL image: its data, without running code."""
 
     def __setstate__(self, state):
         self.info, self.mode, self.size, self.palette, self.data = state[:5]
 
     def file(self):
-        """The bytes of a picture file that says what the image does: see `encode`."""
+        """The bytes of a picture file with the same content: see `encode`."""
         told = ("transparency", "exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
         info = {k: v for k, v in dict(self.info).items() if k in told and isinstance(v, (int, str, bytes, tuple))}
         width, height = self.size
-        if not 0 < width * height <= 8 * len(self.data):  # before memory is taken for them
+        if not 0 < width * height <= 8 * len(self.data):  # before memory is allocated
             raise ValueError(f"a PIL image of {width} x {height} pixels with {len(self.data)} bytes")
         try:
             from PIL import Image
         except ImportError:
             if self.mode == "RGB" and not info and len(self.data) == 3 * width * height:
                 return png(self.data, width, height)
-            raise ValueError("a PIL image that is not plain RGB wants Pillow beside the bridge: pip install pillow")
+            raise ValueError("a PIL image that is not plain RGB needs Pillow in the bridge: pip install pillow")
         image = Image.frombytes(self.mode, (width, height), bytes(self.data))
         if self.palette:
             image.putpalette(self.palette)
@@ -44,14 +44,14 @@ class _Picture:
 
 
 class _Text(str):
-    """A text of a PNG file, with its language."""
+    """A text chunk of a PNG file."""
 
     def __new__(cls, text="", *_):
         return str.__new__(cls, text)
 
 
 class _Nothing:
-    """What else an image's `info` may hold, such as its resolution: it is not looked at."""
+    """Other values of an image's `info`, such as its resolution: ignored."""
 
     def __new__(cls, *_):
         return object.__new__(cls)
@@ -66,7 +66,7 @@ class _Nothing:
 def _bytes(*args):
     """bytes(..), but not bytes(10**12)."""
     if args and not isinstance(args[0], (bytes, bytearray, str, list, tuple)):
-        raise pickle.UnpicklingError("bytes of a number are not let in")
+        raise pickle.UnpicklingError("bytes of a number are not allowed")
     return bytes(*args)
 
 
@@ -75,7 +75,7 @@ def _bytearray(*args):
 
 
 def _latin1(text, encoding="latin1"):
-    """How pickles of old protocols have bytes."""
+    """Bytes in pickles of old protocols."""
     return text.encode("latin1")
 
 
@@ -84,7 +84,7 @@ def _array(kind, shape, code):
     import numpy
 
     if tuple(shape) != (0,):
-        raise pickle.UnpicklingError(f"an array of shape {shape} without content is not let in")
+        raise pickle.UnpicklingError(f"an array of shape {shape} without content is not allowed")
     return numpy.ndarray.__new__(numpy.ndarray, shape, code)
 
 
@@ -107,7 +107,7 @@ class _Plain(pickle.Unpickler):
         if (module, name) in _INSTEAD:
             return _INSTEAD[module, name]
         if (module, name) not in _CLASSES:
-            raise pickle.UnpicklingError(f"{module}.{name} is not let in")
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
         return super().find_class(module, name)
 
 
@@ -117,7 +117,7 @@ def loads(raw):
 
 
 def pairs(payload, root=None):
-    """(source, instruction, edit) of each picture of a request, in files' bytes. Paths are read below `root` only."""
+    """(source, instruction, edit) of each picture of a request, as bytes of files. Paths are read only below `root`."""
     if "output_image" in payload:
         return _editscore(payload, root)
     files = _Files(root)
@@ -135,13 +135,13 @@ def pairs(payload, root=None):
         if not own or any(s is None for s in own):
             raise ValueError(
                 "no sources: ref_images, metadata['ref_images'], metadatas[i]['ref_image'], "
-                "or prompts as JSON with instruction and source are wanted"
+                "or prompts as JSON with instruction and source are needed"
             )
         sources = own
     else:
         for i, s in enumerate(own):
             if s is not None:
-                raise ValueError(f"prompts[{i}] has a source of its own, and ref_images came too: send one of them")
+                raise ValueError(f"prompts[{i}] has its own source, but there are ref_images as well: send one of them")
     sources = [files.source(s) for s in sources]
     if len(images) == len(sources) < len(prompts):
         prompts = _part(prompts, len(images))
@@ -157,10 +157,10 @@ def prompts_of(prompts):
     instructions, sources = [], []
     for i, prompt in enumerate(prompts):
         if not isinstance(prompt, str):
-            raise ValueError(f"prompts[{i}]: a text is wanted, not {type(prompt).__name__}")
+            raise ValueError(f"prompts[{i}]: want a text, not {type(prompt).__name__}")
         try:
             told = json.loads(prompt) if prompt.lstrip().startswith("{") else {}
-        except ValueError:  # a text that begins with a brace
+        except ValueError:  # a text that starts with a brace
             told = {}
         instruction, source = told.get("instruction"), told.get("source", told.get("source_img"))
         if instruction is None and source is None:
@@ -173,21 +173,21 @@ def prompts_of(prompts):
 
 
 def _part(prompts, n, most=64):
-    """The prompts of a part of n images. Edit-R1 cuts by numpy.array_split into parts of at most 64, and sends all
-    prompts with each. If the parts of this size have different prompts, it cannot be told which one is meant."""
+    """The prompts of a part of n images. Edit-R1 splits with numpy.array_split into parts of at most 64, and sends all
+    prompts with each. If the parts of this size have different prompts, the part is ambiguous."""
     count = -(-len(prompts) // most)
     sizes = [len(prompts) // count + (i < len(prompts) % count) for i in range(count)]
     parts = {tuple(prompts[sum(sizes[:i]) : sum(sizes[: i + 1])]) for i, size in enumerate(sizes) if size == n}
     if len(parts) != 1:
         raise ValueError(
-            f"{len(prompts)} prompts came with {n} images, and not which of them are meant: "
-            f"call the reward with at most {most} images at a time, or send the prompts of the part alone"
+            f"{len(prompts)} prompts came with {n} images, and it is unclear which belong to them: "
+            f"call the reward with at most {most} images at a time, or send only the prompts of the part"
         )
     return list(parts.pop())
 
 
 def _editscore(payload, root):
-    """EditScore's wire: PIL images, one source for each edit."""
+    """EditScore's format: PIL images, one source for each edit."""
     edits, sources, rows = payload["output_image"], payload["input_images"], _rows(payload)
     if not len(edits) == len(sources) == len(rows):
         raise ValueError(f"{len(edits)} output images, {len(sources)} lists of input images, {len(rows)} meta data")
@@ -207,14 +207,14 @@ def _rows(payload):
 
 
 class _Files:
-    """Pictures as the bytes of files. One that comes several times is encoded once."""
+    """Pictures as bytes of files. A picture that occurs several times is encoded once."""
 
     def __init__(self, root):
         self.root, self.known = root and os.path.realpath(root), {}
 
     def of(self, picture):
         if id(picture) not in self.known:
-            self.known[id(picture)] = picture, self.read(picture)  # held, or the next one might get its id
+            self.known[id(picture)] = picture, self.read(picture)  # held, so that its id is not reused
         return self.known[id(picture)][1]
 
     def source(self, picture):
@@ -245,26 +245,26 @@ class _Files:
         try:
             return base64.b64decode(text, validate=True)
         except ValueError:
-            where = f"below {self.root}" if self.root else "with --source-root DIR alone"
+            where = f"below {self.root}" if self.root else "only with --source-root DIR"
             raise ValueError(f"a picture is base64, or the path of a file; files are read {where}") from None
 
 
 def score(client, payload, root=None, on_error="raise"):
-    """Scores of a request on 0 to 1, in order. `on_error`: what an edit gets that could not be judged (see failures)."""
+    """Scores of a request on 0 to 1, in order. `on_error`: for edits that could not be judged (see failures)."""
     return client.scores(pairs(payload, root), score01=True, on_error=on_error)
 
 
 def answer(client, path, payload, root=None, on_error="raise"):
-    """What a trainer gets."""
+    """The answer to a trainer."""
     if not isinstance(payload, dict):
-        raise ValueError(f"a dict is wanted, not {type(payload).__name__}")
+        raise ValueError(f"want a dict, not {type(payload).__name__}")
     rewards = score(client, payload, root, on_error)
     if "output_image" not in payload:
         return {"outputs" if path.rstrip("/") == "/flow_grpo" else "scores": rewards}
     rows = _rows(payload)
-    # As EditScore's own server has it; what is no number stays that.
+    # As EditScore's own server does; None and NaN stay as they are.
     scores = [r if r is None or r != r else 1.0 if r >= 0.5 else 0.0 for r in rewards]
-    if "meta_datas" not in payload:  # its proxy asks its workers with another name, and wants a list
+    if "meta_datas" not in payload:  # its proxy calls its workers with another key, and expects a list
         return [
             {"score": s, "reward": r, "strict_reward": r, "reasoning": "", "meta_data": m}
             for s, r, m in zip(scores, rewards, rows)

@@ -7,7 +7,7 @@ import sys
 import zlib
 from array import array
 
-# What turns a picture upright, by its EXIF orientation: names of PIL.Image.Transpose.
+# The operation that turns a picture upright, by EXIF orientation: names of PIL.Image.Transpose.
 _TURNS = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
@@ -20,12 +20,12 @@ _TURNS = {
 
 
 def encode(picture, jpeg=None):
-    """The bytes of a picture file of a path, bytes, {"bytes", "path"} as `datasets` has it, a PIL image, or a uint8
+    """The bytes of a picture file, from a path, bytes, {"bytes", "path"} as in `datasets`, a PIL image, or a uint8
     [H, W, 3] array or tensor.
 
-    Files go as they are. The others become PNG, which loses nothing, or JPEG of quality `jpeg` if they are opaque.
-    A PIL image scores as its file does, but for JPEG, which Assay and Pillow decode up to three levels apart: it keeps its
-    transparency, and is turned upright by its EXIF orientation. Modes I and F are refused."""
+    Files are sent unchanged. Other pictures become PNG, which is lossless, or JPEG of quality `jpeg` if they are
+    opaque. A PIL image scores as its file does, except for JPEG, which Assay and Pillow decode up to three levels
+    apart: it keeps its transparency, and is turned upright by its EXIF orientation. Modes I and F are refused."""
     if isinstance(picture, (bytes, bytearray, memoryview)):
         return bytes(picture)
     if isinstance(picture, dict):
@@ -39,7 +39,7 @@ def encode(picture, jpeg=None):
     pil = sys.modules.get("PIL.Image")
     if pil and isinstance(picture, pil.Image):
         return _file(_plain(picture), jpeg)
-    if hasattr(picture, "detach") and hasattr(picture, "cpu"):  # torch; files have detach, too
+    if hasattr(picture, "detach") and hasattr(picture, "cpu"):  # torch; files also have detach
         picture = picture.detach().cpu().contiguous()
     shape, kind = tuple(getattr(picture, "shape", ())), str(getattr(picture, "dtype", "")).rpartition(".")[2]
     if len(shape) != 3 or shape[2] != 3 or kind != "uint8":
@@ -59,16 +59,16 @@ def encode(picture, jpeg=None):
 
 def _plain(picture):
     """A PIL image as one of mode L, RGB, RGBA or I;16, upright."""
-    picture.load()  # reads what lies behind the pixels, and turns a TIFF
+    picture.load()  # reads what follows the pixels, and rotates a TIFF
     mode, info, turn = picture.mode, picture.info, _TURNS.get(_orientation(picture))
     if mode in ("I", "F"):
         raise ValueError(
-            f"a PIL image of mode {mode} has no 8-bit levels, and is refused as its file is: "
+            f"a PIL image of mode {mode} has no 8-bit levels, and is refused, as its file would be: "
             "scale it to 0..255 and convert it to L"
         )
     palette = picture.palette.mode if mode == "P" and picture.palette else ""
     keyed = mode in ("1", "L", "P", "RGB") and info.get("transparency") is not None
-    if mode.startswith("I;16"):  # as 16-bit PNG: the server takes it as it takes such a file
+    if mode.startswith("I;16"):  # as 16-bit PNG, which the server treats like such a file
         plain = _sixteen(picture)
     elif keyed or palette.endswith("A") or mode in ("LA", "La", "PA", "RGBA", "RGBa"):
         plain = (picture.convert("LA") if mode == "La" else picture).convert("RGBA")
@@ -85,12 +85,12 @@ def _plain(picture):
 def _orientation(picture):
     try:
         return int(picture.getexif().get(0x0112, 1))
-    except Exception:  # damaged EXIF, of which Pillow raises many kinds: upright, as in the file
+    except Exception:  # damaged EXIF raises many kinds of errors in Pillow: upright, as in the file
         return 1
 
 
 def _sixteen(picture):
-    """A PIL image of mode I;16, with the lower byte first, of one of any I;16 mode."""
+    """A PIL image of mode I;16 (little endian), from any I;16 mode."""
     from PIL import Image
 
     levels = array("H", picture.tobytes())
@@ -105,7 +105,7 @@ def _file(image, jpeg):
     out = io.BytesIO()
     if jpeg and image.mode in ("L", "RGB"):
         image.save(out, "JPEG", quality=jpeg, subsampling=0)
-    else:  # runs alone: half the bytes of level 1 without a filter, in less time
+    else:  # run-length matches only: half the bytes of level 1 without a filter, in less time
         image.save(out, "PNG", compress_level=1, compress_type=zlib.Z_RLE)
     return out.getvalue()
 

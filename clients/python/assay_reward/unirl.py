@@ -1,7 +1,7 @@
-"""A reward of UniRL's trainers that is differentiable: scores, and their gradients by pixels, from `score serve`.
+"""A differentiable reward for UniRL's trainers: scores, and their gradients for the pixels, from `score serve`.
 
-UniRL's ReFL (train_refl) differentiates the reward by the images that its policy made. `AssayReward` declares the
-capability (`DifferentiableReward`) and has UniRL's plain rewards, too. In a recipe:
+UniRL's ReFL (train_refl) differentiates the reward with respect to the images of its policy. `AssayReward` declares the
+capability (`DifferentiableReward`), and also has UniRL's plain rewards. In a recipe:
 
     reward:
       _target_: unirl.reward.service.RewardService
@@ -10,9 +10,9 @@ capability (`DifferentiableReward`) and has UniRL's plain rewards, too. In a rec
         base_device: cuda
         config: {_target_: assay_reward.unirl.AssayRewardSpec, base_url: "http://127.0.0.1:8100", scorer: adiee}
 
-Judges that compare with a source find it in the record of each sample, under `source_key`: a path, bytes, or what else
-`encode` takes, or a list of several. Judges of one picture (HPSv3, PickScore) need none. Rewards are on the scorer's
-range.
+Judges that compare with a source find it in the record of each sample, under `source_key`: a path, bytes, or anything
+else that `encode` accepts, or a list of several. Judges of a single picture (HPSv3, PickScore) need none. Rewards are
+on the scorer's range.
 """
 
 import math
@@ -60,13 +60,13 @@ class AssayReward(RewardBackend):
         """Scores [B] of images [B, 3, H, W] in 0..1, whose backward pass has the gradients of the judge. An edit that
         cannot be judged raises."""
         if media_tensor.dim() != 4:
-            raise ValueError(f"images [B, 3, H, W] are wanted, not {list(media_tensor.shape)}: videos are not scored")
+            raise ValueError(f"want images [B, 3, H, W], not {list(media_tensor.shape)}: videos are not scored")
         records = [None] * len(prompts) if records is None else records
         sources = [(r or {}).get(self.source_key) for r in records]
         return reward(self.client, media_tensor, sources, list(prompts))
 
     def compute_rewards(self, request):
-        """One sample's failure is success False, its reward NaN: RewardService raises."""
+        """A failed sample has success False and the reward NaN: RewardService raises."""
         conditions = getattr(request, "image_references", None) or [request.primitives.get("image")]
         sources = _rows(conditions, request.batch_size)
         pairs = [(s, p, i) for s, p, i in zip(sources, request.prompts, request.images)]

@@ -1,16 +1,16 @@
-"""A reward function for verl-omni's visual reward managers, without the pickle wire: it carries the source picture.
+"""A reward function for verl-omni's visual reward managers, without pickle: it sends the source picture.
 
     reward.custom_reward_function.path: .../assay_reward/verl_omni.py
     reward.custom_reward_function.name: compute_score
 
 or, as one of several of MultiVisualRewardManager, an entry of reward.reward_functions. It must have `required: true`:
-without it verl-omni takes an exception for a score of 0. With `on_error: nan` a failure is NaN in both cases.
+without it verl-omni turns an exception into a score of 0. With `on_error: nan` a failure is NaN in both cases.
 
 `extra_info["source"]`, or `extra_info["source_img"]` as in verl-omni's own data, is the picture before the edit: a
 path, bytes of a file, {"bytes", "path"} as a parquet file has it, a PIL image or uint8 [H, W, 3], or a list of several.
-Judges of one picture need none: `source: false`. The instruction is
-`extra_info["instruction"]`, else `ground_truth`, as verl-omni's own reward has it. The score is on 0 to 1, as those of
-the other rewards of a weighted sum are; `score01: false` gives it on the scorer's range, 0 to 10.
+Judges of a single picture need none: `source: false`. The instruction is
+`extra_info["instruction"]`, else `ground_truth`, as in verl-omni's own reward. The score is on 0 to 1, like the other
+rewards of a weighted sum; with `score01: false` it is on the scorer's range, 0 to 10.
 """
 
 import math
@@ -36,10 +36,10 @@ async def compute_score(
     in_flight=32,
     **kwargs,
 ):
-    """The score of one edit. `on_error`: raise, or nan: then whatever fails is NaN, also an unknown scorer or a missing
-    source, since MultiVisualRewardManager would make 0 of an exception."""
+    """The score of one edit. `on_error`: raise, or nan: any failure is NaN, including an unknown scorer or a missing
+    source, since MultiVisualRewardManager would turn an exception into 0."""
     if on_error not in ("raise", "nan"):
-        raise ValueError(f"on_error={on_error!r}: raise or nan is wanted; one edit has no group to take a mean of")
+        raise ValueError(f"on_error={on_error!r}: want raise or nan; one edit has no group for a mean")
     try:
         score = await _score(
             solution_image, ground_truth, extra_info or {}, server_url, scorer, score01, source, in_flight
@@ -59,7 +59,7 @@ async def _score(image, ground_truth, info, url, scorer, score01, source, in_fli
             raise ValueError('extra_info["source"] or ["source_img"] is missing: the picture before the edit')
     if image.ndim == 4:
         if len(image) != 1:
-            raise ValueError(f"one picture is wanted, not {len(image)}: videos are not scored")
+            raise ValueError(f"want one picture, not {len(image)}: videos are not scored")
         image = image[0]  # uint8 [3, H, W]
     edit = image.permute(1, 2, 0).contiguous()
     client, instruction = _client(url, scorer, in_flight), info.get("instruction") or ground_truth

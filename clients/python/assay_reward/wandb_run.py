@@ -1,9 +1,10 @@
-"""Sends the curves of a run to Weights & Biases, by the package wandb:
+"""Sends the curves of a run to Weights & Biases, with the package wandb:
 
     python -m assay_reward.wandb_run RUN
 
-Call it as often as you like, also while the run trains: what W&B has of the run is not sent again. WANDB_MODE=offline writes
-files for `wandb sync`. Project, entity and account are those of wandb's own variables; the project is assay without one.
+Call it as often as you like, also while the run trains: steps that W&B already has are not sent again.
+WANDB_MODE=offline writes files for `wandb sync`. Project, entity and account come from wandb's variables; the default
+project is assay.
 """
 import argparse
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 
 
 def curves(run):
-    """(step, values by name) of the steps in metrics.jsonl that are complete. What is not finite is left out."""
+    """(step, values by name) of the complete steps in metrics.jsonl. Values that are not finite are left out."""
     steps = {}
     for line in (run / "metrics.jsonl").read_bytes().splitlines(keepends=True):
         if not line.endswith(b"\n"):
@@ -32,16 +33,16 @@ def curves(run):
 
 
 def send(run):
-    """Sends what W&B does not have of a run directory; returns the number of steps."""
+    """Sends the steps of a run directory that W&B does not have; returns their number."""
     import wandb
-    import yaml  # wandb needs it, too
+    import yaml  # wandb also needs it
     state = run / "wandb.json"
     if not state.exists():
         state.write_text(json.dumps({"id": secrets.token_hex(8)}) + "\n")
     sent = 0
     with wandb.init(id=json.loads(state.read_text())["id"], resume="allow", name=run.resolve().name, project=os.environ.get("WANDB_PROJECT", "assay"),
                     config=yaml.safe_load((run / "config.yaml").read_text())) as there:
-        first = there.starting_step  # behind the last step that W&B has; 0 for a new run
+        first = there.starting_step  # after the last step that W&B has; 0 for a new run
         for step, values in curves(run):
             if step >= first:
                 there.log(values, step=step)
@@ -54,7 +55,7 @@ def main(arguments=None):
     p.add_argument("run", type=Path, help="run directory of train")
     a = p.parse_args(arguments)
     if not (a.run / "metrics.jsonl").exists():
-        p.error(f"{a.run} is no run directory: it has no metrics.jsonl")
+        p.error(f"{a.run} is not a run directory: it has no metrics.jsonl")
     print(f"{send(a.run)} steps")
 
 

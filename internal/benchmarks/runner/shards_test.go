@@ -104,7 +104,7 @@ func TestShardsRefuse(t *testing.T) {
 	if err := os.WriteFile(file, []byte("another"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Merge(lengths(0, nil)); err == nil || !strings.Contains(err.Error(), "7 of editor 0 was changed") {
+	if _, err := r.Merge(lengths(0, nil)); err == nil || !strings.Contains(err.Error(), "7 of editor 0 has changed") {
 		t.Errorf("a picture that was changed: %v", err)
 	}
 	r.Items[3].Instruction = "something else"

@@ -1,5 +1,5 @@
-// Package assay is the command assay, the one program of a release: train, score and label as its subcommands, and what
-// belongs to none of them.
+// Package assay is the command assay, the single program of a release: train, score and label as subcommands, fetch
+// and cache of score at the top level, demo and version.
 package assay
 
 import (
@@ -40,10 +40,10 @@ func init() {
 	App.Register(newVersion)
 }
 
-// ours is the beginning of an example of train, score or label.
+// ours matches the start of an example of train, score or label.
 var ours = regexp.MustCompile(`(?m)^((?:  )?(?:\w+=\S+ )*)(train|score|label) `)
 
-// renamed has the examples of c and its subcommands begin with the name of this program.
+// renamed makes the examples of c and its subcommands start with the name of this program.
 func renamed(c *cobra.Command, to string) *cobra.Command {
 	c.Example = ours.ReplaceAllString(c.Example, to)
 	for _, sub := range c.Commands() {

@@ -29,7 +29,7 @@ func TestCommandLine(t *testing.T) {
 		{"", exit.Done, "Available Commands:\n  cache", ""},
 		{"sco", exit.Wrong, "", `unknown command "sco" for "assay": did you mean score?`},
 		{"train run.yaml", exit.Wrong, "",
-			`unknown command "run.yaml" for "assay train": a configuration is given as --config run.yaml (see assay train`},
+			`unknown command "run.yaml" for "assay train": pass a configuration as --config run.yaml (see assay train`},
 		{"score pair --nosuch", exit.Wrong, "", "unknown flag: --nosuch (see assay score pair --help)"},
 		{"score pair --edit x --instruction y --json", exit.Wrong, `"error":"--scorer is needed`, ""},
 		{"help score pair", exit.Done, "  assay score pair --scorer DIR", ""},
@@ -37,10 +37,10 @@ func TestCommandLine(t *testing.T) {
 		{"score help pairr", exit.Wrong, "", `"pairr" for "assay score": did you mean pair? (see assay --help)`},
 		{"label --help", exit.Done, "  assay label --config examples/label.yaml", ""},
 		{"fetch --help", exit.Done, "  assay fetch Qwen/", ""},
-		{"cache prune", exit.Wrong, "", "--older, --most or --damaged is wanted"},
+		{"cache prune", exit.Wrong, "", "--older, --most or --damaged is needed"},
 		{"train --version", exit.Done, "train version " + version.Version, ""},
 		{"demo --serve --out x.html", exit.Wrong, "", "[out serve]"},
-		{"demo --addr x", exit.Wrong, "", "--addr goes with --serve"},
+		{"demo --addr x", exit.Wrong, "", "--addr requires --serve"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestNamesApart: what assay says of its subcommands leaves those of score alone.
+// TestNamesApart: renaming examples for assay does not change the subcommands of score.
 func TestNamesApart(t *testing.T) {
 	run(t, "score", "pair", "--help")
 	var out strings.Builder
@@ -78,11 +78,11 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestFindDemo: the files are found in each layout that a program is installed in.
+// TestFindDemo: the files are found in every installation layout.
 func TestFindDemo(t *testing.T) {
 	for exe, want := range map[string]string{
 		"bin/assay":       "share/assay/demo/tiny-scorer", // the wheel, the archive
-		"lib/assay/assay": "share/assay/demo/tiny-scorer", // the package of Debian's
+		"lib/assay/assay": "share/assay/demo/tiny-scorer", // the Debian package
 		"checkout":        "backbones/tiny-scorer",
 	} {
 		t.Run(exe, func(t *testing.T) {

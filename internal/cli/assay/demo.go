@@ -18,7 +18,7 @@ import (
 	"assay/internal/page"
 )
 
-// demoEdits are the edits that the demonstration scores: two pictures, each asked for in two ways.
+// demoEdits are the edits that the demonstration scores: two edited pictures, each with two instructions.
 var demoEdits = []struct{ source, output, instruction string }{
 	{"coffee.png", "coffee_blur.png", "blur the picture"},
 	{"coffee.png", "coffee_blur.png", "make the picture grey"},
@@ -36,12 +36,12 @@ func newDemo() *cobra.Command {
 	var serve bool
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Score edits with the small scorer that came with the program, and show them",
+		Short: "Score example edits with the bundled small scorer, and show them",
 		Long: `demo scores two edited pictures, each against the instruction that was followed and against another one.
-It writes a page with the pictures, the scores and heat maps. Scorer and pictures came with the program: nothing is
-fetched. The scorer knows 14 families of edits at 64 x 64 pixels, and judges no others.
+It writes a page with the pictures, the scores and heat maps. Scorer and pictures are bundled with the program: nothing
+is fetched. The scorer knows 14 families of edits at 64 x 64 pixels, and cannot judge others.
 
---serve starts score serve with that scorer instead: its page tries edits of your own.`,
+--serve starts score serve with that scorer instead: its page scores your own edits.`,
 		Example: `  assay demo --out demo.html
   assay demo --serve --addr 127.0.0.1:8200`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -61,7 +61,7 @@ fetched. The scorer knows 14 families of edits at 64 x 64 pixels, and judges no 
 	}
 	c.Flags().StringVar(&out, "out", "assay-demo.html", "page to write")
 	c.Flags().BoolVar(&serve, "serve", false, "start the server with its page")
-	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8100", "address that the server listens on")
+	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8100", "address to listen on")
 	cli.Writes(c, []string{".html"}, "out")
 	cli.Needs(c, "serve", "addr")
 	c.MarkFlagsMutuallyExclusive("serve", "out")
@@ -78,7 +78,7 @@ func findDemo(exe string) (demoFiles, error) {
 	if real, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = real
 	}
-	up := filepath.Dir(filepath.Dir(exe)) // of bin/assay; of lib/assay/assay in a package of Debian's
+	up := filepath.Dir(filepath.Dir(exe)) // the root for bin/assay; lib for lib/assay/assay in a Debian package
 	var places []demoFiles
 	for _, root := range []string{up, filepath.Dir(up)} {
 		share := filepath.Join(root, "share", "assay", "demo")
@@ -91,7 +91,7 @@ func findDemo(exe string) (demoFiles, error) {
 			return f, nil
 		}
 	}
-	return demoFiles{}, fmt.Errorf("the small scorer is not in %s: it comes with the wheel, the archive and the package",
+	return demoFiles{}, fmt.Errorf("the demo's scorer is not in %s: it comes with the wheel, the archive and the package",
 		places[0].scorer)
 }
 
@@ -164,7 +164,7 @@ func demonstrate(c *cobra.Command, files demoFiles, out string) error {
 			fmt.Fprintf(w, "%7.4f  %s, asked to %q\n", e.Value, demoEdits[i].output, e.Instruction)
 		}
 		d := demoEdits[0]
-		fmt.Fprintf(w, "\nThe page is %s. The first score again, and the server with its page:\n"+
+		fmt.Fprintf(w, "\nThe page is %s. To repeat the first score, and to start the server with its page:\n"+
 			"  assay score pair --scorer %s \\\n    --source %s \\\n    --edit %s \\\n    --instruction %q\n"+
 			"  assay demo --serve\n", out, files.scorer, files.picture(d.source), files.picture(d.output), d.instruction)
 	})

@@ -16,12 +16,12 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print version, commit, build tags, ONNX Runtime and the decoder of JPEG",
+		Short: "Print version, commit, build tags, ONNX Runtime and JPEG decoder",
 		RunE:  func(c *cobra.Command, _ []string) error { return printVersion(c) },
 	}
 }
 
-// built is what the program is made of.
+// built describes how the program was built.
 type built struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`
@@ -29,10 +29,10 @@ type built struct {
 	Platform string `json:"platform"`
 	Features string `json:"features"` // build tags
 	Runtime  string `json:"onnxruntime,omitempty"`
-	JPEG     string `json:"jpeg"` // decoder, and why it is Go's
+	JPEG     string `json:"jpeg"` // the decoder, and the reason if it is Go's
 }
 
-// printVersion fails without ONNX Runtime, after it has printed the rest.
+// printVersion prints the versions, and then fails if ONNX Runtime is missing.
 func printVersion(c *cobra.Command) error {
 	found, missing := ort.Version()
 	v := built{version.Version, version.Commit(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, version.Tags(),

@@ -24,31 +24,31 @@ func newCaptions() *cobra.Command {
 	var config, examples string
 	c := &cobra.Command{
 		Use:   "captions --config FILE",
-		Short: "Write captions of sources and targets by a model that answers in words",
-		Long: `captions has a vision-language model describe the source and the target of every edit of a table, by dialogues
-that know the instruction and show the source alone, and writes the same rows with
+		Short: "Write captions of sources and targets with a vision-language model",
+		Long: `captions has a vision-language model describe the source and the target of every edit of a table, in dialogues
+that contain the instruction and show only the source, and writes the same rows with
 
-  source_caption, target_caption   what the model said, on one line
+  source_caption, target_caption   the model's answer, on one line
   captioned_by                     the model
   caption_error                    why a row has none
 
-label reads the result like any table (layout: table): CLIP-D of its rows is then known, and so is clip_t of label
-similarities. The model is a checkpoint on this machine, with or without an adapter, or a server that speaks OpenAI's
-chat protocol. The dialogues are data: docs/label.md shows the file, and prompts: FILE brings others, which may show the
-target, too.
+label reads the result like any other table (layout: table). With the captions CLIP-D can be computed for its rows, and
+clip_t by label similarities. The model is a checkpoint on this machine, with or without an adapter, or a server that
+speaks OpenAI's chat protocol. The dialogues are data: docs/label.md shows the file, and prompts: FILE replaces them;
+other dialogues may also show the target.
 
-Answers are kept in a store: after Ctrl-C (exit code 3), a crash or a server's refusal, run the same command to resume.
-Nothing is asked, or paid for, twice. Rows without captions say why, the others are written, and the exit code is 1 at
-the end.
+Answers are saved in a store: after Ctrl-C (exit code 3), a crash or a server's refusal, run the same command to resume.
+Nothing is asked, or paid for, twice. A row without captions has the reason in caption_error; the other rows are
+written, and the exit code is then 1.
 
-With --examples the captions that the table has become conversations, on which train (mode: text) trains a model to be
-asked the same.`,
+With --examples the table's captions are written as conversations, on which train (mode: text) trains a model to answer
+the same questions.`,
 		Example: `  label captions --config captions.yaml
   label captions --config captions.yaml --examples conversations.jsonl`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if config == "" {
-				return exit.Usagef("--config FILE is wanted (docs/label.md has all keys)")
+				return exit.Usagef("--config FILE is needed (docs/label.md has all keys)")
 			}
 			settings, prompts, err := captions.Load(config)
 			if err != nil {
@@ -63,14 +63,14 @@ asked the same.`,
 				return err
 			}
 			return cli.Print(c, result, func(w io.Writer) {
-				fmt.Fprintf(w, "%d conversations of %d rows with captions, written to %s\n", result.Written, result.Given,
+				fmt.Fprintf(w, "%d conversations from %d rows with captions, written to %s\n", result.Written, result.Given,
 					examples)
 			})
 		},
 	}
 	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
 	c.Flags().StringVar(&examples, "examples", "",
-		"write the table's captions as conversations to learn from (.jsonl), ask nothing")
+		"write the table's captions as training conversations (.jsonl), ask nothing")
 	cli.Writes(c, nil, "examples")
 	return c
 }
@@ -100,7 +100,7 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 		fmt.Fprintf(w, "%d of %d rows captioned by %s, %d had captions, written to %s; %d answers asked for, %d found\n",
 			out.Written, out.Rows, r.Name, out.Given, out.Out, out.Answers, out.Found)
 		if out.SourceOnly > 0 {
-			fmt.Fprintf(w, "%d rows have the source's caption alone: they have no target, which the prompts show\n",
+			fmt.Fprintf(w, "%d rows have only the source's caption: they have no target, which the prompts show\n",
 				out.SourceOnly)
 		}
 	})
@@ -111,7 +111,7 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 		result.Failed, result.Rows, result.Out))
 }
 
-// openCaptioner opens the model of a run, with its kept answers.
+// openCaptioner opens the model of a run, with its stored answers.
 func openCaptioner(r *captions.Run, warn func(string)) (*chat.Kept, error) {
 	if r.Remote {
 		remote, err := chat.OpenRemote(r.Server)

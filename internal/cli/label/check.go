@@ -14,7 +14,7 @@ import (
 	"assay/internal/labeling"
 )
 
-// runCheck looks at the data sets of a configuration.
+// runCheck checks the data sets of a configuration.
 func runCheck(c *cobra.Command, config string, rows int) error {
 	if config == "" {
 		return exit.Usagef("--config is needed: a YAML file; see docs/label.md")

@@ -12,8 +12,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestChangedEncoder: a job whose encoder's weights were changed in place, with the former times, is measured again;
-// one whose encoder is the same is not.
+// TestChangedEncoder: a job whose encoder's weights were changed in place, with the old modification times, is
+// measured again; a job with the same encoder is not.
 func TestChangedEncoder(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ encoders: {given: replace, clip: clip, dino: %s/dinov2/model, device: cpu, threa
 		t.Fatal(err)
 	}
 	for i := len(raw) - 4096; i < len(raw); i++ {
-		raw[i] ^= raw[i] & 0x01 // of every number a little
+		raw[i] ^= raw[i] & 0x01 // changes every number a little
 	}
 	for i := len(raw) - 4096 + 3; i < len(raw); i += 16 {
 		raw[i] ^= 0x80 // signs

@@ -37,7 +37,7 @@ func init() {
   label merge --config label.yaml`
 		root.Flags().StringVar(&config, "config", "", "YAML file of the run; see docs/label.md")
 		root.Flags().StringVar(&shard, "shard", "", "i/n, or auto: measure this machine's share only, to be merged later")
-		root.Flags().BoolVar(&check, "check", false, "look at columns, samples and profiles, and write nothing")
+		root.Flags().BoolVar(&check, "check", false, "check columns, samples and profiles, and write nothing")
 		root.Flags().IntVar(&rows, "check-rows", 100, "samples of each data set that --check reads")
 		cli.Needs(root, "check", "check-rows")
 		root.MarkFlagsMutuallyExclusive("check", "shard")
@@ -49,11 +49,11 @@ func newMerge() *cobra.Command {
 	var config string
 	c := &cobra.Command{
 		Use:   "merge --config FILE [DIR...]",
-		Short: "Make the table from what all shards measured",
+		Short: "Build the table from the measurements of all shards",
 		Long: `merge applies the rules to everything that label --shard measured, and writes the table and the report.
-DIRs are the output folders of machines that do not share the configuration's; what they measured is copied from there.
-The result does not depend on how many shards there were. Rules, thresholds, splits and the guard can be changed, and
-merged again, without measuring anything.`,
+DIRs are the output folders of machines that do not share the configuration's; measurements are copied from there.
+The result does not depend on the number of shards. Rules, thresholds, splits and the guard can be changed, and the
+table merged again, without measuring again.`,
 		Example: `  label merge --config label.yaml
   label merge --config label.yaml copied/machine1 copied/machine2`,
 		Args: cobra.ArbitraryArgs,
@@ -86,7 +86,7 @@ func openJob(c *cobra.Command, config string) (*labeling.Job, error) {
 	return job, interrupted(c.Context(), cfg, err)
 }
 
-// interrupted marks an error that comes from the user's interrupt: all parts that are measured are kept.
+// interrupted marks an error that comes from the user's interrupt: all finished measurements are saved.
 func interrupted(ctx context.Context, cfg *labeling.Config, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, exit.ErrInterrupted) {
 		return fmt.Errorf("%w in %s: rerun the same command to resume", exit.ErrInterrupted, cfg.Out)
@@ -94,14 +94,14 @@ func interrupted(ctx context.Context, cfg *labeling.Config, err error) error {
 	return err
 }
 
-// parseShard reads the flag --shard, whose i may count from 0, too.
+// parseShard parses the flag --shard, whose i may also count from 0.
 func parseShard(text string) (shards.Ref, error) {
 	ref, err := shards.Parse(text)
 	if of, ok := strings.CutPrefix(text, "0/"); ok {
 		ref, err = shards.Parse(of + "/" + of)
 	}
 	if !strings.HasPrefix(text, "auto") && (err != nil || ref.Count > 0 && ref.Index == 0) {
-		return ref, exit.Usagef("--shard: want i/n, as 1/4, with i at most n, not %q", text)
+		return ref, exit.Usagef("--shard: want i/n, such as 1/4, with i at most n, not %q", text)
 	}
 	return ref, exit.Usage(err)
 }
@@ -127,7 +127,7 @@ func runLabel(c *cobra.Command, config, shard string) error {
 	}
 	v := map[string]any{"shard": shard, "out": job.Config.Out}
 	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "shard %s is measured in %s; label merge makes the table when all are\n", shard, job.Config.Out)
+		fmt.Fprintf(w, "shard %s is measured in %s; label merge builds the table when all are\n", shard, job.Config.Out)
 	})
 }
 
@@ -174,7 +174,7 @@ func merge(c *cobra.Command, job *labeling.Job) error {
 			fmt.Fprintf(w, "warning: %s\n", warning)
 		}
 		if report.Bad > 0 || len(report.Skipped) > 0 {
-			fmt.Fprintf(w, "%d could not be used; all that is not in the table: %s\n", report.Bad,
+			fmt.Fprintf(w, "%d could not be used; everything that is not in the table: %s\n", report.Bad,
 				filepath.Join(out, labeling.SkippedFile))
 		}
 		fmt.Fprintf(w, "report: %s\n", filepath.Join(out, labeling.PageFile))

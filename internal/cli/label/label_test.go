@@ -42,7 +42,7 @@ func label(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// From pictures and captions to the numbers that transformers gives, through the whole command.
+// From pictures and captions to the numbers of transformers, through the full command.
 func TestSimilaritiesAgainstOracle(t *testing.T) {
 	type pair struct {
 		ID    int
@@ -154,7 +154,7 @@ func TestParseShard(t *testing.T) {
 	}
 }
 
-// --check says what it found, in words and as JSON.
+// --check prints what it found, as text and as JSON.
 func TestCheck(t *testing.T) {
 	photos, err := filepath.Abs("../../../examples/photos")
 	if err != nil {
@@ -190,7 +190,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Every configuration below examples/ is right but for data that are not there.
+// Every configuration below examples/ is correct except for missing data.
 func TestExamples(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir("../../../examples", func(path string, _ fs.DirEntry, err error) error {
@@ -211,7 +211,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// A run that is killed again and again, and interrupted in between, ends with the same table as one that is left alone.
+// A run that is killed repeatedly, and interrupted in between, ends with the same table as an undisturbed run.
 func TestKilled(t *testing.T) {
 	long.Test(t)
 	photos, err := filepath.Abs("../../../examples/photos")

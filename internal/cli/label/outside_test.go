@@ -11,8 +11,7 @@ import (
 	"assay/internal/outside"
 )
 
-// TestNothingOutside: commands write into the folders that they are given and the user's own store, and ask nobody for
-// anything.
+// TestNothingOutside: commands write only into the given folders and the user's store, and make no requests.
 func TestNothingOutside(t *testing.T) {
 	to := t.TempDir()
 	folder := oracle.Folders(t)[0]

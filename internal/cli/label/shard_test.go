@@ -13,8 +13,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestSimilaritiesShards: what shards in any order and --merge write is what one run writes. Captions that are encoded
-// together are padded together, so numbers of CLIP's texts are equal to rounding only.
+// TestSimilaritiesShards: shards in any order and --merge write the same as one run. Captions that are encoded
+// together are padded together, so numbers of CLIP's texts are equal only up to rounding.
 func TestSimilaritiesShards(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	in, _ := edits(t, folder, `{"source": "nowhere.png", "edit": "nowhere.png", "target": "nowhere.png"}`)
@@ -41,7 +41,7 @@ func TestSimilaritiesShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, text := run(t.Context(), folder, filepath.Join(dir, "two"), in, filepath.Join(dir, "parts.jsonl"), "--merge")
-	if code != exit.Failed || !strings.Contains(text, "was changed since its shard was done") {
+	if code != exit.Failed || !strings.Contains(text, "has changed since its shard was done") {
 		t.Errorf("a picture that came later: exit code %d: %s", code, text)
 	}
 	if err := os.Remove(missing); err != nil {

@@ -34,25 +34,24 @@ func newSimilarities() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "similarities --clip DIR --dino DIR --in FILE --out FILE",
 		Short: "Measure CLIP and DINOv2 similarities of the edits of a table",
-		Long: `similarities reads a table (JSONL, CSV or Parquet) with the columns source and edit, and target,
-source_caption and target_caption where they are known. It writes the same rows with
+		Long: `similarities reads a table (JSONL, CSV or Parquet) with the columns source and edit, and optionally target,
+source_caption and target_caption. It writes the same rows with
 
-  clip_d     direction: cosine of edit - source and target_caption - source_caption, of embeddings of length 1
+  clip_d     direction: cosine of edit - source and target_caption - source_caption, of unit-length embeddings
   clip_i     cosine of edit and target
   dino_i     the same with DINOv2
   clip_t     cosine of edit and target_caption
-  undefined  the columns of numbers that do not exist: clip_d where the captions are equal, which have no direction
+  undefined  the columns of undefined numbers: clip_d if the captions are equal, and so have no direction
   profile    the labelling profile whose clip_d this is: label compares it with its own
 
-A number is null where an ingredient is missing, or where it does not exist; label tells the two apart by the column
-undefined. Columns of an encoder that is not given stay as they are. A row with a picture that cannot be read says so in
-the column error; the others go on, and the exit code is 1 at the end.
+A number is null if an input is missing, or if it is undefined; label tells the two apart by the column undefined.
+Columns of an encoder that is not given stay as they are. A row with a picture that cannot be read has the reason in the
+column error; the other rows are measured, and the exit code is then 1.
 
-The encoders are checkpoint directories of Hugging Face, or .onnx files of them with preprocessor_config.json (and
-tokenizer.json) beside them. Relative paths of pictures start at the input's folder; OUT names the same pictures as
-seen from its own. Every distinct picture and caption is encoded once: the cache folder keeps what is known, for other
-tables too. Results are kept in OUT.progress while it runs: after Ctrl-C (exit code 3) or a crash the same command goes
-on where it was.`,
+The encoders are Hugging Face checkpoint directories, or .onnx files with preprocessor_config.json (and tokenizer.json)
+next to them. Relative picture paths start at the input's folder; OUT has them relative to its own. Every distinct
+picture and caption is encoded once: the cache folder stores embeddings, for other tables as well. Results are saved in
+OUT.progress during the run: after Ctrl-C (exit code 3) or a crash the same command resumes.`,
 		Example: `  label similarities --clip clip-vit-base-patch32 --dino dinov2-base --in edits.jsonl --out measured.jsonl
   label similarities --clip DIR --in edits.parquet --out measured.parquet \
       --columns edit=output_image,target_caption=output_caption`,
@@ -66,20 +65,20 @@ on where it was.`,
 	f.StringVar(&r.table.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
 	cli.Writes(c, nil, "out")
 	cli.TakesStorage(c, "in", "out")
-	f.StringVar(&r.cache, "cache", "", "folder of the store of embeddings that are known (default: assay/store in the "+
-		"user's cache folder)")
-	f.Int64Var(&r.cacheMiB, "cache-size", 4096, "most MiB of that folder; what went unused longest is removed")
+	f.StringVar(&r.cache, "cache", "", "folder of the store of embeddings (default: assay/store in the user's cache "+
+		"folder)")
+	f.Int64Var(&r.cacheMiB, "cache-size", 4096, "maximum MiB of that folder; the least recently used records are removed")
 	f.StringVar(&r.options.Device, "device", "auto", "auto, cpu or cuda:N")
 	f.IntVar(&r.options.Threads, "threads", 0, "CPU threads (0: all cores)")
-	f.IntVar(&r.options.Batch, "batch", 32, "pictures of one run of an encoder")
-	f.StringToStringVar(&r.table.Columns, "columns", nil, "our column=the table's, for other names")
+	f.IntVar(&r.options.Batch, "batch", 32, "pictures per run of an encoder")
+	f.StringToStringVar(&r.table.Columns, "columns", nil, "our column=the table's column, where the names differ")
 	return c
 }
 
 func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	if r.table.In == "" || r.table.Out == "" || r.clip == "" && r.dino == "" {
-		return exit.Usagef("--in and --out are needed, a table of any format and one in .jsonl or .parquet, " +
-			"and --clip or --dino, encoders")
+		return exit.Usagef("--in and --out are needed (a table of any format, and one ending in .jsonl or " +
+			".parquet), and --clip or --dino (an encoder)")
 	}
 	err := r.shard.Set(c, &r.table)
 	if err != nil {
@@ -131,7 +130,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	return r.finish(c, t, &m)
 }
 
-// open opens the table. The columns of captions are none of a label table's.
+// open opens the table. Caption columns are not columns of the label table.
 func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
 	t, err := data.OpenTable(r.table.In, data.WithColumns(data.WithoutCaptions(r.table.Columns)),
 		data.WithFound(r.table.Columns), data.WithRequired("source", "edit"), data.WithStorage(c.Context()))
@@ -147,7 +146,7 @@ func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
 	return t, nil
 }
 
-// finish measures the whole table and prints what came of it.
+// finish measures the full table and prints the result.
 func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Measurer) error {
 	bar := cli.Bar{Command: c, What: "measuring", Unit: "rows", Note: func(passed time.Duration) string {
 		encoded, _ := m.Counts()
@@ -165,7 +164,7 @@ func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Meas
 			result.Known["clip_d"], result.Known["clip_i"], result.Known["dino_i"], result.Known["clip_t"], result.Encoded,
 			result.Cached)
 		for _, name := range slices.Sorted(maps.Keys(result.Not)) {
-			fmt.Fprintf(w, "%s does not exist of %d rows (equal captions have no direction): column undefined\n", name,
+			fmt.Fprintf(w, "%s is undefined for %d rows (equal captions have no direction): column undefined\n", name,
 				result.Not[name])
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"assay/internal/table"
 )
 
-// edits writes the fixture's edits as a table and returns its path and what each row should measure.
+// edits writes the fixture's edits as a table and returns its path and the expected numbers of each row.
 func edits(t *testing.T, folder string, more ...string) (path string, want []map[string]float64) {
 	t.Helper()
 	type pair struct {
@@ -89,8 +89,8 @@ func number(t *testing.T, rec data.Record, name string) *float64 {
 	return x
 }
 
-// TestSimilarities: the fixture's numbers in both formats, a table's own columns kept, broken rows named, and nothing
-// encoded twice.
+// TestSimilarities: the fixture's numbers in both formats, a table's own columns preserved, broken rows named, and
+// nothing encoded twice.
 func TestSimilarities(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		in, want := edits(t, folder, `{"id": 8, "source": "none.png", "edit": "none.png", "target": "none.png"}`,
@@ -141,8 +141,8 @@ func TestSimilarities(t *testing.T) {
 	})
 }
 
-// TestSimilaritiesUndefined: undefined numbers are told from missing ones, in both formats and by the message. They
-// are, too, when another run keeps the numbers of an encoder that it is not given.
+// TestSimilaritiesUndefined: undefined numbers are distinguished from missing ones, in both formats and in the
+// message, also if another run keeps the numbers of an encoder that it is not given.
 func TestSimilaritiesUndefined(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	picture := filepath.Join(folder, "clip",
@@ -188,14 +188,14 @@ func TestSimilaritiesUndefined(t *testing.T) {
 			&o,
 			&e,
 		); code != exit.Done ||
-			!strings.Contains(o.String(), "clip_d does not exist of 1 rows") {
+			!strings.Contains(o.String(), "clip_d is undefined for 1 rows") {
 			t.Fatalf("exit code %d: %s%s", code, &o, &e)
 		}
 		check(again)
 	}
 }
 
-// TestSimilaritiesResume: an interrupted run says so, leaves no table, and is continued to the same bytes.
+// TestSimilaritiesResume: an interrupted run says so, leaves no table, and resumes to the same bytes.
 func TestSimilaritiesResume(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	in, _ := edits(t, folder)
@@ -233,7 +233,7 @@ func TestSimilaritiesResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// as if row 3 had been measured before the interrupt, and row 4 when it was what row 3 is
+	// as if row 3 had been measured before the interrupt, and row 4 when it had the content of row 3
 	row := fmt.Sprintf(`{"row":3,"of":%q,"clip_d":0.5}`+"\n"+`{"row":4,"of":%q,"clip_d":0.25}`+"\n", of, of)
 	if err := os.WriteFile(part+".progress", append(journal, row...), 0o666); err != nil {
 		t.Fatal(err)
@@ -285,14 +285,14 @@ func TestSimilaritiesUsage(t *testing.T) {
 	}
 }
 
-// TestSimilaritiesOfSwappedEncoders: CLIP's number under DINOv2's name is refused, and the other way round.
+// TestSimilaritiesOfSwappedEncoders: CLIP given as DINOv2 is refused, and vice versa.
 func TestSimilaritiesOfSwappedEncoders(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	in, _ := edits(t, folder)
 	clip, dino := filepath.Join(folder, "clip", "model"), filepath.Join(folder, "dinov2", "model")
 	for want, flags := range map[string][]string{
-		"it is a DINOv2, and a CLIP is wanted here": {"--clip", dino},
-		"it is a CLIP, and a DINOv2 is wanted here": {"--dino", clip},
+		"it is a DINOv2 encoder, want CLIP": {"--clip", dino},
+		"it is a CLIP encoder, want DINOv2": {"--dino", clip},
 	} {
 		var o, e strings.Builder
 		args := append([]string{"similarities", "--cache", t.TempDir(), "--in", in, "--out",
@@ -303,7 +303,7 @@ func TestSimilaritiesOfSwappedEncoders(t *testing.T) {
 	}
 }
 
-// TestSimilaritiesOfRenamedCaptions: --columns names the captions' columns, too, and one that is not there is told.
+// TestSimilaritiesOfRenamedCaptions: --columns also renames the caption columns, and a missing one is reported.
 func TestSimilaritiesOfRenamedCaptions(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	in, want := edits(t, folder)

@@ -10,8 +10,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestAbsent: a command whose scorer, table, picture or folder to write to is not there ends with exit code 2. By that
-// a scheduler knows that another try changes nothing (docs/commands.md).
+// TestAbsent: a command whose scorer, table, picture or output folder is missing ends with exit code 2, so that a
+// scheduler does not retry it (docs/commands.md).
 func TestAbsent(t *testing.T) {
 	dir := t.TempDir()
 	table, scorer, _ := writeBatch(t, dir)
@@ -40,7 +40,7 @@ func TestAbsent(t *testing.T) {
 		{"batch --scorer SCORER --in GONE --out OUT", "gone: no such file"},
 		{"batch --scorer SCORER --in GONE --out OUT --shard 1/2", "gone: no such file"},
 		{"batch --scorer SCORER --in NOTE --out OUT", "not a table"},
-		{"batch --scorer SCORER --in TABLE --out GONE/out.jsonl", "there is no folder"},
+		{"batch --scorer SCORER --in TABLE --out GONE/out.jsonl", "no folder"},
 		{"pair --scorer GONE --source PICTURE --edit PICTURE --instruction x", "gone/scorer.yaml: no such file"},
 		{"pair --scorer SCORER --source GONE --edit PICTURE --instruction x", "gone: no such file"},
 		{"pair --scorer SCORER --source PICTURE --edit GONE --instruction x", "gone: no such file"},

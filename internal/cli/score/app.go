@@ -1,4 +1,6 @@
-// Package score is the command score: it says how well an image edit follows its instruction.
+// Package score is the command score: it rates how well image edits follow their instructions. It scores edits,
+// tables and benchmarks with scorers and VLM judges, serves them over HTTP, and has the commands around scores:
+// calibration, distillation, selection, imports and caches.
 package score
 
 import (

@@ -12,8 +12,8 @@ import (
 	"assay/model"
 )
 
-// TestBackboneFlag: --backbone says where a scorer's backbone is, wherever a scorer is opened. What is doubtful about a
-// scorer is told on stderr, once, and --json stays JSON.
+// TestBackboneFlag: --backbone locates a scorer's backbone in every command that opens a scorer. Warnings about a
+// scorer are printed on stderr, once, and --json stays JSON.
 func TestBackboneFlag(t *testing.T) {
 	dir := t.TempDir()
 	scorer, old := filepath.Join(dir, "scorer"), filepath.Join(dir, "old")
@@ -66,8 +66,8 @@ func TestBackboneFlag(t *testing.T) {
 		{"batch --in TABLE --out OUT --scorer SCORER --backbone ../../../backbones/tiny-clip",
 			"the scores would be another scorer's"},
 		{"batch --in TABLE --out OUT --scorer SCORER --backbone ../../../backbones/tiny --dtype float32",
-			"--dtype goes with --judge"},
-		{"drift --before TABLE --after TABLE --backbone X", "--backbone goes with --scorer or --judge"},
+			"--dtype requires --judge"},
+		{"drift --before TABLE --after TABLE --backbone X", "--backbone requires --scorer or --judge"},
 		{"best --in TABLE --scorer SCORER", "scorer.yaml:2: backbone: ../tiny: "},
 		{"condition --in TABLE --out OUT --scorer SCORER", "scorer.yaml:2: backbone: ../tiny: "},
 		{"gradient --source SOURCE --edit SOURCE --instruction x --out OUT.npy --scorer SCORER",

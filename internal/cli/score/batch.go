@@ -28,19 +28,19 @@ func newBatchCommand() *cobra.Command {
 rows in the same order into a .jsonl or .parquet file and adds score (on the scorer's range), score01 and error. A row
 that cannot be scored gets an error and no number; the exit code is then 1.
 
-Edits of several pictures have a list, sources, instead of source (docs/judges.md); in CSV it is JSON text.
+Edits with several source pictures have a list, sources, instead of source (docs/judges.md); in CSV it is JSON text.
 
-Picture paths are relative to the input's folder, and OUT rewrites them relative to its own. Results are kept in
+Picture paths are relative to the input's folder, and OUT rewrites them relative to its own. Results are saved in
 OUT.progress: after Ctrl-C (exit code 3) or a crash the same command resumes. FILE may be s3://bucket/key, gs:// or
-azblob:// in the program that make cloud builds (docs/scale.md).
+azblob:// in programs built with make cloud (docs/scale.md).
 
-With --judge a VLM judge scores the edits in words (docs/text-judges.md). An unreadable answer is the error of its row;
-the result has their share.
+With --judge a VLM judge scores the edits (docs/text-judges.md). An unreadable answer is an error of its row; the result
+reports their share.
 
 --shard splits a table among workers. i/n is the i-th of n shards (1/8 to 8/8); any/n takes free shards until all are
-done; auto uses the number that mpirun, srun or a SLURM array gives this process (auto/n: a Kubernetes indexed job).
-Workers meet in OUT.shards; a lost worker's shard is taken over. When all are done, --merge writes OUT, the same bytes
-as without shards.`,
+done; auto uses the number that mpirun, srun or a SLURM array assigns to this process (auto/n: a Kubernetes indexed
+job). Workers meet in OUT.shards; a lost worker's shard is taken over. When all are done, --merge writes OUT, the same
+bytes as without shards.`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns sources=input_images
@@ -57,10 +57,10 @@ as without shards.`,
 	c.Flags().StringVar(&o.In, "in", "", "table to read")
 	c.Flags().StringVar(&o.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
 	cli.TakesStorage(c, "in", "out")
-	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's, for other names")
+	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's column, where the names differ")
 	c.Flags().StringVar(&o.Preferences, "pairs", "",
-		"table of preferences to write, too: chosen and rejected edits of the same source and instruction")
-	c.Flags().Float64Var(&o.Margin, "margin", 0, "least difference of the scores of a preference, on the scorer's range")
+		"also write a table of preferences: chosen and rejected edits of the same source and instruction")
+	c.Flags().Float64Var(&o.Margin, "margin", 0, "minimum score difference of a preference, on the scorer's range")
 	cli.Needs(c, "pairs", "margin")
 	cli.Writes(c, nil, "out", "pairs")
 	return c
@@ -71,7 +71,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 		return exit.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
 	if !(o.Margin >= 0) || math.IsInf(o.Margin, 1) {
-		return exit.Usagef("--margin is a difference of scores: a finite number, 0 or more, not %v", o.Margin)
+		return exit.Usagef("--margin must be a finite number, 0 or more, not %v", o.Margin)
 	}
 	if err := shard.Set(c, &o.Options); err != nil {
 		return err
@@ -117,19 +117,19 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 		o.Out))
 }
 
-// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column
-// score01 that score batch has written.
+// rateRows returns the score01 of every row of a table: by scoring the rows if there is a --scorer or --judge,
+// otherwise from the column score01, which score batch writes.
 func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, error) {
 	if text := t.Swapped(); text != "" {
 		cli.Warner(c)(text)
 	}
 	if !f.given() {
 		if f.dimension != "" {
-			return scoring.Scores{}, exit.Usagef("--dimension is one of a --scorer: name that, too")
+			return scoring.Scores{}, exit.Usagef("--dimension requires --scorer")
 		}
 		scores, err := scoring.Read(t)
 		if errors.Is(err, scoring.ErrNoScores) {
-			err = exit.Usagef("%w: name a --scorer or a --judge, or score it first with score batch", err)
+			err = exit.Usagef("%w: give --scorer or --judge, or score the table first with score batch", err)
 		}
 		return scores, err
 	}

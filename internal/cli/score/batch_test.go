@@ -29,7 +29,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// bomb is a PNG file that says it holds 20,000 x 20,000 pixels.
+// bomb is a PNG file that claims to have 20,000 x 20,000 pixels.
 func bomb() []byte {
 	var b bytes.Buffer
 	b.WriteString("\x89PNG\r\n\x1a\n")
@@ -50,8 +50,8 @@ func bomb() []byte {
 	return b.Bytes()
 }
 
-// writeBatch makes a table of the oracle's cases with bad rows in between, and returns the scores that the good rows
-// must get.
+// writeBatch writes a table of the oracle's cases with bad rows in between, and returns the expected scores of the
+// good rows.
 func writeBatch(t *testing.T, dir string) (table, scorer string, want map[string]float64) {
 	t.Helper()
 	family := filepath.Join(oracle.Folders(t)[0], "llavanext")
@@ -90,7 +90,7 @@ func writeBatch(t *testing.T, dir string) (table, scorer string, want map[string
 		row("bomb"+id, "bomb.png", edit, c.Instruction)
 		row("missing"+id, source, "nowhere.png", c.Instruction)
 		row("empty"+id, source, edit, " ")
-		row("long"+id, source, edit, strings.Repeat("x ", 9000)) // more than the positions of the model
+		row("long"+id, source, edit, strings.Repeat("x ", 9000)) // longer than the model's context
 	}
 	table = filepath.Join(dir, "in.jsonl")
 	if err := os.WriteFile(table, []byte(text.String()), 0o666); err != nil {
@@ -171,7 +171,7 @@ func TestBatch(t *testing.T) {
 			if _, err := os.Stat(out + ".progress"); !os.IsNotExist(err) {
 				t.Error("the journal is left behind")
 			}
-			again := filepath.Join(dir, "again"+filepath.Ext(name)) // what was written can be read and scored again
+			again := filepath.Join(dir, "again"+filepath.Ext(name)) // the output can be read and scored again
 			if code, _, stderr := run(t, "batch", "--scorer", scorer, "--in", out, "--out", again); code != exit.Failed {
 				t.Errorf("%d %q", code, stderr)
 			}
@@ -222,10 +222,10 @@ func TestBatchResumes(t *testing.T) {
 	if code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out); code != exit.Failed {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
-	want["case0"] = 2.5 // as the journal says: it was not scored again
+	want["case0"] = 2.5 // from the journal: it was not scored again
 	checkBatch(t, out, in, want)
 
-	// a journal of another scorer is not believed
+	// the journal of another scorer is not used
 	if err := os.WriteFile(out+".progress", []byte(`{"in":"x","rows":3,"scorer":"y"}`+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestFlagsThatMeanNothing: flags that would be passed over are exit code 2, as are names that cannot be written.
+// TestFlagsThatMeanNothing: flags that would be ignored end with exit code 2, and so do paths that cannot be written.
 func TestFlagsThatMeanNothing(t *testing.T) {
 	t.Chdir(t.TempDir())
 	table := []byte(`{"source": "a.png", "edit": "b.png", "instruction": "x", "score01": 0.5}` + "\n")
@@ -302,25 +302,25 @@ func TestFlagsThatMeanNothing(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]string{
-		{"batch --scorer s --in in.jsonl --out o.jsonl --passes 4", "--passes goes with --judge"},
-		{"batch --scorer s --in in.jsonl --out o.jsonl --url http://a", "--url goes with --judge"},
-		{"batch --scorer s --in in.jsonl --out o.jsonl --margin 3", "--margin goes with --pairs"},
+		{"batch --scorer s --in in.jsonl --out o.jsonl --passes 4", "--passes requires --judge"},
+		{"batch --scorer s --in in.jsonl --out o.jsonl --url http://a", "--url requires --judge"},
+		{"batch --scorer s --in in.jsonl --out o.jsonl --margin 3", "--margin requires --pairs"},
 		{"batch --scorer s --in in.jsonl --out o.jsonl --margin inf --pairs p", "finite number"},
-		{"batch --scorer s --in in.jsonl --out no/o.jsonl", "there is no folder no"},
+		{"batch --scorer s --in in.jsonl --out no/o.jsonl", "no folder no"},
 		{"batch --judge viescore --in in.jsonl --out o.jsonl --url http://a --model m --concurrency -1", "concurrency: want"},
-		{"best --in in.jsonl --model m", "--model goes with --url or --server"},
+		{"best --in in.jsonl --model m", "--model requires --url or --server"},
 		{"best --in in.jsonl --out o.parquet", "ends in .jsonl"},
-		{"bench imagenhub --clip c", "--clip goes with --baseline"},
-		{"bench imagenhub --ratings r --predictions p --out o", "--out goes with --scorer"},
+		{"bench imagenhub --clip c", "--clip requires --baseline"},
+		{"bench imagenhub --ratings r --predictions p --out o", "--out requires --scorer"},
 		{"bench imagenhub --ratings r --data d", "[ratings data]"},
-		{"bench magicbrush --boxes b", "--boxes goes with --component"},
-		{"serve --scorer s --chat-adapter a", "--chat-adapter goes with --chat-backbone"},
-		{"serve --scorer s --url http://a", "--url goes with --judge"},
-		{"judge --config c --backbone b --model m", "--model goes with --url or --server"},
+		{"bench magicbrush --boxes b", "--boxes requires --component"},
+		{"serve --scorer s --chat-adapter a", "--chat-adapter requires --chat-backbone"},
+		{"serve --scorer s --url http://a", "--url requires --judge"},
+		{"judge --config c --backbone b --model m", "--model requires --url or --server"},
 		{"gradient --scorer s --source a --edit b --heatmap x.jpg", "ends in .png"},
 		{"gradient --scorer s --source a --edit in.png --instruction x --heatmap ./in.png",
-			"./in.png is the file of --edit, too"},
-		{"chat --backbone b --in in.jsonl --out in.jsonl", "in.jsonl is the file of --in, too"},
+			"./in.png is also the file of --edit"},
+		{"chat --backbone b --in in.jsonl --out in.jsonl", "in.jsonl is also the file of --in"},
 		{"gradient --scorer s --source a --edit b --out g.npy", "--instruction is needed"},
 		{"gradient --scorer s --source a --edit b --instruction x", "--out or --heatmap is needed"},
 		{"condition --in in.jsonl --out labels --preset hive --template t", "[preset template]"},
@@ -335,7 +335,7 @@ func TestFlagsThatMeanNothing(t *testing.T) {
 	}
 }
 
-// TestBestOfTable: the best edits of a table are told by group, with what was asked for.
+// TestBestOfTable: the best edits of a table are printed by group, with the instruction.
 func TestBestOfTable(t *testing.T) {
 	t.Chdir(t.TempDir())
 	row := `{"id": %q, "source": "a.png", "edit": %q, "instruction": %q, "score01": %g, "score": %g}` + "\n"

@@ -48,11 +48,11 @@ func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Evaluate a scorer, judge or editor by a published benchmark's rules",
-		Long: `bench computes the numbers that papers print for a benchmark, each under the name of its rule, from a file of
-predictions, a scorer, a VLM judge, or a baseline. score bench list prints what each benchmark needs on disk.
+		Long: `bench computes the numbers that papers report for a benchmark, each under the name of its rule, from a
+file of predictions, a scorer, a VLM judge, or a baseline. score bench list prints what each benchmark needs on disk.
 
---shard (i/n, any/n, auto, as in score batch) splits the items among workers, which meet in the folder --out. When all
-are done, the same command with --merge prints the report.`,
+--shard (i/n, any/n, auto, as in score batch) splits the items among workers, which share the folder --out. When all are
+done, the same command with --merge prints the report.`,
 		Example: `  score bench list
   score bench imagenhub --ratings testdata/golden/imagenhub \
       --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
@@ -127,17 +127,17 @@ func (f *benchFlags) add(c *cobra.Command, b *protocol.Benchmark) {
 	flags.StringSliceVar(&f.compare, "compare", nil,
 		"files of predictions to put into one table; the first one, or --predictions, is compared with the others")
 	flags.StringVar(&f.baseline, "baseline", "",
-		"a judge to compare with: random, constant, "+strings.Join(encoders.SimilarityNames(), ", "))
-	flags.StringVar(&f.clip, "clip", "", "CLIP checkpoint (directory or .onnx) of the clip_ baselines")
-	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint of the dino_ baselines")
+		"baseline to compare with: random, constant, "+strings.Join(encoders.SimilarityNames(), ", "))
+	flags.StringVar(&f.clip, "clip", "", "CLIP checkpoint (directory or .onnx) for the clip_ baselines")
+	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint for the dino_ baselines")
 	flags.StringVar(&f.captions, "captions", "",
-		"JSON lines of id, source_caption, target_caption for clip_d and clip_t, where the data have none")
+		"JSON lines of id, source_caption, target_caption for clip_d and clip_t, if the data has none")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the bootstrap and of random predictions")
 	flags.IntVar(&f.resamples, "resamples", 2000, "bootstrap resamples")
 	flags.StringVar(&f.report, "report", "",
 		"folder to write a report to: index.html, results.csv, results.md, results.json")
 	flags.StringVar(&f.out, "out", "",
-		"folder of a scorer's predictions.jsonl (default runs/bench-"+b.Name+"); the same folder resumes")
+		"folder of a scorer's predictions.jsonl (default runs/bench-"+b.Name+"); reuse it to resume")
 	flags.BoolVar(&f.checkOrder, "check-order", false,
 		"score pairs in both orders and count how often the winner flips")
 	f.runtime.add(c)
@@ -176,46 +176,46 @@ func (f *benchFlags) addOwn(flags *pflag.FlagSet, names []string) {
 			flags.StringVar(&f.Subset, name, "test_v1", "part of the benchmark: test_v1 or test")
 		case "epsilon":
 			flags.Float64Var(&f.Epsilon, name, f.Epsilon,
-				"margin of a tie, chosen elsewhere (default: the best one on the test set)")
+				"tie margin, chosen elsewhere (default: the best one on the test set)")
 			flags.Lookup(name).DefValue = "0" // the help prints no default then
 		case "components":
 			flags.StringSliceVar(&f.components, name, nil,
-				"files of every sample's components or answers (JSON lines), which are put together")
+				"files of every sample's components or answers (JSON lines), which are combined")
 		case "component":
 			flags.StringSliceVar(&f.metrics, name, nil, "what measures components of the editors' pictures, NAME=WHAT or "+
-				"WHAT: metrics (YAML files; train export-metric makes some), on aim-bench and fed-bench also judges that "+
-				"answer in words (such as aim/sc; they ask the model of --backbone, or of --url and --model) and scorers "+
+				"WHAT: metrics (YAML files; train export-metric makes some), on aim-bench and fed-bench also VLM "+
+				"judges (such as aim/sc; they ask the model of --backbone, or of --url and --model) and scorers "+
 				"(NAME=DIR)")
 			flags.StringVar(&f.boxes, "boxes", "", "boxes, points and masks of pictures (JSON lines) for metrics that need them")
 		case "editors":
-			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures, and of what was measured of them")
+			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures and their measurements")
 		case "by":
 			flags.StringToStringVar(&f.By, name, nil,
-				"what measured a component, where files do not say it, such as sc=gpt-4o: tables compare by it")
+				"what measured a component, if the files do not say, such as sc=gpt-4o: tables compare by it")
 		case "human":
 			flags.StringVar(&f.Human, name, "", "file of human ratings of the samples (JSON lines) to correlate with")
 		case "write-authors":
 			flags.StringVar(&f.writeTo, name, "", "folder to write the files of the benchmark's authors to")
 		case "examples":
-			flags.StringVar(&f.examples, name, "", "write the statements as conversations with --judge's question and the "+
-				"right answer, to learn from (.jsonl; train, mode: text), ask nothing")
+			flags.StringVar(&f.examples, name, "", "write the statements as training conversations with --judge's question "+
+				"and the right answer (.jsonl; train, mode: text), ask nothing")
 		case "means":
-			flags.StringVar(&f.means, name, "", "CSV of published means: the overall score from them alone")
+			flags.StringVar(&f.means, name, "", "CSV of published means: compute only the overall score, from them")
 		case "bg-norm":
 			flags.StringVar(&f.BGNorm, name, f.BGNorm,
 				"normalisation of background differences: linear:K, exp:K or inverse:K")
 		case "sigma":
 			flags.Float64Var(&f.Sigma, name, f.Sigma, "tolerance of the expression gain")
 		case "lower":
-			flags.StringSliceVar(&f.Lower, name, nil, "metrics of which less is better, beside bg_rmse, lpips..., "+
+			flags.StringSliceVar(&f.Lower, name, nil, "metrics for which lower is better, besides bg_rmse, lpips..., "+
 				"l1... and l2...")
 		default:
-			panic("a benchmarks.txt lists the flag " + name + ", which nobody adds")
+			panic("a benchmarks.txt lists the flag " + name + ", which is unknown here")
 		}
 	}
 }
 
-// writeExamples writes what a model learns a judge's answers from; nothing is asked.
+// writeExamples writes training conversations with a judge's question and the right answers; nothing is asked.
 func (f *benchFlags) writeExamples(c *cobra.Command, set protocol.Teachable) error {
 	given := []string{"examples", "ratings", "data", "images", "judge", "prompts"}
 	if err := alone(c, "--examples asks nothing", given...); err != nil {
@@ -225,7 +225,7 @@ func (f *benchFlags) writeExamples(c *cobra.Command, set protocol.Teachable) err
 		return exit.Usagef("--examples needs --judge, whose question they ask")
 	}
 	if filepath.Ext(f.examples) != ".jsonl" {
-		return exit.Usagef("%s: a .jsonl file is wanted", f.examples)
+		return exit.Usagef("%s: want a .jsonl file", f.examples)
 	}
 	judge, err := textjudge.OpenExamples(f.runtime.judge, f.runtime.settings)
 	if err != nil {
@@ -243,7 +243,7 @@ func (f *benchFlags) writeExamples(c *cobra.Command, set protocol.Teachable) err
 	})
 }
 
-// alone refuses flags besides the ones that mean something here.
+// alone refuses all flags except the allowed ones.
 func alone(c *cobra.Command, why string, allowed ...string) error {
 	var others []string
 	c.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
@@ -252,7 +252,7 @@ func alone(c *cobra.Command, why string, allowed ...string) error {
 		}
 	})
 	if len(others) > 0 {
-		return exit.Usagef("%s: %s: leave this out, or leave out --%s", strings.Join(others, ", "), why, allowed[0])
+		return exit.Usagef("%s: %s: omit this, or omit --%s", strings.Join(others, ", "), why, allowed[0])
 	}
 	return nil
 }

@@ -34,24 +34,24 @@ func newBenchAllCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "all --config FILE --scorer DIR",
 		Short: "One table over all benchmarks: the headline number of each, a column for each scorer",
-		Long: `all runs scorers on every benchmark that the configuration has data for, and prints their headline numbers.
-What a benchmark needs is said with the flags of its own command:
+		Long: `all runs scorers on every benchmark that the configuration has data for, and prints their headline
+numbers. The configuration gives the data of a benchmark as flags of its own command:
 
   benchmarks:
     genaibench: {ratings: GenAI-Bench}
     aurora-point: {ratings: human_ratings.json, images: AURORA, dimension: following}
 
-Paths start at the configuration's folder. A benchmark that is not there, or that no scorer can be run on, is listed as
-not run. All numbers of a column are by the same scorer. The same command resumes.`,
+Paths start at the configuration's folder. A benchmark that is missing, or on which no scorer can be run, is listed as
+not run. All numbers of a column come from the same scorer. The same command resumes.`,
 		Example: "  score bench all --config benchmarks.yaml --scorer backbones/tiny-scorer --report report",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return benchAll(c, &f) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "YAML file: the data of each benchmark")
-	flags.StringSliceVar(&f.scorers, "scorer", nil, "scorer directory; several are a column each")
+	flags.StringSliceVar(&f.scorers, "scorer", nil, "scorer directory; each gets a column")
 	flags.StringVar(&f.out, "out", filepath.Join("runs", "bench-all"),
-		"folder of the predictions, by scorer and benchmark; the same folder resumes")
+		"folder of the predictions, by scorer and benchmark; reuse it to resume")
 	flags.StringVar(&f.report, "report", "",
 		"folder to write a report to: index.html, results.csv, results.md, results.json")
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu, cuda or cuda:N")
@@ -85,7 +85,7 @@ func readBenchmarks(path string) (benchmarkFlags, error) {
 		flags := newBenchmarkCommand(b).Flags()
 		for flag, value := range given {
 			known := flags.Lookup(flag) != nil && !slices.Contains(ours, flag)
-			d.Want(known, "benchmarks."+name+"."+flag, "no option of score bench %s that a benchmark may have here", name)
+			d.Want(known, "benchmarks."+name+"."+flag, "not an option of score bench %s that can be set here", name)
 			paths := []string{"ratings", "data", "images", "votes", "targets", "human", "backbone", "editors"}
 			if !slices.Contains(paths, flag) {
 				continue
@@ -96,7 +96,7 @@ func readBenchmarks(path string) (benchmarkFlags, error) {
 			}
 			given[flag] = strings.Join(list, ",")
 		}
-		d.Want(given["ratings"]+given["data"] != "", "benchmarks."+name, "ratings: its data are wanted")
+		d.Want(given["ratings"]+given["data"] != "", "benchmarks."+name, "ratings: the benchmark's data is needed")
 	}
 	return c.Benchmarks, exit.Usage(d.Err())
 }
@@ -106,7 +106,7 @@ func benchAll(c *cobra.Command, f *allFlags) error {
 		return exit.Usagef("--config and --scorer are needed: the data of the benchmarks, and what is measured")
 	}
 	if f.resamples < 0 {
-		return exit.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
+		return exit.Usagef("--resamples %d: want 0 or more", f.resamples)
 	}
 	given, err := readBenchmarks(f.config)
 	if err != nil {
@@ -116,7 +116,7 @@ func benchAll(c *cobra.Command, f *allFlags) error {
 	for _, dir := range f.scorers {
 		name := systemName(dir)
 		if slices.Contains(o.Judges, name) {
-			return exit.Usagef("--scorer: two are called %s: copy or link one under another name", name)
+			return exit.Usagef("--scorer: two are named %s: copy or link one under another name", name)
 		}
 		o.Judges = append(o.Judges, name)
 	}
@@ -148,7 +148,8 @@ func benchAll(c *cobra.Command, f *allFlags) error {
 	return err
 }
 
-// row runs all scorers on a benchmark. An error ends the command; what fails in a benchmark alone is in its cell.
+// row runs all scorers on a benchmark. An error ends the command; a failure of this benchmark alone goes into its
+// cell.
 func (f *allFlags) row(
 	c *cobra.Command, b *protocol.Benchmark, given map[string]string, judges []string,
 ) (report.OverviewRow, error) {

@@ -12,8 +12,8 @@ import (
 	"assay/internal/packed"
 )
 
-// TestBenchAll: the headline numbers of several benchmarks are those of their own commands, by scorer; what has no data
-// or cannot be scored is listed, and what fails leaves the others as they are.
+// TestBenchAll: the headline numbers of several benchmarks equal those of their own commands, for each scorer.
+// Benchmarks without data, or that cannot be scored, are listed, and a failure does not affect the others.
 func TestBenchAll(t *testing.T) {
 	long.Test(t)
 	dir := packed.Unpack(t, "../../../internal/benchmarks/testdata/layouts.zip")
@@ -77,8 +77,8 @@ func TestBenchAll(t *testing.T) {
 	}
 	for want, text := range map[string]string{
 		"there is no benchmark":  "benchmarks: {nobench: {ratings: a}}\n",
-		"no option of score":     "benchmarks: {gedit-bench: {ratings: a, scorer: b}}\n",
-		"its data are wanted":    "benchmarks: {gedit-bench: {editors: a}}\n",
+		"not an option of score": "benchmarks: {gedit-bench: {ratings: a, scorer: b}}\n",
+		"data is needed":         "benchmarks: {gedit-bench: {editors: a}}\n",
 		"--config and --scorer ": "",
 	} {
 		t.Run(want, func(t *testing.T) {

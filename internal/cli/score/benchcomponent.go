@@ -24,14 +24,13 @@ import (
 	"assay/textjudge"
 )
 
-// components opens what --component names. Judges that answer in words ask one model, which is opened for the first of
-// them.
+// components opens what --component names. VLM judges share one model, which is opened for the first of them.
 type components struct {
 	*benchFlags
 	command *cobra.Command
 	metric  metrics.Options
-	scales  map[string]edit.Range // of what judges may fill; nil: metrics alone fill this benchmark's components
-	closed  bool                  // metrics fill no others either
+	scales  map[string]edit.Range // of the components that judges may fill; nil: only metrics fill components here
+	closed  bool                  // metrics may only fill components in scales
 	model   *chat.Kept
 }
 
@@ -47,7 +46,7 @@ func (f *benchFlags) measure(c *cobra.Command, r *report.Report, set protocol.Se
 	if len(f.metrics) == 0 {
 		return nil, nil
 	}
-	measurable := set.(protocol.Measurable) // the flag is there for such sets alone
+	measurable := set.(protocol.Measurable) // only such sets have the flag
 	items, err := measurable.Outputs()
 	if err != nil {
 		return nil, exit.Usage(err)
@@ -90,19 +89,19 @@ func measureOne(
 	bar.Close()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return "", fmt.Errorf("what was measured is kept beside %s; the same command resumes: %w", path, exit.ErrInterrupted)
+		return "", fmt.Errorf("measurements are saved next to %s; the same command resumes: %w", path, exit.ErrInterrupted)
 	case err != nil:
-		return "", capped(err, "what was measured is kept beside "+path+"; the same command resumes")
+		return "", capped(err, "measurements are saved next to "+path+"; the same command resumes")
 	}
 	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", name, component.By, path))
 	r.AddUnmeasured(name, component.Failed)
 	if len(component.Failed) == len(items) {
-		return "", fmt.Errorf("%s could not be measured of any item: %s", name, component.Failed[0].Error)
+		return "", fmt.Errorf("%s could not be measured for any item: %s", name, component.Failed[0].Error)
 	}
 	return path, nil
 }
 
-// open opens NAME=WHAT, or WHAT, which then says itself what it measures.
+// open opens NAME=WHAT, or WHAT, which then names its component itself.
 func (o *components) open(named string) (*runner.Component, error) {
 	name, what, ok := strings.Cut(named, "=")
 	if _, err := os.Stat(named); err == nil || !ok {
@@ -111,8 +110,8 @@ func (o *components) open(named string) (*runner.Component, error) {
 	_, err := os.Stat(filepath.Join(what, "scorer.yaml"))
 	isScorer := err == nil || t2i.Is(what)
 	if o.scales == nil && (isScorer || textjudge.Is(what)) {
-		return nil, exit.Usagef("--component %s: metrics alone measure components of this benchmark; --scorer and --judge "+
-			"run others", named)
+		return nil, exit.Usagef("--component %s: only metrics measure components of this benchmark; use --scorer or --judge "+
+			"for others", named)
 	}
 	if err := o.knows(named, name); err != nil {
 		return nil, err
@@ -139,7 +138,8 @@ func (o *components) open(named string) (*runner.Component, error) {
 	return c, nil
 }
 
-// knows refuses the name of a component that the benchmark has not, where it says which it has; "": not yet named.
+// knows refuses the name of a component that the benchmark does not have, if the benchmark lists its components; "":
+// not yet named.
 func (o *components) knows(named, name string) error {
 	if _, known := o.scales[name]; known || o.scales == nil || name == "" {
 		return nil
@@ -170,12 +170,12 @@ func (o *components) openScorer(name, dir string) (*runner.Component, error) {
 		By: fmt.Sprintf("%s (%.8s)", filepath.Base(filepath.Clean(dir)), fingerprint)}, nil
 }
 
-// openJudge opens a judge that answers in words.
+// openJudge opens a VLM judge.
 func (o *components) openJudge(name, what string) (c *runner.Component, err error) {
 	run := &o.runtime
 	if o.model == nil {
 		if run.scorer != "" && run.answers.local.backbone != "" {
-			return nil, exit.Usagef("--backbone is of --scorer here: measure %s by itself", what)
+			return nil, exit.Usagef("--backbone belongs to --scorer here: measure %s separately", what)
 		}
 		run.answers.local.o.Threads, run.answers.local.o.Device = run.threads, run.device
 		if o.model, err = run.answers.open(o.command); err != nil {
@@ -200,7 +200,7 @@ func (o *components) openJudge(name, what string) (c *runner.Component, err erro
 	ranges := j.Config.Components()
 	for _, component := range slices.Sorted(maps.Keys(ranges)) {
 		if _, known := o.scales[component]; !known && c.Dimensions {
-			continue // a number that is no component
+			continue // a number that is not a component
 		}
 		if err := o.fits(what, component, ranges[component]); err != nil {
 			return nil, err
@@ -214,15 +214,15 @@ func (o *components) openJudge(name, what string) (c *runner.Component, err erro
 	return c, nil
 }
 
-// fits refuses a judge of another range than the component's.
+// fits refuses a judge whose range differs from the component's.
 func (o *components) fits(what, component string, of edit.Range) error {
 	scale, known := o.scales[component]
 	switch {
 	case !known:
-		return exit.Usagef("--component %s measures %q, which is no component here; there are %s", what, component,
+		return exit.Usagef("--component %s measures %q, which is not a component here; there are %s", what, component,
 			strings.Join(slices.Sorted(maps.Keys(o.scales)), ", "))
 	case of != scale:
-		return exit.Usagef("--component %s: its range is %v, and %s is %s", what, of.Words(), component, scale.Words())
+		return exit.Usagef("--component %s: it scores %v, but %s is %s", what, of.Words(), component, scale.Words())
 	}
 	return nil
 }

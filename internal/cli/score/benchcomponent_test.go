@@ -16,8 +16,8 @@ import (
 	"assay/metrics"
 )
 
-// TestComponentsByMetrics: metrics measure the components of AIM-Bench's editors; a cosine is that of the baseline of
-// the same name, and what was measured is not measured again. A number that is no component is refused beforehand.
+// TestComponentsByMetrics: metrics measure the components of AIM-Bench's editors. A cosine equals that of the
+// baseline with the same name, and nothing is measured twice. A number that is not a component is refused first.
 func TestComponentsByMetrics(t *testing.T) {
 	dir := auroraFolder(t) // pictures
 	clip, err := filepath.Abs(filepath.Join(oracle.Folders(t)[0], "clip", "model"))
@@ -93,7 +93,7 @@ func TestComponentsByMetrics(t *testing.T) {
 	put("faces.yaml", "format: 1\nname: id\nmodel: aesthetic/model.onnx\nof: [source, edit]\n"+
 		"prepare: {points: five, size: [112, 112]}\n")
 	args[6] = in("faces.yaml")
-	if code, stdout, stderr := bench(args...); code != 2 || !strings.Contains(stdout+stderr, "needs a file of boxes") {
+	if code, stdout, stderr := bench(args...); code != 2 || !strings.Contains(stdout+stderr, "needs a boxes file") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	put("light.yaml", "format: 1\nname: brightness\nencoder: "+clip+
@@ -104,7 +104,7 @@ func TestComponentsByMetrics(t *testing.T) {
 	}
 }
 
-// baseline compares a cosine with the baseline that is ten times it.
+// baseline compares a cosine with the baseline, which is ten times as large.
 func baseline(t *testing.T, args []string, clip, out string, want float64) {
 	t.Helper()
 	code, stdout, stderr := bench(append(args[:5:5], "--baseline", "clip_t_instruction", "--clip", clip, "--out", out,

@@ -16,7 +16,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// editorFixtures are those of tools/oracle/editors.py.
+// editorFixtures are the fixtures of tools/oracle/editors.py.
 type editorFixtures struct {
 	GEdit struct {
 		Rows []struct {
@@ -64,7 +64,7 @@ func put(t *testing.T, dir, name string, content any) {
 	}
 }
 
-// numbersOf are the numbers of a result by their names.
+// numbersOf returns the numbers of a result by name.
 func numbersOf(v map[string]any) map[string]float64 {
 	out := map[string]float64{}
 	for _, n := range v["numbers"].([]any) {
@@ -85,8 +85,7 @@ func expectNumbers(t *testing.T, got, want map[string]float64, tolerance float64
 	}
 }
 
-// TestGEdit: the authors' files give the authors' means; a judge in words is run on the pictures, which it sees at
-// their
+// TestGEdit: the authors' files result in the authors' means; a VLM judge is run on the pictures at their original
 // size.
 func TestGEdit(t *testing.T) {
 	long.Test(t)
@@ -158,12 +157,12 @@ func TestGEdit(t *testing.T) {
 	}
 	put(t, dir, "half.jsonl", map[string]any{"id": f.Rows[0].Key, "model": "M", "semantic": 3})
 	code, stdout, stderr := bench("gedit-bench", "--ratings", data, "--components", filepath.Join(dir, "half.jsonl"))
-	if code != 0 || !strings.Contains(stdout, "% of") { // a share of the samples is in the number's name
+	if code != 0 || !strings.Contains(stdout, "% of") { // the number's name has the share of samples
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 }
 
-// TestImgEdit: the authors' answers give the authors' numbers.
+// TestImgEdit: the authors' answers result in the authors' numbers.
 func TestImgEdit(t *testing.T) {
 	f, dir := readEditorFixtures(t).ImgEdit, t.TempDir()
 	put(t, dir, "basic_edit.json", f.Data)
@@ -181,7 +180,7 @@ func TestImgEdit(t *testing.T) {
 	}
 }
 
-// TestMagicBrush: distances and similarities are those of torch, Pillow and transformers by the definitions of the
+// TestMagicBrush: distances and similarities equal those of torch, Pillow and transformers, by the definitions of the
 // authors' program.
 func TestMagicBrush(t *testing.T) {
 	f, dir := readEditorFixtures(t).MagicBrush, packed.Unpack(t, "../../../internal/benchmarks/testdata/magicbrush.zip")
@@ -214,8 +213,8 @@ func TestMagicBrush(t *testing.T) {
 	expectNumbers(t, numbersOf(v), map[string]float64{"score: single turn": want}, 1e-9)
 }
 
-// TestRISE: reasoning, consistency and plausibility give the numbers of pandas, by the stated rule and as the authors'
-// program runs.
+// TestRISE: reasoning, consistency and plausibility result in the numbers of pandas, by the published rule and by the
+// authors' program.
 func TestRISE(t *testing.T) {
 	f, dir := readEditorFixtures(t).RISE, t.TempDir()
 	put(t, dir, "datav2_total_w_subtask.json", f.Data)

@@ -54,7 +54,7 @@ func TestEncoderBaselines(t *testing.T) {
 	clip, dino := filepath.Join(root, "clip", "model"), filepath.Join(root, "dinov2", "model")
 	for _, name := range similarities {
 		if name == "clip_i" || name == "dino_i" {
-			continue // AURORA-Bench has no wanted results
+			continue // AURORA-Bench has no target pictures
 		}
 		out := filepath.Join(dir, name)
 		v := benchJSON(
@@ -92,7 +92,7 @@ func TestEncoderBaselines(t *testing.T) {
 			}
 		}
 	}
-	equal := filepath.Join(dir, "equal.jsonl") // captions that have no direction
+	equal := filepath.Join(dir, "equal.jsonl") // equal captions have no direction
 	var same strings.Builder
 	for i := range pairs {
 		fmt.Fprintf(&same, `{"id": "%d", "source_caption": "a cat", "target_caption": "a cat"}`+"\n", i)
@@ -118,8 +118,9 @@ func TestEncoderBaselines(t *testing.T) {
 	}
 }
 
-// ImagenHub's similarities are those to the wanted results and their captions, without --captions: transformers' values
-// of the oracle's triplets. An output that is its source unedited scores 10 under the name clip_i_source alone.
+// ImagenHub's similarities are computed with the target pictures and their captions, without --captions, and equal
+// transformers' values for the oracle's triplets. An unedited source as output scores 10 only under the name
+// clip_i_source.
 func TestImagenHubSimilarities(t *testing.T) {
 	root := oracle.Folders(t)[0]
 	type pair struct {

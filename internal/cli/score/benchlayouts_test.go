@@ -25,7 +25,7 @@ type layout struct {
 	Data    []map[string]string   // of EditReward-Compass
 }
 
-// predicted are the scores of predictions.jsonl, by id, or id and side.
+// predicted returns the scores of predictions.jsonl, by id, or id and side.
 func predicted(t *testing.T, dir string) map[string]float64 {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "predictions.jsonl"))
@@ -46,7 +46,7 @@ func predicted(t *testing.T, dir string) map[string]float64 {
 	return out
 }
 
-// ofScores are the numbers that scores make.
+// ofScores returns the numbers computed from scores.
 func (l *layout) ofScores(scores map[string]float64) map[string]float64 {
 	out := map[string]float64{}
 	for name, groups := range l.Groups {
@@ -72,9 +72,9 @@ func (l *layout) ofScores(scores map[string]float64) map[string]float64 {
 	return out
 }
 
-// TestPublishedLayouts runs the benchmarks of editors' papers from their published layouts, pictures in Parquet among
-// them. It runs them with a judge in words, whose numbers are those of Python by the published rules, and with a
-// scorer.
+// TestPublishedLayouts runs the benchmarks of editors' papers from their published layouts, including pictures in
+// Parquet. It runs them with a scorer and with a VLM judge, whose numbers equal those of Python by the published
+// rules.
 func TestPublishedLayouts(t *testing.T) {
 	long.Test(t)
 	dir := packed.Unpack(t, "../../../internal/benchmarks/testdata/layouts.zip")
@@ -86,7 +86,7 @@ func TestPublishedLayouts(t *testing.T) {
 		if m := stated.FindStringSubmatch(body); m != nil {
 			return `{"score": [` + m[1] + `, 10], "reasoning": "so"}`
 		}
-		return `{"score": [9, 9], "reasoning": "so"}` // the quality, which is asked of the edit alone
+		return `{"score": [9, 9], "reasoning": "so"}` // the quality, whose question shows only the edit
 	})
 	where := map[string][]string{
 		"gedit-bench":        {"--ratings", in("gedit/data"), "--editors", in("gedit/M")},
@@ -112,8 +112,8 @@ func TestPublishedLayouts(t *testing.T) {
 	}
 }
 
-// TestKRISSeveralSources: the judge of KRIS-Bench is shown all sources of a sample, frames in their order with the edit
-// in its place, and their numbers and scores count.
+// TestKRISSeveralSources: the judge of KRIS-Bench sees all sources of a sample, frames in order with the edit in its
+// position, and their numbers and scores count.
 func TestKRISSeveralSources(t *testing.T) {
 	dir := packed.Unpack(t, "../../../internal/benchmarks/testdata/layouts.zip")
 	out := t.TempDir()

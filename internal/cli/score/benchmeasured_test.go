@@ -31,7 +31,7 @@ type measured struct {
 
 func (m *measured) in(name string) string { return filepath.Join(m.dir, name) }
 
-// answer is the model's. Numbers are chosen so that Overall can be computed by hand.
+// answer returns the model's answer. Numbers are chosen so that Overall can be computed by hand.
 func (m *measured) answer(body string) string {
 	m.requests.Add(1)
 	second := strings.Contains(body, "dim the light")
@@ -120,7 +120,7 @@ func newMeasured(t *testing.T) (m *measured, url string) {
 	return m, s.URL
 }
 
-// run is score bench aim-bench with components by judges, a metric and a file.
+// run runs score bench aim-bench with components from judges, a metric and a file.
 func (m *measured) run(url, model, out string, more ...string) (code int, stdout, stderr string) {
 	return bench(append([]string{"aim-bench", "--ratings", m.dir, "--editors", m.in("M"), "--component", m.judges,
 		"--components", m.in("c.jsonl"), "--url", url, "--model", model, "--concurrency", "1",
@@ -144,7 +144,7 @@ func decoded(t *testing.T, stdout string) (v benchNumbers) {
 }
 
 // TestComponentsByJudges: one command goes from published files and a folder of outputs to AIM-Bench's Overall, each
-// component by a judge that answers in words, a metric or a file. It ends at a cap, resumes, and asks nothing twice.
+// component from a VLM judge, a metric or a file. It stops at a cap, resumes, and asks nothing twice.
 func TestComponentsByJudges(t *testing.T) {
 	m, url := newMeasured(t)
 	code, stdout, stderr := m.run(url, "m", "run", "--token-cap", "40")
@@ -160,7 +160,7 @@ func TestComponentsByJudges(t *testing.T) {
 		t.Fatalf("resumed: got exit code %d after %d requests, want 0 after 10: %s%s", code, m.requests.Load(), stdout,
 			stderr)
 	}
-	// Table 1's columns and the mean of what they are between their bounds
+	// Table 1's columns, and the mean of their values normalised to their bounds
 	for _, want := range []struct {
 		rule, judge string
 		value       float64
@@ -182,14 +182,14 @@ func TestComponentsByJudges(t *testing.T) {
 			t.Errorf("got %s, want %v by %q", stdout, want.value, want.judge)
 		})
 	}
-	// what was measured is in files of its own, and is not asked again
+	// measurements are in separate files, and are not asked again
 	if code, _, stderr := m.run(url, "m", "run", "--store", m.in("others")); code != 0 || m.requests.Load() != 10 {
 		t.Errorf("again: got exit code %d after %d requests, want 0 after 10: %s", code, m.requests.Load(), stderr)
 	}
 }
 
-// TestComponentIncomplete: an answer that cannot be read leaves its sample out of that component, by name; the next run
-// tries it again (where answers are kept, a model is not asked again).
+// TestComponentIncomplete: an unreadable answer excludes its sample from that component, by name; the next run tries
+// it again (a model is not asked again if its answer is stored).
 func TestComponentIncomplete(t *testing.T) {
 	m, url := newMeasured(t)
 	m.broken.Store(true)
@@ -233,7 +233,8 @@ func TestComponentMeasurers(t *testing.T) {
 	}
 }
 
-// TestFEDComponents: a judge of several numbers fills the components of their names, and a scorer's score may be one.
+// TestFEDComponents: a judge with several numbers fills the components with their names, and a scorer's score may be
+// one.
 func TestFEDComponents(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -285,7 +286,7 @@ score_range: [0, 10]
 		}
 	}
 	_, stdout, stderr = bench(append(args, "--judge", in("own"), "--out", in("scored"))...)
-	if !strings.Contains(stdout, "its numbers gta, sc are components: --component "+in("own")+" in place of --judge") {
+	if !strings.Contains(stdout, "its numbers gta, sc are components: --component "+in("own")+" instead of --judge") {
 		t.Errorf("as a scorer: got\n%s%s", stdout, stderr)
 	}
 	put(t, dir, "five/judge.yaml", []byte("format: 1\nkind: text\nname: five\nrule: five\nquestions:\n  - {name: a, "+
@@ -294,11 +295,11 @@ score_range: [0, 10]
 	put(t, dir, "five/ask.jinja", []byte("a"))
 	for _, c := range []struct{ component, want string }{
 		{"nothing=fed/sc", `there is no component "nothing"; there are bg_rmse, gta, id,`},
-		{"sc=" + in("five"), "its range is on 1 to 5, and sc is on 0 to 10"},
+		{"sc=" + in("five"), "it scores on 1 to 5, but sc is on 0 to 10"},
 		{in("five"), "NAME=" + in("five") + " is needed"},
-		{"aim/emotion", `measures "emotion", which is no component here`},
+		{"aim/emotion", `measures "emotion", which is not a component here`},
 		{"../../../backbones/tiny-scorer", "NAME=../../../backbones/tiny-scorer is needed"},
-		{"id=../../../backbones/tiny-scorer", "its range is on 0 to 10, and id is on -1 to 1"},
+		{"id=../../../backbones/tiny-scorer", "it scores on 0 to 10, but id is on -1 to 1"},
 	} {
 		t.Run(c.component, func(t *testing.T) {
 			code, stdout, stderr := bench(append(args, "--component", c.component)...)

@@ -11,8 +11,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// One command goes from AIM-Bench's published layout to the numbers of two editors, with a scorer as one more column;
-// it resumes, and writes the authors' files.
+// One command goes from AIM-Bench's published layout to the numbers of two editors, with a scorer as an additional
+// column; it resumes, and writes the authors' files.
 func TestAIMBenchFromPictures(t *testing.T) {
 	pictures := filepath.Join(oracle.Folders(t)[0], "images")
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestAIMBenchFromPictures(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// what was written is what an editor's folder may hold
+	// the written files are valid in an editor's folder
 	v = benchJSON(t, "aim-bench", "--ratings", dir, "--compare", in("authors/A")+","+in("authors/B"), "--resamples", "20")
 	first := fmt.Sprint(v["systems"].([]any)[0].(map[string]any)["numbers"].([]any)[1])
 	if !strings.Contains(first, "value:4") {

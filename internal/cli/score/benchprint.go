@@ -78,14 +78,14 @@ func printReport(w io.Writer, r *report.Report, folder string) {
 	}
 }
 
-// printRemarks prints why columns are several, and what their marks mean.
+// printRemarks prints why there are several columns, and what their marks mean.
 func printRemarks(w io.Writer, r *report.Report) {
 	for _, remark := range r.Remarks() {
 		fmt.Fprintln(w, remark)
 	}
 }
 
-// printResult says what a result was computed from, and what the reader must know.
+// printResult prints what a result was computed from, and what the reader must know.
 func printResult(w io.Writer, r *protocol.Result) {
 	fmt.Fprintf(w, "%d predictions used\n", r.N)
 	for _, note := range r.Notes {

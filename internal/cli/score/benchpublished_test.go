@@ -15,7 +15,8 @@ import (
 	"assay/internal/testfile"
 )
 
-// publishedFixtures are what the benchmarks' authors' programs compute of made-up answers (tools/oracle/published.py).
+// publishedFixtures are the results of the benchmark authors' programs for made-up answers
+// (tools/oracle/published.py).
 type publishedFixtures struct {
 	RISE struct {
 		Data, Lines []map[string]any
@@ -41,7 +42,7 @@ func readPublished(t *testing.T) (f publishedFixtures) {
 	return f
 }
 
-// jsonLines are values one a line.
+// jsonLines encodes values as JSON lines.
 func jsonLines[T any](t *testing.T, list []T) []byte {
 	t.Helper()
 	var out []byte
@@ -55,8 +56,8 @@ func jsonLines[T any](t *testing.T, list []T) []byte {
 	return out
 }
 
-// TestRISEAsPublished: the means and accuracies are those that the authors' program of today prints, and nothing is
-// missing that is not asked for.
+// TestRISEAsPublished: the means and accuracies equal those of the authors' current program, and answers that are not
+// required do not count as missing.
 func TestRISEAsPublished(t *testing.T) {
 	f, dir := readPublished(t).RISE, t.TempDir()
 	put(t, dir, "datav2_total_w_subtask.json", f.Data)
@@ -82,7 +83,7 @@ func krisFolders(t *testing.T, f publishedFixtures, dir string) {
 	}
 }
 
-// TestKRIS: what the authors' programs wrote of an editor gives the numbers of the published means.
+// TestKRIS: the files that the authors' programs wrote for an editor result in the published means.
 func TestKRIS(t *testing.T) {
 	f, dir := readPublished(t), t.TempDir()
 	krisFolders(t, f, dir)
@@ -111,7 +112,7 @@ func TestKRIS(t *testing.T) {
 	}
 }
 
-// TestEditRewardCompass: the accuracies are those of the authors' program.
+// TestEditRewardCompass: the accuracies equal those of the authors' program.
 func TestEditRewardCompass(t *testing.T) {
 	f, dir := readPublished(t).Compass, t.TempDir()
 	put(t, dir, "reward_eval.json", f.Data)
@@ -134,8 +135,8 @@ func TestEditRewardCompass(t *testing.T) {
 	}
 }
 
-// TestPublishedQuestions: the judges with the authors' own questions ask what belongs to a sample's kind, and read the
-// answers that these questions want.
+// TestPublishedQuestions: the judges with the authors' own questions ask what belongs to a sample's kind, and read
+// the answers in the format of these questions.
 func TestPublishedQuestions(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -143,7 +144,7 @@ func TestPublishedQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copyOf := func(prompts string) []byte { // a copy of code that is not there: name:marks
+	copyOf := func(prompts string) []byte { // a missing copy of the code: name:marks
 		text := ""
 		for _, p := range strings.Fields(prompts) {
 			name, marks, _ := strings.Cut(p, ":")
@@ -206,7 +207,7 @@ func TestPublishedQuestions(t *testing.T) {
 		put(t, dir, fmt.Sprintf("rise/M/images/%s/%s.png", s["category"], s["index"]), picture)
 	}
 	url = answering(t, func(body string) string {
-		for said, words := range map[string]string{ // each is asked once, with the pictures that it wants
+		for said, words := range map[string]string{ // each is asked once, with the pictures that it shows
 			"4": "prompt_consist do 1|2", "3": "prompt_reasoning do 1 rot|1", "2": "prompt_generation|1",
 			"1": "prompt_reasoning_w_input do 2 wet|2", "5": "prompt_spatial_cons do 3|2",
 			"**5**": "prompt_spatial_ref_img do 3|2", "** 4": "prompt_spatial_qual|1",
@@ -261,13 +262,13 @@ func TestPublishedQuestions(t *testing.T) {
 		"kris: overall": 750.0 / 10}, 1e-9)
 	code, stdout, stderr := bench("kris-bench", "--ratings", in("kris"), "--editors", in("kris/M"), "--judge", "kris",
 		"--url", url, "--model", "m")
-	if code != 2 || !strings.Contains(stdout+stderr, "its prompt is the authors' alone") {
+	if code != 2 || !strings.Contains(stdout+stderr, "its prompt is only in the authors' code") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 }
 
-// TestEmuEdit: similarities of the published tables' pictures, Emu Edit's own outputs and an editor's, are those of
-// transformers' CLIP (metrics/testdata/models.json), and l1_source is that of the pixels.
+// TestEmuEdit: similarities of the published tables' pictures, Emu Edit's own outputs and an editor's, equal those of
+// transformers' CLIP (metrics/testdata/models.json), and l1_source is computed from the pixels.
 func TestEmuEdit(t *testing.T) {
 	var f struct {
 		LongCLIP struct {
@@ -338,8 +339,9 @@ func TestEmuEdit(t *testing.T) {
 	}
 }
 
-// TestRPMModify: FED-Bench's RPM-Modify is the direction of the pictures in their boxes and of the triplet's captions.
-// It is that of transformers where the boxes hold everything, and of what they hold otherwise.
+// TestRPMModify: FED-Bench's RPM-Modify is the directional similarity of the pictures in their boxes and the
+// triplet's captions. It equals that of transformers if the boxes cover everything, and otherwise uses only what they
+// cover.
 func TestRPMModify(t *testing.T) {
 	var f struct {
 		LongCLIP struct {

@@ -13,7 +13,7 @@ import (
 	"assay/internal/exit"
 )
 
-// rankFlags are those of score bench rank.
+// rankFlags are the flags of score bench rank.
 type rankFlags struct {
 	scores        []string
 	votes, number string
@@ -28,11 +28,11 @@ func newBenchRankCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rank (--scores FILE,... | --votes FILE)",
 		Short: "Rank editors by comparing their outputs: Bradley-Terry strengths, and agreement with people",
-		Long: `rank compares the outputs of editors for the same samples, by a number that a run of score bench wrote, or by
-votes. Numbers are in predictions.jsonl or component-NAME.jsonl: lines of id, model and the number. Votes are lines of
-left, right and winner. Strengths are Bradley-Terry's, with mean 0 and 95 % intervals over samples or votes; a tie is
-half a win of either. --human is a ranking by people, lines of model and score (more is better) or rank (1 is the
-best), and gives the rank correlation with it.`,
+		Long: `rank compares the outputs of editors for the same samples, by a number that a run of score bench wrote,
+or by votes. Numbers are in predictions.jsonl or component-NAME.jsonl: lines of id, model and the number. Votes are
+lines of left, right and winner. Strengths are Bradley-Terry's, with mean 0 and 95 % intervals over samples or votes; a
+tie counts as half a win for each. --human is a ranking by people, lines of model and score (higher is better) or rank
+(1 is the best), with which the rank correlation is computed.`,
 		Example: `  score bench rank --scores runs/bench-gedit-bench/predictions.jsonl --human arena.jsonl
   score bench rank --scores runs/bench-magicbrush/component-l1.jsonl --number l1
   score bench rank --votes votes.jsonl --json`,
@@ -41,8 +41,8 @@ best), and gives the rank correlation with it.`,
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.scores, "scores", nil, "files of numbers (JSON lines)")
-	flags.StringVar(&f.number, "number", "score", "the number of --scores")
-	flags.BoolVar(&f.lower, "lower", false, "less of it is better, as it always is of distances (l1, d_vad, ...)")
+	flags.StringVar(&f.number, "number", "score", "name of the number in --scores")
+	flags.BoolVar(&f.lower, "lower", false, "lower is better, as always for distances (l1, d_vad, ...)")
 	flags.StringVar(&f.votes, "votes", "", "file of votes (JSON lines)")
 	flags.StringVar(&f.human, "human", "", "ranking by people (JSON lines)")
 	flags.IntVar(&f.resamples, "resamples", 1000, "bootstrap resamples")
@@ -56,7 +56,7 @@ func rankEditors(c *cobra.Command, f *rankFlags) error {
 	}
 	for _, name := range []string{"number", "lower"} {
 		if f.votes != "" && c.Flags().Changed(name) {
-			return exit.Usagef("--%s is of --scores: votes say themselves who won", name)
+			return exit.Usagef("--%s requires --scores: votes name the winner", name)
 		}
 	}
 	var contest *report.Contest
@@ -96,10 +96,11 @@ func newBenchEnsemblesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ensembles FILE",
 		Short: "Search the set of models whose votes recognise expressions best (FED-Bench, Table 2)",
-		Long: `ensembles lets all sets of models vote on the expressions of pictures, as FED-Bench chose the models that
-check its ground truths. They vote on the seven expressions, and regrouped to positive (happy), neutral and negative.
-The file has lines of id, truth, model and answer. Most votes win; where several labels have most, the set is wrong. An
-answer that is none of the seven expressions is wrong and no vote; how many a model has is told ("unreadable").`,
+		Long: `ensembles lets all sets of models vote on the expressions of pictures, as FED-Bench did to choose the
+models that check its ground truths. They vote on the seven expressions, and on the groups positive (happy), neutral and
+negative. The file has lines of id, truth, model and answer. The label with most votes wins; if several labels tie, the
+set is wrong. An answer that is not one of the seven expressions is wrong and not a vote; each model's number of them is
+reported ("unreadable").`,
 		Example: `  score bench ensembles answers.jsonl --sizes 3,5,7,9
   score bench ensembles answers.jsonl --json`,
 		Args: cobra.ExactArgs(1),

@@ -62,7 +62,7 @@ func TestBenchRank(t *testing.T) {
 		`{"left": "B", "right": "A", "winner": "B"}`))
 	v = benchJSON(t, "rank", "--votes", in("few.jsonl"), "--resamples", "400")
 	if notes := fmt.Sprint(v["notes"]); !strings.Contains(notes, " of 400 resamples have no strengths") {
-		t.Errorf("half of the draws have one winner: %s", notes) // both votes are one of them
+		t.Errorf("half of the draws have one winner: %s", notes) // both drawn votes are the same one
 	}
 	for _, args := range [][]string{{"rank"}, {"rank", "--votes", in("few.jsonl"), "--lower"},
 		{"rank", "--votes", in("few.jsonl"), "--number", "l1"},

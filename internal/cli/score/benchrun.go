@@ -31,7 +31,7 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 	return f.finish(c, r)
 }
 
-// benchReport judges what the flags name. The error is errShared of a worker that has done its shards.
+// benchReport judges what the flags name. The error is errShared for a worker that has done its shards.
 func benchReport(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) (*report.Report, error) {
 	b = b.WithLower(f.Lower)
 	r := &report.Report{Benchmark: b, Extra: map[string]any{}}
@@ -54,7 +54,7 @@ func benchReport(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) (*repor
 		return nil, exit.Usage(err)
 	}
 	if f.examples != "" {
-		return nil, f.writeExamples(c, set.(protocol.Teachable)) // the flag is there for such sets alone
+		return nil, f.writeExamples(c, set.(protocol.Teachable)) // only such sets have the flag
 	}
 	if err := f.evaluate(c, r, set); err != nil {
 		return nil, err
@@ -77,19 +77,19 @@ func benchReport(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) (*repor
 	return r, nil
 }
 
-// check refuses flags that make no sense.
+// check refuses invalid values and combinations of flags.
 func (f *benchFlags) check(c *cobra.Command) error {
 	if eps := f.Epsilon; c.Flags().Changed("epsilon") && (!(eps >= 0) || math.IsInf(eps, 1)) {
-		return exit.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
+		return exit.Usagef("--epsilon %v: want a finite number, 0 or more", eps)
 	}
 	if f.resamples < 0 {
-		return exit.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
+		return exit.Usagef("--resamples %d: want 0 or more", f.resamples)
 	}
 	if ref, merge, err := f.shard.Read(); err != nil {
 		return err
 	} else if _, similarity := encoders.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
 		!f.runtime.given() {
-		return exit.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
+		return exit.Usagef("--shard and --merge split the work of a model: give --scorer, --judge, or a --baseline " +
 			"of embeddings")
 	}
 	if f.checkOrder && f.runtime.scorer == "" {
@@ -98,7 +98,7 @@ func (f *benchFlags) check(c *cobra.Command) error {
 	return nil
 }
 
-// evaluate adds all systems that the flags name, or the predictions that the data hold themselves.
+// evaluate adds all systems that the flags name, or the predictions contained in the data.
 func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.Set) error {
 	mixed, isMixed := set.(protocol.Mixed)
 	paths := slices.Clone(f.components)
@@ -113,8 +113,8 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	}
 	kind, similarity := encoders.FindSimilarity(f.baseline)
 	if similarity && f.runtime.given() {
-		return exit.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
-			"predictions.jsonl into --compare",
+		return exit.Usagef("--scorer (or --judge) and --baseline %s both run a model: run them one after the other, "+
+			"and pass their predictions.jsonl to --compare",
 			f.baseline)
 	}
 	if similarity || f.runtime.given() {
@@ -122,7 +122,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 		if err != nil {
 			return err
 		}
-		paths = append(paths, path) // of benchmarks whose files mix
+		paths = append(paths, path) // for benchmarks that combine files
 	}
 	measured, err := f.measure(c, r, set)
 	if err == nil && !isMixed {
@@ -150,7 +150,8 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	return nil
 }
 
-// scored runs a scorer and adds its predictions to the report, unless files mix: then they are one of several.
+// scored runs a scorer and adds its predictions to the report, unless the benchmark combines files: then they are one
+// of several.
 func (f *benchFlags) scored(
 	c *cobra.Command, r *report.Report, set protocol.Set, kind encoders.SimilarityKind,
 ) (string, error) {
@@ -161,7 +162,7 @@ func (f *benchFlags) scored(
 	return path, err
 }
 
-// score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their
+// score runs a scorer over the benchmark, saves its predictions in the folder --out, and returns its name and their
 // file.
 func (f *benchFlags) score(
 	c *cobra.Command, r *report.Report, set protocol.Set, kind encoders.SimilarityKind,
@@ -195,7 +196,7 @@ func (f *benchFlags) score(
 	}
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
 	if composed, ok := set.(protocol.Composed); ok && len(s.Components(composed)) > 0 {
-		r.Facts = append(r.Facts, fmt.Sprintf("its numbers %s are components: --component %s in place of --judge fills them",
+		r.Facts = append(r.Facts, fmt.Sprintf("its numbers %s are components: --component %s instead of --judge fills them",
 			strings.Join(s.Components(composed), ", "), f.runtime.judge))
 	}
 	run := runner.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r)}
@@ -209,7 +210,7 @@ func (f *benchFlags) score(
 	if run.Asked != nil {
 		r.AddAsked(run.Asked)
 		if run.Asked.Judged == 0 && len(items) > 0 {
-			return "", "", fmt.Errorf("not one of %d items could be judged: %s says why", len(items), run.Asked.File)
+			return "", "", fmt.Errorf("none of %d items could be judged: %s says why", len(items), run.Asked.File)
 		}
 	}
 	r.Extra["scorer"], r.Extra["settings"], r.Extra["predictions"] = s.Name, s.Settings, path
@@ -237,7 +238,7 @@ func compareOrders(c *cobra.Command, r *report.Report, s *runner.Judge, items []
 	return nil
 }
 
-// folder is --out.
+// folder returns --out, or its default.
 func (f *benchFlags) folder(r *report.Report) string {
 	if f.out == "" {
 		return filepath.Join("runs", "bench-"+r.Benchmark.Name)
@@ -245,7 +246,7 @@ func (f *benchFlags) folder(r *report.Report) string {
 	return f.out
 }
 
-// encoder is the encoder of a similarity.
+// encoder returns the encoder of a similarity.
 func (f *benchFlags) encoder(kind encoders.SimilarityKind) (path string, err error) {
 	path, flag := f.clip, "--clip"
 	if kind.DINO {
@@ -257,7 +258,7 @@ func (f *benchFlags) encoder(kind encoders.SimilarityKind) (path string, err err
 	return path, err
 }
 
-// openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
+// openScorer opens what the flags name: a VLM judge, a scorer directory, or the encoder of a baseline.
 func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) (*runner.Judge, error) {
 	if f.runtime.judge != "" {
 		j, m, err := f.runtime.openJudge(c)
@@ -293,10 +294,11 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 	return s, nil
 }
 
-// errShared says that a worker has done its shards: the report is for --merge.
+// errShared reports that a worker has done its shards: --merge makes the report.
 var errShared = errors.New("shards are done")
 
-// runScorer scores all items, or those of some shards (then the error is errShared, or why not), or merges all shards.
+// runScorer scores all items, or the items of some shards (the error is then errShared, or the failure), or merges
+// all shards.
 func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judge) (path string, err error) {
 	ref, merge, err := f.shard.Read()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestBenchShards: what shards of a judge in words did, in any order, merges into the report of one run, answers that
-// cannot be read included.
+// TestBenchShards: the shards of a VLM judge, in any order, merge into the report of one run, including unreadable
+// answers.
 func TestBenchShards(t *testing.T) {
 	long.Test(t)
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestBenchShards(t *testing.T) {
 	}
 	code, _, stderr := bench("gedit-bench", "--ratings", filepath.Join(dir, "gedit.jsonl"), "--editors",
 		filepath.Join(dir, "M"), "--shard", "1/2")
-	if code != exit.Wrong || !strings.Contains(stderr, "--shard and --merge share out") {
+	if code != exit.Wrong || !strings.Contains(stderr, "--shard and --merge split the work") {
 		t.Errorf("--shard without a model: exit code %d: %s", code, stderr)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"assay/internal/exit"
 )
 
-// addOwn adds the answers that the data hold themselves, if nothing else was added.
+// addOwn adds the answers contained in the data, if nothing else was added.
 func addOwn(r *report.Report, set protocol.Set) {
 	if with, ok := set.(protocol.WithPredictions); ok && len(r.Systems) == 0 {
 		if p, ok := with.Predictions(); ok {
@@ -21,7 +21,7 @@ func addOwn(r *report.Report, set protocol.Set) {
 	}
 }
 
-// addFiles adds what each of the files says.
+// addFiles adds the predictions in each of the files.
 func addFiles(r *report.Report, set protocol.Set, names namer, paths []string) error {
 	for _, path := range paths {
 		if err := addFile(r, set, names(path), path); err != nil {
@@ -45,7 +45,7 @@ func (f *benchFlags) addBaseline(r *report.Report, set protocol.Set) error {
 	return nil
 }
 
-// addMixed adds the editors whose components several files hold; name is of one that has none.
+// addMixed adds the editors whose components are in several files; name is used for an editor without a name.
 func addMixed(r *report.Report, set protocol.Mixed, name string, paths []string) error {
 	editors, err := set.ReadAll(paths)
 	if err != nil {
@@ -68,7 +68,7 @@ func addFile(r *report.Report, set protocol.Set, name, path string) error {
 	return r.AddJudged(name, p, path)
 }
 
-// systemName is the name of a file of predictions without folder and extension.
+// systemName returns the name of a file of predictions without folder and extension.
 func systemName(path string) string {
 	base := filepath.Base(path)
 	return strings.TrimSuffix(base, filepath.Ext(base))
@@ -77,7 +77,7 @@ func systemName(path string) string {
 // namer names a file of predictions.
 type namer func(path string) string
 
-// newNamer names files as systemName does, with as many of their folders as it takes to tell them apart.
+// newNamer names files as systemName does, with as many parent folders as needed to tell them apart.
 func newNamer(paths []string) namer {
 	withFolders := func(path string, n int) string {
 		name, rest := systemName(path), filepath.Dir(filepath.Clean(path))

@@ -33,7 +33,7 @@ func newBestCommand() *cobra.Command {
 lead over the next edit: if it is small, the scorer has no clear favourite.
 
 With --in every group of rows with the same source and instruction is ranked. Without --scorer and --judge the column
-score01 is used, as score batch writes it; all must be on one range. --json and --out count rows from 0.`,
+score01 is used, as score batch writes it; all scores must be on the same range. --json and --out count rows from 0.`,
 		Example: `  score best --scorer DIR --source a.png --instruction "make it brighter" --candidates outputs --keep 3
   score best --scorer DIR --source room.png --source cup.png --instruction "put image 2 into image 1" \
       --candidates outputs
@@ -43,19 +43,19 @@ score01 is used, as score batch writes it; all must be on one range. --json and 
 	f.runtime.add(c)
 	cli.Needs(c, "scorer|judge", "device", "threads")
 	flags := c.Flags()
-	flags.StringArrayVar(&f.sources, "source", nil, "picture before the edit; again for further ones, in the order in "+
-		"which the instruction counts them")
+	flags.StringArrayVar(&f.sources, "source", nil, "picture before the edit; may be given several times, in the "+
+		"order in which the instruction numbers them")
 	flags.StringVar(&f.instruction, "instruction", "", "what was asked for")
 	cli.TakesText(c, "instruction")
 	flags.StringVar(&f.folder, "candidates", "", "folder of edited pictures")
 	flags.StringVar(&f.in, "in", "", "table with source (or sources), edit, instruction")
 	flags.StringVar(&f.out, "out", "", "file to write (.jsonl); replaced if it exists")
 	cli.Writes(c, []string{".jsonl", ".json", ".ndjson"}, "out")
-	flags.IntVar(&f.keep, "keep", 1, "how many of each group")
+	flags.IntVar(&f.keep, "keep", 1, "edits to keep per group")
 	return c
 }
 
-// single says that the edits of one source are ranked, not those of a table.
+// single reports whether the edits of one source are ranked, not the edits of a table.
 func (f *bestFlags) single() bool { return len(f.sources) > 0 || f.folder != "" || f.instruction != "" }
 
 func (f *bestFlags) check() error {
@@ -110,8 +110,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	return err
 }
 
-// printBest lists the best edits. Those of a table have rows, and stand below the source and the instruction of their
-// group.
+// printBest lists the best edits. Edits of a table are listed below the source and the instruction of their group.
 func printBest(w io.Writer, list []curate.BestEdit, failed []scoring.FailedRow, table bool) {
 	for i, b := range list {
 		if table && (i == 0 || b.Rank == 1) {

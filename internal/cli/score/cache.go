@@ -18,17 +18,16 @@ import (
 
 func init() { register(NewCache) }
 
-// NewCache is the housekeeping of stores: those of train and label, too.
+// NewCache returns the command that lists, verifies and prunes stores, including those of train and label.
 func NewCache() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "List, verify or prune stored features, embeddings and answers",
-		Long: `cache manages the folders in which train, score and label keep image features, hidden states, embeddings and
-digests. Records are addressed by content and computed again if missing, so anything may be removed at any time.
+		Long: `cache manages the folders in which train, score and label store image features, hidden states, embeddings
+and digests. Records are addressed by content and recomputed if missing, so anything may be removed at any time.
 
-Without --folder it is the user's own store: ` + store.FolderVariable + `, or assay/store in the user's cache folder.
-Runs have one
-in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
+Without --folder it is the user's store: ` + store.FolderVariable + `, or assay/store in the user's cache folder.
+Runs have one in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 		Example: `  score cache list
   score cache list --folder build/demo/labels/cache --json
   score cache verify
@@ -37,7 +36,7 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
   score cache hub`,
 	}
 	var folder string
-	c.PersistentFlags().StringVar(&folder, "folder", "", "folder of the store (default: the user's own)")
+	c.PersistentFlags().StringVar(&folder, "folder", "", "folder of the store (default: the user's)")
 	add := func(use, short string, run func(c *cobra.Command, folder string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, _ []string) error {
 			if folder == "" {
@@ -48,7 +47,7 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 				return run(c, own)
 			}
 			if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-				return exit.Usagef("--folder %s: there is no such folder", folder)
+				return exit.Usagef("--folder %s: no such folder", folder)
 			}
 			return run(c, folder)
 		}}
@@ -56,22 +55,22 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 		return sub
 	}
 	c.AddCommand(newCacheHub(&folder))
-	add("list", "What is kept, by kind and model", listCache)
-	add("verify", "Read every record and count the damaged ones (which are never served)", verifyCache)
+	add("list", "List the stored records, by kind and model", listCache)
+	add("verify", "Read every record and count the damaged ones (which are never used)", verifyCache)
 	var kind, older, most string
 	var damaged bool
-	prune := add("prune", "Remove what was used longest ago", func(c *cobra.Command, folder string) error {
+	prune := add("prune", "Remove the least recently used records", func(c *cobra.Command, folder string) error {
 		if damaged {
 			if kind != "" || older != "" || most != "" {
-				return exit.Usagef("--damaged removes damaged records alone: it does not go with --kind, --older or --most")
+				return exit.Usagef("--damaged removes only damaged records: omit --kind, --older and --most")
 			}
 			return dropDamaged(c, folder)
 		}
 		return pruneCache(c, folder, kind, older, most)
 	})
-	prune.Flags().StringVar(&kind, "kind", "", "of this kind only, as list names it")
-	prune.Flags().StringVar(&older, "older", "", "what was not used for so long: 36h, 30d")
-	prune.Flags().StringVar(&most, "most", "", "until the folder holds no more than this: 500MiB, 10GiB; 0: nothing")
+	prune.Flags().StringVar(&kind, "kind", "", "only records of this kind, as named by list")
+	prune.Flags().StringVar(&older, "older", "", "records unused for this long: 36h, 30d")
+	prune.Flags().StringVar(&most, "most", "", "remove down to this size of the folder: 500MiB, 10GiB; 0: remove all")
 	prune.Flags().BoolVar(&damaged, "damaged", false, "only the damaged records that verify finds")
 	return c
 }
@@ -82,10 +81,10 @@ func dropDamaged(c *cobra.Command, folder string) error {
 		return err
 	}
 	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "%d damaged files rewritten, %d whole records of them kept, %s removed from %s\n",
+		fmt.Fprintf(w, "%d damaged files rewritten with their %d intact records, %s removed from %s\n",
 			v.Files, v.Records, mebibytes(v.Bytes), folder)
 		if v.Busy > 0 {
-			fmt.Fprintf(w, "%d damaged files stay: a process writes to them\n", v.Busy)
+			fmt.Fprintf(w, "%d damaged files are left: a process is writing to them\n", v.Busy)
 		}
 	})
 }
@@ -124,20 +123,20 @@ func verifyCache(c *cobra.Command, folder string) error {
 		for _, d := range v.Damaged {
 			fmt.Fprintln(w, d)
 		}
-		fmt.Fprintf(w, "%d whole records in %d files of %s, %d damaged, %d bytes behind the last records\n", v.Records,
+		fmt.Fprintf(w, "%d intact records in %d files of %s, %d damaged, %d bytes after the last records\n", v.Records,
 			v.Files, folder, len(v.Damaged), v.Lost)
 	}
 	if err := cli.Print(c, v, words); err != nil || len(v.Damaged) == 0 {
 		return err
 	}
-	return exit.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may "+
+	return exit.Reported(fmt.Errorf("%d records are damaged: they are recomputed when needed; the disk may "+
 		"be failing", len(v.Damaged)))
 }
 
 func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 	p := store.Pruning{Kind: kind, Most: -1}
 	if older == "" && most == "" {
-		return exit.Usagef("--older, --most or --damaged is wanted: what is to be removed (--most 0 removes all)")
+		return exit.Usagef("--older, --most or --damaged is needed: what to remove (--most 0 removes all)")
 	}
 	if older != "" {
 		age, err := parseAge(older)
@@ -156,14 +155,14 @@ func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 		return err
 	}
 	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "%d files removed, %s; %s are left in %s\n", v.Files, mebibytes(v.Bytes), mebibytes(v.Left), folder)
+		fmt.Fprintf(w, "%d files removed, %s; %s left in %s\n", v.Files, mebibytes(v.Bytes), mebibytes(v.Left), folder)
 		if v.Busy > 0 {
-			fmt.Fprintf(w, "%d files stay: a process writes to them\n", v.Busy)
+			fmt.Fprintf(w, "%d files are left: a process is writing to them\n", v.Busy)
 		}
 	})
 }
 
-// parseAge reads a duration, also in days.
+// parseAge parses a duration, which may be in days.
 func parseAge(text string) (time.Duration, error) {
 	age, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {

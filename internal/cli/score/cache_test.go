@@ -41,7 +41,7 @@ func TestCacheCommand(t *testing.T) {
 		listed.Kept[1].Records != 1 {
 		t.Errorf("%d %s (%v)", code, out, err)
 	}
-	if code, out := cache("verify"); code != exit.Done || !strings.Contains(out, "2 whole records in 2 files") {
+	if code, out := cache("verify"); code != exit.Done || !strings.Contains(out, "2 intact records in 2 files") {
 		t.Errorf("%d %s", code, out)
 	}
 	paths, err := filepath.Glob(filepath.Join(dir, "states-1", "*", "*"))
@@ -88,7 +88,7 @@ func TestCacheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, out := cache("prune", "--damaged"); code != exit.Done ||
-		!strings.Contains(out, "1 damaged files rewritten, 0 whole") {
+		!strings.Contains(out, "1 damaged files rewritten with their 0 intact") {
 		t.Errorf("%d %s", code, out)
 	}
 	if code, out := cache("verify"); code != exit.Done {

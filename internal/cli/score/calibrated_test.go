@@ -66,8 +66,8 @@ func calibratable(t *testing.T, rows int) (scorer, table string) {
 	return scorer, table
 }
 
-// TestCalibratedAnswers: pair and the server say the scores that batch writes, what they were before the calibration,
-// and the interval that the calibration promises.
+// TestCalibratedAnswers: pair and the server return the scores that batch writes, the scores before calibration, and
+// the interval of the calibration.
 func TestCalibratedAnswers(t *testing.T) {
 	scorer, table := calibratable(t, 12)
 	dir := filepath.Dir(table)
@@ -137,7 +137,7 @@ func TestCalibratedAnswers(t *testing.T) {
 	}
 }
 
-// servedScores are the answers of a server about the first edits of the table of calibratable.
+// servedScores returns a server's answers for the first edits of the table of calibratable.
 func servedScores(t *testing.T, scorer, dir string, n int) (out []map[string]any) {
 	t.Helper()
 	m, err := model.OpenScorer(scorer, model.Options{Device: "cpu"})

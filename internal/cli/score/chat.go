@@ -24,12 +24,12 @@ import (
 
 func init() { register(newChatCommand) }
 
-// modelOptions are the flags of a checkpoint that is called by that name.
+// modelOptions returns the further flags of a checkpoint whose own flag has this name.
 func modelOptions(name string) []string {
 	return []string{strings.Replace(name, "backbone", "adapter", 1), "cache", "dtype", "answers", "pictures"}
 }
 
-// modelFlags are where a checkpoint answers.
+// modelFlags select a checkpoint that answers, and how it runs.
 type modelFlags struct {
 	backbone string
 	o        generate.Options
@@ -39,18 +39,18 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags := c.Flags()
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
-		"LoRA adapter of --"+name+" (PEFT's files, as train makes with mode: text)")
-	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "`bytes` of the KV cache, as "+
-		"4GiB or 500MB (0: 2GiB; on CUDA what the device has room for). A request that takes more is refused")
-	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which --"+name+" computes on CUDA: float32, bfloat16, or "+
+		"LoRA adapter of --"+name+" (PEFT files, as written by train with mode: text)")
+	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "`bytes` of the KV cache, such as "+
+		"4GiB or 500MB (0: 2GiB; on CUDA, what fits on the device). A request that needs more is refused")
+	flags.StringVar(&f.o.DType, "dtype", "auto", "data type of --"+name+" on CUDA: float32, bfloat16, or "+
 		"auto (bfloat16 if its weights are half precision); the CPU computes in float32")
-	flags.StringVar(&f.o.Pair, "pictures", "sequence", "how --"+name+" is shown pictures: sequence, or frames (each two "+
-		"of a message as the frames of one, as training with pair: frames shows them)")
+	flags.StringVar(&f.o.Pair, "pictures", "sequence", "how pictures are passed to --"+name+": sequence, or frames (each "+
+		"two of a message as the frames of one, as in training with pair: frames)")
 	flags.IntVar(&f.o.Batch, "answers", 8, "answers generated at a time on --"+name)
 	cli.Needs(c, name, modelOptions(name)...)
 }
 
-// addPlace adds the flags of where it runs, for commands that have no such flags of their own.
+// addPlace adds the flags for threads and device, for commands that do not have them already.
 func (f *modelFlags) addPlace(c *cobra.Command, of string) {
 	c.Flags().IntVar(&f.o.Threads, "threads", 0, "CPU threads"+of+" (0: all cores)")
 	c.Flags().StringVar(&f.o.Device, "device", "auto", "auto, cpu or cuda:N"+of)
@@ -74,7 +74,7 @@ func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
 	return m, exit.Named(err)
 }
 
-// questionFlags are a question, or a table of them.
+// questionFlags are the flags of a question, or of a table of questions.
 type questionFlags struct {
 	modelFlags
 	table                         table.Options
@@ -95,13 +95,13 @@ func newChatCommand() *cobra.Command {
 of questions. Defaults come from the checkpoint's generation_config.json; flags and keys of a row override them.
 
 A row of the table (.jsonl) is {"id", "messages"} and may have max_new_tokens, temperature (0: greedy), top_k, top_p,
-repetition_penalty, stop, stop_token_ids and seed. messages are those of transformers' apply_chat_template; a picture
-is {"type": "image", "image": PATH}, relative to the table's folder. The output has {"id", "text", "token_ids",
+repetition_penalty, stop, stop_token_ids and seed. messages are as in transformers' apply_chat_template; a picture is
+{"type": "image", "image": PATH}, relative to the table's folder. The output has {"id", "text", "token_ids",
 "token_logprobs", "finish_reason"} or {"id", "error"} for each row, in order; with an error the exit code is 1. Answers
-are kept in OUT.progress: after Ctrl-C (exit code 3) or a crash the same command resumes.
+are saved in OUT.progress: after Ctrl-C (exit code 3) or a crash the same command resumes.
 
-On the CPU an answer is the same alone and in a batch, and a sampled one is a function of its seed. On CUDA the last
-bits depend on the batch, and so may what follows.`,
+On the CPU an answer does not depend on its batch, and a sampled answer is determined by its seed. On CUDA the last bits
+depend on the batch, so later tokens may as well.`,
 		Example: `  score chat --backbone backbones/tiny --image testdata/oracle/images/coffee.png --text "What is this?" \
       --max-new-tokens 8
   score chat --backbone DIR --image a.png --image b.png --text "What was changed?" --temperature 0
@@ -130,24 +130,24 @@ bits depend on the batch, and so may what follows.`,
 	cli.Writes(c, nil, "out")
 	flags.StringVar(&f.text, "text", "", "question")
 	flags.StringArrayVar(&f.images, "image", nil, "picture that the question is about; may be given several times")
-	flags.StringVar(&f.system, "system", "", "what the model is told before")
+	flags.StringVar(&f.system, "system", "", "system prompt")
 	cli.TakesText(c, "text", "system")
-	flags.IntVar(&f.maxNewTokens, "max-new-tokens", 0, "most tokens of the answer (0: the model's own limit)")
-	flags.Float64Var(&f.temperature, "temperature", 0, "of sampling; 0: greedy")
-	flags.IntVar(&f.topK, "top-k", 0, "sample from so many tokens; 0: all")
-	flags.Float64Var(&f.topP, "top-p", 1, "sample from the likeliest tokens that have this probability together")
-	flags.Float64Var(&f.repetition, "repetition-penalty", 1, "what scores of tokens that occurred are divided by; 1: none")
+	flags.IntVar(&f.maxNewTokens, "max-new-tokens", 0, "maximum tokens of the answer (0: the model's own limit)")
+	flags.Float64Var(&f.temperature, "temperature", 0, "sampling temperature; 0: greedy")
+	flags.IntVar(&f.topK, "top-k", 0, "sample from this many of the likeliest tokens; 0: all")
+	flags.Float64Var(&f.topP, "top-p", 1, "sample from the likeliest tokens with this total probability")
+	flags.Float64Var(&f.repetition, "repetition-penalty", 1, "penalty on tokens that occurred already; 1: none")
 	flags.StringArrayVar(&f.stop, "stop", nil, "text that ends the answer; may be given several times")
-	flags.Int64SliceVar(&f.stopTokens, "stop-token", nil, "id that ends the answer, besides the model's own")
-	flags.Uint64Var(&f.seed, "seed", 0, "of sampling")
+	flags.Int64SliceVar(&f.stopTokens, "stop-token", nil, "token id that ends the answer, besides the model's own")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of sampling")
 	return c
 }
 
-// askingFlags are those of a single question.
+// askingFlags are the flags of a single question.
 var askingFlags = []string{"text", "image", "system", "max-new-tokens", "temperature", "top-k", "top-p",
 	"repetition-penalty", "stop", "stop-token", "seed"}
 
-// check finds out whether there is a question or a table.
+// check checks that there is either a question or a table.
 func (f *questionFlags) check(c *cobra.Command) error {
 	if f.backbone == "" {
 		return exit.Usagef("--backbone is needed: a Hugging Face checkpoint directory")
@@ -159,17 +159,17 @@ func (f *questionFlags) check(c *cobra.Command) error {
 		return nil
 	}
 	if f.table.In == "" || f.table.Out == "" {
-		return exit.Usagef("--in and --out go together: tables that end in .jsonl")
+		return exit.Usagef("--in and --out go together: .jsonl tables")
 	}
 	for _, name := range askingFlags {
 		if c.Flags().Changed(name) {
-			return exit.Usagef("--%s is of a single question: the rows of %s say how they are asked", name, f.table.In)
+			return exit.Usagef("--%s is for a single question: the rows of %s have their own options", name, f.table.In)
 		}
 	}
 	return nil
 }
 
-// options are the flags that were given.
+// options returns the options of the given flags.
 func (f *questionFlags) options(c *cobra.Command) chat.Options {
 	return chat.Options{
 		MaxNewTokens:      f.maxNewTokens,
@@ -184,7 +184,7 @@ func (f *questionFlags) options(c *cobra.Command) chat.Options {
 	}
 }
 
-// given is the value of a flag; nil if it was not given.
+// given returns the value of a flag, or nil if it was not given.
 func given[T any](c *cobra.Command, name string, value *T) *T {
 	if !c.Flags().Changed(name) {
 		return nil
@@ -192,7 +192,7 @@ func given[T any](c *cobra.Command, name string, value *T) *T {
 	return value
 }
 
-// ask prints the answer to one question while it is made.
+// ask prints the answer to one question as it is generated.
 func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 	var messages []chat.Message
 	if f.system != "" {

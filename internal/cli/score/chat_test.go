@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestChatCacheAndType: --cache takes sizes with a unit and refuses what is none; a type that the CPU does not compute
-// in is told of, and changes no answer.
+// TestChatCacheAndType: --cache takes sizes with a unit and refuses other values; a dtype that the CPU does not
+// compute in gets a warning, and changes no answer.
 func TestChatCacheAndType(t *testing.T) {
 	ask := func(args ...string) (code int, stdout, stderr string) {
 		return run(t, append([]string{"chat", "--backbone", "../../../backbones/tiny", "--text", "What is this?",

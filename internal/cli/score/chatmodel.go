@@ -13,7 +13,8 @@ import (
 	"assay/internal/table"
 )
 
-// answerFlags say which model answers in words, on this machine or on a server, and where its answers are kept.
+// answerFlags select the model that a VLM judge asks, on this machine or on a server, and where its answers are
+// stored.
 type answerFlags struct {
 	local                                  modelFlags
 	server, url, model, keyVariable, store string
@@ -28,29 +29,29 @@ func (f *answerFlags) add(c *cobra.Command) {
 	f.addServer(c)
 }
 
-// serverOptions are the flags that say more of a model on a server.
+// serverOptions are the further flags of a model on a server.
 var serverOptions = []string{"model", "key-variable", "concurrency", "token-cap", "cost-cap"}
 
-// addServer adds the flags of a model on a server, and of where answers are kept.
+// addServer adds the flags of a model on a server, and of the store of answers.
 func (f *answerFlags) addServer(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.server, "server", "", "YAML file of a server's settings (docs/text-judges.md); "+
 		"flags override it")
 	flags.StringVar(&f.url, "url", "", "server that speaks OpenAI's chat protocol, such as http://localhost:8000/v1")
-	flags.StringVar(&f.model, "model", "", "name by which the server knows the model")
+	flags.StringVar(&f.model, "model", "", "name of the model on the server")
 	flags.StringVar(&f.keyVariable, "key-variable", "", "environment variable that holds the API key")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "requests at a time (default 8)")
-	flags.Int64Var(&f.tokenCap, "token-cap", 0, "most tokens of this run, prompts included (0: no bound)")
-	flags.Float64Var(&f.costCap, "cost-cap", 0, "highest cost of this run, by the prices in --server (0: no bound)")
-	flags.StringVar(&f.store, "store", "", "folder of stored answers (default: beside the user's own store)")
+	flags.Int64Var(&f.tokenCap, "token-cap", 0, "maximum tokens of this run, including prompts (0: no limit)")
+	flags.Float64Var(&f.costCap, "cost-cap", 0, "maximum cost of this run, at the prices in --server (0: no limit)")
+	flags.StringVar(&f.store, "store", "", "folder of stored answers (default: next to the user's store)")
 	cli.Needs(c, "url|server", serverOptions...)
 }
 
-// open opens the model, with its kept answers; the caller closes it.
+// open opens the model, with its stored answers; the caller closes it.
 func (f *answerFlags) open(c *cobra.Command) (*chat.Kept, error) {
 	onServer := f.server != "" || f.url != ""
 	if onServer == (f.local.backbone != "") {
-		return nil, exit.Usagef("either --url and --model (or --server) are needed, or --backbone: which model is asked")
+		return nil, exit.Usagef("either --url and --model (or --server) are needed, or --backbone: the model to ask")
 	}
 	var m chat.Model
 	var err error
@@ -81,8 +82,8 @@ func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
 	return remote, exit.Usage(err)
 }
 
-// capped makes an interruption of the error that a cap is reached. note follows it; without one it says how to resume,
-// unless the error of a table does.
+// capped turns the error of a reached cap into an interruption. note is appended; without a note, how to resume is
+// appended unless the error is that of a table, which says so itself.
 func capped(err error, note string) error {
 	if !errors.Is(err, chat.ErrCap) {
 		return err
@@ -92,12 +93,12 @@ func capped(err error, note string) error {
 	case note == "" && errors.As(err, &early):
 		return fmt.Errorf("%w: %w", err, exit.ErrInterrupted)
 	case note == "":
-		note = "what was answered is kept; rerun the same command to resume"
+		note = "the answers so far are saved; rerun the same command to resume"
 	}
 	return fmt.Errorf("%w: %s: %w", err, note, exit.ErrInterrupted)
 }
 
-// apply puts the flags that were given above the file's settings.
+// apply overrides the file's settings with the given flags.
 func (f *answerFlags) apply(c *cobra.Command, s *chat.Server) {
 	for name, set := range map[string]func(){
 		"url":          func() { s.URL = f.url },

@@ -11,7 +11,7 @@ import (
 	"assay/internal/table"
 )
 
-// TestCapped: an interruption by a cap says once how to resume.
+// TestCapped: the error of a reached cap says how to resume, once.
 func TestCapped(t *testing.T) {
 	reached := fmt.Errorf("%w: 10 tokens are used", chat.ErrCap)
 	for name, err := range map[string]error{

@@ -40,17 +40,18 @@ func newConditionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "condition --in TABLE (--scorer DIR | --judge NAME) --out DIR",
 		Short: "Make reward-conditioned labels for the training of an editor",
-		Long: `condition scores the edits of a table and appends each score to its instruction in words. An editor trained on
-all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE, section 3.4). It
-writes the folder DIR: images/, labels in the chosen layouts, and failed.jsonl with the rows that could not be scored.
+		Long: `condition scores the edits of a table and appends each score, in words, to its instruction. An editor
+trained on all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE, section
+3.4). It writes the folder DIR: images/, labels in the chosen layouts, and failed.jsonl with the rows that could not be
+scored.
 
-Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
+Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a digit, 1 to
 5). --template with {instruction} and {word}, {level}, {level5} or {score} replaces them. Without --scorer and --judge
 the column score01 is used, as score batch writes it.
 
-Sampling rows in proportion to weight balances the levels. For trainers that sample uniformly (DiffSynth-Studio,
-diffusers), --balance repeats rows until every level has as many as the largest. docs/tuning.md has the command of each
-trainer.`,
+Sampling rows in proportion to the column weight balances the levels. For trainers that sample uniformly
+(DiffSynth-Studio, diffusers), --balance repeats rows until every level has as many as the largest. docs/tuning.md has
+the command of each trainer.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
       --layouts diffsynth,parquet
@@ -64,19 +65,19 @@ trainer.`,
 	flags.StringVar(&f.out, "out", "", "folder to make")
 	cli.Makes(c, "out")
 	flags.StringVar(&f.preset, "preset", "adiee", "words for the levels: "+presets())
-	flags.StringVar(&f.template, "template", "", "text instead of a preset's")
+	flags.StringVar(&f.template, "template", "", "template instead of a preset")
 	c.MarkFlagsMutuallyExclusive("preset", "template")
 	flags.StringVar(&f.span, "range", "",
-		"`LOW,HIGH`: the score01 that become 0 and 10 before the cuts; auto: those of the table (default 0,1)")
+		"`LOW,HIGH`: the score01 that map to 0 and 10 before the cuts; auto: the table's extremes (default 0,1)")
 	flags.StringSliceVar(&f.layouts, "layouts", []string{"diffsynth"},
 		"layouts of the labels: "+strings.Join(curate.LayoutNames(), ", "))
 	flags.BoolVar(&f.copied, "copy", false, "copy pictures instead of linking to them")
 	flags.BoolVar(&f.balance, "balance", false, "repeat rows until all levels that occur are equally frequent")
-	flags.Uint64Var(&f.seed, "seed", 1, "of the rows that --balance repeats once more than others of their level")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed that selects the rows that --balance repeats once more than others")
 	cli.Needs(c, "balance", "seed")
-	flags.StringVar(&f.tokenizer, "tokenizer", "", "folder with the tokenizer.json of the trainer's CLIP: prompts of "+
-		"more than 77 tokens are counted, instead of those that are too long with any")
-	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's, for other names")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "folder with the tokenizer.json of the trainer's CLIP: count the "+
+		"prompts of more than 77 tokens, instead of only those that are too long for any tokenizer")
+	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's column, where the names differ")
 	return c
 }
 
@@ -91,17 +92,17 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	case f.in == "" || f.out == "":
 		return exit.Usagef("--in and --out are needed: a table, and a folder to make")
 	case !ok:
-		return exit.Usagef("--preset %q: there are %s", f.preset, presets())
+		return exit.Usagef("--preset %q: want one of %s", f.preset, presets())
 	}
 	if err := template.Check(); err != nil {
 		return exit.Usage(err)
 	}
 	if len(f.layouts) == 0 {
-		return exit.Usagef("--layouts names none: there are %s", strings.Join(curate.LayoutNames(), ", "))
+		return exit.Usagef("--layouts is empty: want some of %s", strings.Join(curate.LayoutNames(), ", "))
 	}
 	for _, l := range f.layouts {
 		if curate.Layouts[l] == nil {
-			return exit.Usagef("--layouts %q: there are %s", l, strings.Join(curate.LayoutNames(), ", "))
+			return exit.Usagef("--layouts %q: want some of %s", l, strings.Join(curate.LayoutNames(), ", "))
 		}
 	}
 	t, err := data.OpenTable(f.in, data.WithColumns(f.columns), data.WithFound(f.columns))
@@ -140,7 +141,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	err = cli.Print(c, f.runtime.result(v), func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows labelled in %s; levels one to five: %v\n", r.Labelled, r.Rows, f.out, r.Levels)
 		if f.balance {
-			fmt.Fprintf(w, "repeated to %d rows, of every level as many\n", r.Written)
+			fmt.Fprintf(w, "repeated to %d rows, equally many of every level\n", r.Written)
 		}
 		f.runtime.printUnread(w)
 	})
@@ -151,7 +152,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 		filepath.Join(f.out, "failed.jsonl"), r.Reason))
 }
 
-// openTokenizer opens a tokenizer that cuts nothing off.
+// openTokenizer opens a tokenizer without truncation.
 func openTokenizer(folder string) (*tokens.Tokenizer, error) {
 	raw, err := os.ReadFile(filepath.Join(folder, "tokenizer.json"))
 	if err != nil {
@@ -172,18 +173,19 @@ func openTokenizer(folder string) (*tokens.Tokenizer, error) {
 	return tokenizer, nil
 }
 
-// cutText says how many prompts CLIP's text encoder cuts, and what was counted.
+// cutText returns the warning about prompts that CLIP's text encoder truncates.
 func cutText(r *curate.ConditioningResult, tokenizer string) string {
 	counted := "more than 75 words, digits and marks, each of which is a token or more (--tokenizer counts exactly)"
 	if tokenizer != "" {
 		counted = "more tokens by " + tokenizer
 	}
-	return fmt.Sprintf("of %d of %d prompts CLIP's text encoder, which takes %d tokens, cuts off the end with the score: "+
-		"they have %s. Say the score first: --template 'Image quality {word} out of five. {instruction}'", r.Cut, r.Labelled,
+	return fmt.Sprintf("%d of %d prompts are too long for CLIP's text encoder (%d tokens), which cuts off the end with "+
+		"the score. They have %s. Put the score first: "+
+		"--template 'Image quality {word} out of five. {instruction}'", r.Cut, r.Labelled,
 		curate.ClipTokens, counted)
 }
 
-// parseRange reads --range: the score01 that become 0 and 10.
+// parseRange parses --range: the score01 that map to 0 and 10.
 func parseRange(text string, scores scoring.Scores) (low, high float64, err error) {
 	if text == "auto" {
 		if low, high, err = curate.ScoreRange(scores); err != nil {
@@ -194,7 +196,7 @@ func parseRange(text string, scores scoring.Scores) (low, high float64, err erro
 	if text == "" {
 		for _, line := range scores.Lines {
 			if line.Value.Unbounded {
-				return 0, 0, exit.Usagef("--range is needed: low,high or auto, since the scores have no bounds of their own")
+				return 0, 0, exit.Usagef("--range is needed: low,high or auto, since the scores are unbounded")
 			}
 		}
 		text = "0,1"

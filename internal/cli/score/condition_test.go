@@ -14,7 +14,7 @@ import (
 	"assay/internal/tokens"
 )
 
-// TestLeastClipTokens: a CLIP tokenizer never finds fewer tokens in a text than the number that its words promise.
+// TestLeastClipTokens: a CLIP tokenizer never finds fewer tokens in a text than the lower bound from its words.
 func TestLeastClipTokens(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(oracle.Folders(t)[0], "..", "..", "backbones", "tiny-clip", "tokenizer.json"))
 	if err != nil {
@@ -47,7 +47,7 @@ func TestLeastClipTokens(t *testing.T) {
 	}
 }
 
-// TestPromptsThatAreCut: where a trainer's CLIP cuts the score off, condition says of how many prompts, and what was
+// TestPromptsThatAreCut: if a trainer's CLIP truncates the score, condition reports how many prompts, and what was
 // counted.
 func TestPromptsThatAreCut(t *testing.T) {
 	dir := t.TempDir()
@@ -67,12 +67,12 @@ func TestPromptsThatAreCut(t *testing.T) {
 		args []string
 		want string
 	}{
-		// words, the full stop behind them and the score's nine: 65 are 75 and fit
-		{[]string{"--layouts", "diffusers"}, "of 3 of 5 prompts"},
+		// words, the full stop after them and the score's nine: 65 are 75 and fit
+		{[]string{"--layouts", "diffusers"}, "3 of 5 prompts"},
 		{[]string{"--layouts", "diffsynth"}, ""},
-		{[]string{"--layouts", "diffsynth", "--tokenizer", tokenizer}, "of 4 of 5 prompts"}, // whose words are of several
+		{[]string{"--layouts", "diffsynth", "--tokenizer", tokenizer}, "4 of 5 prompts"}, // its words have several tokens
 		{[]string{"--layouts", "magicbrush", "--template", "{word} of five: {instruction}"}, ""},
-		{[]string{"--layouts", "magicbrush", "--template", "{instruction}" + score + " {level}"}, "of 3 of 5 prompts"},
+		{[]string{"--layouts", "magicbrush", "--template", "{instruction}" + score + " {level}"}, "3 of 5 prompts"},
 	} {
 		var stdout, stderr strings.Builder
 		args := append([]string{"condition", "--in", table, "--out", filepath.Join(dir, fmt.Sprint(i))}, c.args...)

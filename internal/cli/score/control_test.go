@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// evil is a text of a table that a terminal would obey: ESC sequences, C1 codes, text from right to left.
+// evil is a table text that a terminal would interpret: ESC sequences, C1 codes, right-to-left overrides.
 const evil = "a\x1b[2J\x1b]0;x\a\u009b31m\u202eb"
 
-// TestTerminalSequences: names and texts of tables reach a terminal without control characters, whichever command
-// prints them, and a program as they are.
+// TestTerminalSequences: names and texts of tables reach a terminal without control characters in all commands, and a
+// program unchanged.
 func TestTerminalSequences(t *testing.T) {
 	dir := t.TempDir()
 	table := filepath.Join(dir, "edits.jsonl")

@@ -21,7 +21,7 @@ import (
 
 func init() { register(newDistilCommand) }
 
-// distilFlags are those of score distil.
+// distilFlags are the flags of score distil.
 type distilFlags struct {
 	scorerFlags
 	distil.Options
@@ -34,17 +34,17 @@ func newDistilCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "distil --config FILE --in FILE --held-out FILE --out DIR (--judge NAME | --scorer DIR... | --ratings)",
 		Short: "Train a scorer on the answers of a slow judge",
-		Long: `distil lets a judge rate a table of edits, trains a scorer on the ratings, and compares the two on edits of
-other photographs (docs/distil.md). The teacher is a VLM judge that is asked several times (--judge, --passes), several
-scorers (--scorer again and again), or people whose ratings the tables have (--ratings: a column with lists).
+		Long: `distil lets a judge rate a table of edits, trains a scorer on the ratings, and compares the two on edits
+of other photographs (docs/distil.md). The teacher is a VLM judge that is asked several times (--judge, --passes),
+several scorers (--scorer, repeated), or people, whose ratings are in the tables (--ratings: a column with lists).
 
---config is a configuration of train without data and out. What it leaves out is filled in: a head of eleven classes
-that learns the distribution of the ratings, not their mean alone. --order trusts only the order of the edits of one
-source and instruction. --reasons trains the judge's words behind the score, in the same pass.
+--config is a configuration of train without data and out. Missing keys are filled in: a head with eleven classes that
+learns the distribution of the ratings, not only their mean. --order uses only the order of the edits of one source and
+instruction. --reasons also trains the judge's text, after the score, in the same pass.
 
-OUT gets the answers, labels.jsonl and train.yaml, which train --config runs as they are, run/ with the scorer, and
-report.json. After Ctrl-C, a crash or a reached cap (exit code 3) the same command resumes. An edit that the judge
-failed at has no label: it is left out and counted.`,
+OUT receives the answers, labels.jsonl and train.yaml, which train --config runs unchanged, run/ with the scorer, and
+report.json. After Ctrl-C, a crash or a reached cap (exit code 3) the same command resumes. An edit on which the judge
+failed has no label: it is left out and counted.`,
 		Example: `  score distil --scorer A --scorer B --scorer C --config student.yaml --in edits.jsonl \
       --held-out exam.jsonl --out distilled
   score distil --judge viescore --passes 4 --url http://localhost:8000/v1 --model NAME --cost-cap 20 \
@@ -58,14 +58,14 @@ failed at has no label: it is left out and counted.`,
 	flags.StringVar(&f.In, "in", "", "table of edits to learn from")
 	flags.StringVar(&f.HeldOut, "held-out", "", "table of edits of other photographs, to compare on")
 	flags.StringVar(&f.Out, "out", "", "folder of answers, labels, training and report")
-	flags.StringArrayVar(&f.scorers, "scorer", nil, "a scorer of the teacher; again for each further one")
+	flags.StringArrayVar(&f.scorers, "scorer", nil, "a scorer of the teacher; given once per scorer")
 	flags.BoolVar(&f.ratings, "ratings", false, "the tables have the ratings, lists of numbers of 0 to 1")
-	flags.BoolVar(&f.Order, "order", false, "trust only the order of the edits of one source and instruction")
-	flags.BoolVar(&f.Reasons, "reasons", false, "train the judge's words, too, behind the score")
+	flags.BoolVar(&f.Order, "order", false, "use only the order of the edits of one source and instruction")
+	flags.BoolVar(&f.Reasons, "reasons", false, "also train the judge's text, after the score")
 	flags.StringVar(&f.Truth, "truth", "", "table with id and the truth of held-out edits, or people's labels")
 	flags.StringVar(&f.Column, "truth-column", "label", "column of --truth, numbers of 0 to 1")
-	flags.StringSliceVar(&f.By, "by", nil, "columns of --truth that the report goes by")
-	flags.BoolVar(&f.DryRun, "dry-run", false, "say how many answers are needed and what would be trained")
+	flags.StringSliceVar(&f.By, "by", nil, "columns of --truth by which the report is broken down")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "print how many answers are needed and what would be trained")
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	f.addJudge(c)
@@ -79,7 +79,7 @@ failed at has no label: it is left out and counted.`,
 	return c
 }
 
-// teacher opens what the flags name; closed frees it.
+// teacher opens the teacher that the flags name; the returned function closes it.
 func (f *distilFlags) teacher(c *cobra.Command, progress func(done, total int)) (distil.Teacher, func() error, error) {
 	switch {
 	case f.judge != "":
@@ -129,7 +129,7 @@ func (f *distilFlags) check() error {
 	case f.Config == "" || f.In == "" || f.HeldOut == "" || f.Out == "":
 		return exit.Usagef("--config, --in, --held-out and --out are needed")
 	case teachers != 1:
-		return exit.Usagef("the teacher is one of --judge, --scorer and --ratings")
+		return exit.Usagef("exactly one teacher is needed: --judge, --scorer or --ratings")
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func runDistil(c *cobra.Command, f *distilFlags) error {
 	o := f.Options
 	o.Open = func(dir string) (edit.Judge, error) { return f.student(c, dir) }
 	note := cli.Noter(c)
-	o.Note = func(text string) { // a stage begins: it has a bar of its own
+	o.Note = func(text string) { // a new stage has a bar of its own
 		bar.Close()
 		bar = cli.Bar{Command: c, What: bar.What, Unit: bar.Unit}
 		note(text)

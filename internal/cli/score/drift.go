@@ -25,17 +25,17 @@ func newDriftCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drift --before TABLE --after TABLE (--scorer DIR | --judge NAME) [--held-out DIR]",
 		Short: "Compare two checkpoints of an editor, to notice reward hacking",
-		Long: `drift compares what two checkpoints of an editor made of the same inputs: tables with source, edit and
-instruction. It shows the mean score (both on one range), CLIP-I to the source (with --clip), and plain facts of the
-pictures: change, brightness, contrast, saturation, edges, grain and clipped values. A fact that moves while the score
-rises is a sign of reward hacking. "in deviations" is the difference in standard deviations of the earlier outputs; r
-is the correlation with the score among the later ones (- for constants). Tables with different sources or instructions
-get a warning.
+		Long: `drift compares the outputs of two checkpoints of an editor for the same inputs: tables with source, edit
+and instruction. It shows the mean score (both on the same range), CLIP-I to the source (with --clip), and plain facts
+of the pictures: change, brightness, contrast, saturation, edges, grain and clipped values. A fact that moves while the
+score rises is a sign of reward hacking. "in deviations" is the difference in standard deviations of the earlier
+outputs; r is the correlation with the score among the later ones (- for constants). Tables with different sources or
+instructions get a warning.
 
---held-out makes it a gate. A second judge, which the editor is not trained on, scores both tables, too. If the score
-rose, and the held-out judge gained less than --confirmed of what its agreement with the score among the earlier
-outputs lets expect (both with 95 % confidence, over inputs), the gain is not confirmed, and the exit code is 1; --json
-has confirmation.alarm then. Facts are warned of only in this case: honest edits move them, too.`,
+--held-out makes it a gate. A second judge, which the editor is not trained on, also scores both tables. If the score
+rose, but the held-out judge gained less than --confirmed of the gain expected from its agreement with the score among
+the earlier outputs (both with 95 % confidence, over inputs), the gain is not confirmed, and the exit code is 1; --json
+then has confirmation.alarm. Warnings about facts are given only in this case, since honest edits change them as well.`,
 		Example: `  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --clip ` +
 			`clip-vit-large-patch14
   score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --held-out editreward`,
@@ -60,8 +60,8 @@ func (o *driftOptions) add(c *cobra.Command) {
 	flags.StringVar(&o.after, "after", "", "table of the later checkpoint's outputs")
 	flags.StringVar(&o.clip, "clip", "", "CLIP checkpoint, for CLIP-I between edit and source")
 	flags.StringVar(&o.heldOut, "held-out", "", "scorer directory of a judge that the editor is not trained on")
-	flags.StringVar(&o.column, "held-out-column", "", "in place of --held-out: a column of both tables with its numbers")
-	flags.Float64Var(&o.confirmed, "confirmed", 0.5, "least share of the expected gain that the held-out judge must see")
+	flags.StringVar(&o.column, "held-out-column", "", "instead of --held-out: a column of both tables with its numbers")
+	flags.Float64Var(&o.confirmed, "confirmed", 0.5, "minimum share of the expected gain that the held-out judge must see")
 	cli.Needs(c, "held-out|held-out-column", "confirmed")
 }
 
@@ -72,7 +72,7 @@ func (o *driftOptions) check() error {
 	case o.heldOut != "" && o.column != "":
 		return exit.Usagef("--held-out and --held-out-column are two ways to name one judge: give one of them")
 	case !(o.confirmed > 0 && o.confirmed <= 1):
-		return exit.Usagef("--confirmed is a share, above 0 and at most 1, not %g", o.confirmed)
+		return exit.Usagef("--confirmed must be above 0 and at most 1, not %g", o.confirmed)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func drift(c *cobra.Command, f *scorerFlags, o *driftOptions) error {
 		err = exit.Reported(fmt.Errorf("%d rows could not be scored or read; the first: %s", failed,
 			cmp.Or(sides[0].Reason, sides[1].Reason)))
 	case d.Confirmation != nil && d.Confirmation.Alarm:
-		err = exit.Reported(errors.New("the held-out judge does not confirm the gain: look at pictures"))
+		err = exit.Reported(errors.New("the held-out judge does not confirm the gain: look at the pictures"))
 	}
 	return err
 }
@@ -153,7 +153,7 @@ func measureOutputs(c *cobra.Command, f *scorerFlags, o *driftOptions, path stri
 	return out, scores, held, err
 }
 
-// judge is what the held-out judge says of a table's rows; nil: there is none.
+// judge returns the scores of the held-out judge for a table's rows; nil: there is no such judge.
 func (o *driftOptions) judge(c *cobra.Command, f *scorerFlags, t *data.Table) (*scoring.Scores, error) {
 	var scores scoring.Scores
 	var err error
@@ -216,9 +216,9 @@ func printConfirmation(w io.Writer, v *curate.Confirmation) {
 		agreement(v.AgreementAfter))
 	switch {
 	case v.Alarm:
-		fmt.Fprintf(w, "alarm: the held-out judge gained less than %g of what is expected of it\n", v.Wanted)
+		fmt.Fprintf(w, "alarm: the held-out judge gained less than %g of its expected gain\n", v.Wanted)
 	case v.Gain.Low <= 0:
-		fmt.Fprintln(w, "no alarm: the score did not rise for certain")
+		fmt.Fprintln(w, "no alarm: the score did not rise significantly")
 	default:
 		fmt.Fprintln(w, "no alarm")
 	}

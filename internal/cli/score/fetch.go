@@ -16,18 +16,19 @@ import (
 
 func init() { register(NewFetch) }
 
-// NewFetch is score fetch, which brings names of the Hugging Face Hub into the cache.
+// NewFetch returns score fetch, which downloads models and data sets from the Hugging Face Hub into the cache.
 func NewFetch() *cobra.Command {
 	var o fetchOptions
 	c := &cobra.Command{
 		Use:   "fetch NAME...",
 		Short: "Fetch scorers, checkpoints and data sets from the Hugging Face Hub",
-		Long: `fetch downloads what a name means into the cache that huggingface_hub uses, and prints its folder there. A
-name is org/name, org/name@revision, hf://org/name@revision/folder, or hf://datasets/org/name. Flags and files that name
-a model take the same names, and fetch by themselves.
+		Long: `fetch downloads models and data sets by name into the cache that huggingface_hub uses, and prints their
+folders. A name is org/name, org/name@revision, hf://org/name@revision/folder, or hf://datasets/org/name. Flags and
+files that name a model accept the same names, and fetch them automatically.
 
-Of weights in several formats one is fetched, safetensors first. An interrupted fetch resumes. Files are checked by
-their digests. HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and HF_HUB_CACHE are read as huggingface_hub does.`,
+If there are weights in several formats, only one is fetched, preferably safetensors. An interrupted fetch resumes.
+Files are verified by their digests. HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and HF_HUB_CACHE work as in
+huggingface_hub.`,
 		Example: `  score fetch Qwen/Qwen2.5-VL-7B-Instruct
   score fetch TIGER-Lab/EditReward-Qwen2.5-VL-7B --dry-run
   score fetch hf://org/scorers@v1/fast --out fast`,
@@ -35,7 +36,7 @@ their digests. HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and HF_HUB_CACHE a
 		RunE: o.run,
 	}
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "list the files and their sizes, fetch nothing")
-	c.Flags().StringVar(&o.out, "out", "", "folder to make: a copy of what is fetched, to be changed")
+	c.Flags().StringVar(&o.out, "out", "", "folder to make: a copy of the fetched files that can be changed")
 	cli.Makes(c, "out")
 	return c
 }
@@ -45,7 +46,7 @@ type fetchOptions struct {
 	out    string
 }
 
-// fetched is what fetch prints of a name.
+// fetched is the output of fetch for a name.
 type fetched struct {
 	Name    string     `json:"name"`
 	Commit  string     `json:"commit,omitempty"`
@@ -56,7 +57,7 @@ type fetched struct {
 
 func (o *fetchOptions) run(c *cobra.Command, args []string) error {
 	if o.out != "" && (len(args) > 1 || o.dryRun) {
-		return exit.Usagef("--out copies one name that is fetched: it goes with neither several nor --dry-run")
+		return exit.Usagef("--out copies one fetched name: give one name, and no --dry-run")
 	}
 	h, err := hub.FromEnvironment()
 	if err != nil {
@@ -115,7 +116,7 @@ func planned(c *cobra.Command, h *hub.Hub, n hub.Name) (commit string, all []hub
 	return commit, all, bytes, err
 }
 
-// copyTo copies a file or folder of the cache, without its links, into a folder that is made.
+// copyTo copies a file or folder of the cache, without its links, into a new folder.
 func copyTo(out, path string) error {
 	return atomicfile.WriteDir(out, func(tmp string) error {
 		return filepath.WalkDir(path, func(file string, d os.DirEntry, err error) error {

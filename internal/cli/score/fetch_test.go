@@ -42,8 +42,8 @@ func serveOracle(t *testing.T) (s *hubtest.Server, folder string) {
 	return s, folder
 }
 
-// TestScorerByName: a scorer on the Hub, which names its backbone there, gives from an empty cache the number of the
-// folders; from then on nothing is fetched, and offline it is the same.
+// TestScorerByName: a scorer on the Hub, which names its backbone there, returns with an empty cache the score of the
+// folders. After that nothing is fetched, and it works offline.
 func TestScorerByName(t *testing.T) {
 	s, folder := serveOracle(t)
 	picture := filepath.Join(filepath.Dir(folder), "images", "coffee.png")
@@ -105,16 +105,16 @@ func TestFetchCommand(t *testing.T) {
 	}
 }
 
-// What would be fetched for nothing is refused before.
+// Useless fetches are refused before they start.
 func TestFetchRefusals(t *testing.T) {
 	s, _ := serveOracle(t)
 	for args, want := range map[string]string{
 		"pair --scorer org/checkpoint":                 "hf://org/checkpoint` would fetch 10 files, 1.2 MB)",
 		"pair --scorer org/none":                       "there is no folder org/none here, and",
 		"chat --text x --backbone hf://org/scorer":     "has no config.json",
-		"calibrate --in x.jsonl --scorer org/scorer":   "copy it into one of your own first",
+		"calibrate --in x.jsonl --scorer org/scorer":   "make a local copy first",
 		"fetch hf://org":                               "want hf://org/name@revision",
-		"fetch org/checkpoint org/scorer --out folder": "--out copies one name",
+		"fetch org/checkpoint org/scorer --out folder": "--out copies one fetched name",
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, stdout, stderr := run(t, strings.Fields(args)...)
@@ -125,8 +125,8 @@ func TestFetchRefusals(t *testing.T) {
 	}
 }
 
-// TestPushScorer: a scorer that was pushed gives by its name, from an empty cache, the number of its folder. What would
-// be overwritten, a backbone that only this machine has, and a missing token are refused.
+// TestPushScorer: a pushed scorer returns by its name, with an empty cache, the score of its folder. Overwriting
+// files, a local backbone, and a missing token are refused.
 func TestPushScorer(t *testing.T) {
 	s, folder := serveOracle(t)
 	scorer := filepath.Join(folder, "scorer")
@@ -137,13 +137,13 @@ func TestPushScorer(t *testing.T) {
 		want string // in stdout or stderr
 	}{
 		{[]string{scorer, "org/pushed", "--backbone", backbone}, exit.Wrong, "set HF_TOKEN"},
-		{[]string{scorer, "org/pushed"}, exit.Wrong, "a folder of this machine: say with --backbone"},
+		{[]string{scorer, "org/pushed"}, exit.Wrong, "a local folder: set --backbone"},
 		{[]string{scorer, "hf://datasets/org/pushed"}, exit.Wrong, "is pushed to a model repository"},
 		{[]string{filepath.Join(folder, "backbone"), "org/pushed"}, exit.Wrong, "scorer.yaml: no such file"},
 		{[]string{scorer, "org/pushed", "--backbone", backbone}, exit.Done, s.URL + "/org/pushed: "},
 		{[]string{scorer, "hf://org/pushed", "--backbone", backbone, "--json"}, exit.Done, `"files":null`},
 		{[]string{scorer, "org/scorer", "--backbone", "org/checkpoint@v2"}, exit.Failed,
-			"it has other files named adapter_config.json, scorer.yaml"},
+			"it already has different files named adapter_config.json, scorer.yaml"},
 		{[]string{scorer, "org/scorer", "--backbone", "org/checkpoint@v2", "--overwrite"}, exit.Done, "commit "},
 	} {
 		t.Run(strings.Join(c.args[1:], " "), func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestPushScorer(t *testing.T) {
 	}
 }
 
-// TestPushEnsemble: what is pushed over a backbone of this machine passes its digests where it is fetched, and gives
-// the number of its folder; of an ensemble, too.
+// TestPushEnsemble: a scorer pushed with a local backbone passes the check of digests where it is fetched, and
+// returns the score of its folder, as does an ensemble.
 func TestPushEnsemble(t *testing.T) {
 	checkpoint, err := hubtest.Files("../../../backbones/tiny")
 	if err != nil {

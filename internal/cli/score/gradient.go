@@ -44,13 +44,13 @@ counts as the identity. Pixels are those of the decoded picture: upright, transp
 	f.add(c)
 	q.add(c)
 	c.Flags().StringVar(&out, "out", "", "file to write: .safetensors (the tensor gradient) or .npy")
-	c.Flags().StringVar(&heatmap, "heatmap", "", "picture (.png) to write: where the score changes most")
+	c.Flags().StringVar(&heatmap, "heatmap", "", "heat map (.png) to write: where the score changes most")
 	cli.Writes(c, nil, "out")
 	cli.Writes(c, []string{".png"}, "heatmap")
 	return c
 }
 
-// writeGradient differentiates the score of an edit, and writes what is asked for.
+// writeGradient differentiates the score of an edit, and writes the requested files.
 func writeGradient(c *cobra.Command, f *runtimeFlags, q *editFlags, out, heatmap string) error {
 	s, err := f.open(c)
 	if err != nil {

@@ -25,8 +25,8 @@ func newImportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import KIND --base DIR --weights DIR|FILE --prompts FILE|DIR --out SCORER",
 		Short: "Make a scorer from a released judge or reward, or from a stock model's next token",
-		Long: `import makes a scorer directory from a judge that others released, or from a stock model. The weights stay
-where they are (--copy copies them). Kinds:
+		Long: `import makes a scorer directory from a released judge, or from a stock model. The weights stay where they
+are (--copy copies them). Kinds:
 
   editreward  EditReward: two prompts, two heads, mu and sigma; --config is the judge's YAML
   hpsv3       HPSv3: one picture and its text; runs without --source
@@ -39,9 +39,9 @@ where they are (--copy copies them). Kinds:
   choices     a stock model: the likelihoods of --choices as the next token after the question, and the expectation
               of their --values; each *.txt of a folder --prompts is a dimension, combined by --fusion
 
-Prompts of others are not part of Assay. --prompts is your copy of the judge's code (a Python file), a folder
+Third-party prompts are not part of Assay. --prompts is your copy of the judge's code (a Python file), a folder
 (following.txt and quality.txt; picture.txt), or a text file. Prompts that differ from the published ones work with a
-warning, but their score is not the published one (docs/judges.md).`,
+warning, but the score is not the published one (docs/judges.md).`,
 		Example: `  score import editreward --base Qwen2.5-VL-7B-Instruct --weights EditReward-Qwen2.5-VL-7B \
       --prompts EditReward/EditReward/dataset/prompts.py --out scorers/editreward
   score import adiee --weights ADIEE --prompts question.txt --out scorers/adiee
@@ -64,24 +64,24 @@ warning, but their score is not the published one (docs/judges.md).`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.Base, "base", "", "checkpoint directory: configuration, tokenizer, chat template, processor")
-	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a `DIR`, or a .safetensors file, of rewards also .pt")
+	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a `DIR`, or a .safetensors file; rewards: also .pt")
 	flags.StringVar(&o.Config, "config", "", "the judge's own configuration, YAML or JSON (default: as published)")
 	flags.StringVar(&o.Prompts, "prompts", "", "the judge's prompts: a Python file, a folder of texts, or a text")
 	flags.StringVar(&o.Out, "out", "", "scorer directory to make")
 	flags.BoolVar(&o.Copy, "copy", false, "copy base and weights into the scorer directory")
 	flags.IntSliceVar(&o.PairSize, "pair-size", nil, "adiee: height,width of each picture (default 512,512)")
-	flags.StringVar(&o.Answer, "answer", "", "adiee: what the model is taken to say, instead of letting it answer")
+	flags.StringVar(&o.Answer, "answer", "", "adiee: answer to assume, instead of letting the model answer")
 	flags.StringSliceVar(&o.Choices, "choices", nil, "choices: the answers, each one token")
 	flags.Float64SliceVar(&o.Values, "values", nil, "choices: value of each (default: the answers are numbers)")
 	flags.Float64SliceVar(&o.Range, "range", nil, "choices: lowest,highest score (default: those of the values)")
 	flags.StringSliceVar(&o.Pictures, "pictures", nil, "choices: what is shown (default source,edit)")
 	flags.StringVar(&o.Fusion, "fusion", "",
-		"choices: of several prompts: mean (default), min, sum, product, sqrt_product")
+		"choices: how several prompts are combined: mean (default), min, sum, product, sqrt_product")
 	flags.BoolVar(&o.Joint, "joint", false,
-		"choices: of several tokens, by their joint likelihoods; a pass for each choice")
+		"choices: answers of several tokens, by their joint likelihoods; a pass for each choice")
 	flags.StringVar(&preprocessing, "preprocessing", "", "rewards of text-to-image models: how pictures are resized and "+
 		"cropped: transformers, torchvision, tensor, tensor_no_alias (default: as the reward's own code)")
-	flags.StringVar(&o.Alpha, "alpha", "", "choices: transparency is put over white (default), or drop")
+	flags.StringVar(&o.Alpha, "alpha", "", "choices: transparency: white (default: composited over white) or drop")
 	return c
 }
 
@@ -97,7 +97,7 @@ func importReward(c *cobra.Command, kind string, s t2i.Source) error {
 		}
 	}
 	if _, err := os.Stat(s.Out); err == nil {
-		return exit.Usagef("--out %s is there already: choose another name, or remove it", s.Out)
+		return exit.Usagef("--out %s already exists: use another name, or remove it", s.Out)
 	}
 	r, err := t2i.Import(kind, s)
 	if err != nil {
@@ -129,7 +129,7 @@ func importJudge(c *cobra.Command, kind string, o *released.Options) error {
 		}
 	}
 	if _, err := os.Stat(o.Out); err == nil {
-		return exit.Usagef("--out %s is there already: choose another name, or remove it", o.Out)
+		return exit.Usagef("--out %s already exists: use another name, or remove it", o.Out)
 	}
 	r, err := released.Import(kind, *o)
 	if err != nil {

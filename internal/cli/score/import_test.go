@@ -138,7 +138,7 @@ func TestImported(t *testing.T) {
 	near("gradient", v["score"], c.Score)
 }
 
-// TestDimensions: every command that scores reports the dimension that is asked for, as pair does, and refuses others.
+// TestDimensions: every command that scores reports the requested dimension, as pair does, and refuses unknown ones.
 func TestDimensions(t *testing.T) {
 	long.Test(t)
 	dir, images := releasedFiles(t)
@@ -190,7 +190,7 @@ func TestDimensions(t *testing.T) {
 		if code, v := command(t, by("condition", "--in", table, "--out", labels, "--range", "auto")...); code != 0 {
 			t.Errorf("condition: exit code %d, %v", code, v)
 		}
-		for i, row := range lines(t, filepath.Join(labels, "metadata.jsonl")) { // on 0..10 of the table's own range
+		for i, row := range lines(t, filepath.Join(labels, "metadata.jsonl")) { // on 0..10 over the table's own range
 			near("condition", row["score"].(float64)*(highest-lowest)/10, want[edits[i%3]]-lowest)
 		}
 		_, drifted := command(t, by("drift", "--before", table, "--after", out)...)

@@ -22,7 +22,7 @@ import (
 
 func init() { register(newJudgeCommand) }
 
-// judgeFlags are those of score judge.
+// judgeFlags are the flags of score judge.
 type judgeFlags struct {
 	answers  answerFlags
 	config   string
@@ -40,15 +40,15 @@ func newJudgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "judge --config JUDGE (--url URL --model NAME | --backbone DIR) (--in FILE --out FILE | " +
 			"--source FILE --edit FILE --instruction TEXT)",
-		Short: "Score edits by a VLM judge, a model that answers in words",
+		Short: "Score edits with a VLM judge",
 		Long: `judge asks a vision-language model about edits, on a server (--url) or on this machine (--backbone), parses its
-answers strictly, and computes scores. --config is a folder with judge.yaml and prompts, such a file, or one that ships:
+answers strictly, and computes scores. --config is a folder with judge.yaml and prompts, a judge.yaml, or a shipped one:
 ` + strings.Join(textjudge.Shipped(), ", ") + `.
 
 The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target if the judge shows
 them. The output has the same rows in the same order with score, score01 (or class), dimensions, answers and error. A
-question whose answer does not parse, is out of range or was cut off is asked again with other seeds, then the row gets
-an error. The result has the share of such rows, and the exit code is 1.
+question whose answer does not parse, is out of range or was cut off is asked again with other seeds; if that fails, the
+row gets an error. The result reports the share of such rows, and the exit code is then 1.
 
 Answers are stored by content, so that no question is asked twice. After Ctrl-C, a crash, or a reached cap (exit code 3)
 the same command resumes.`,
@@ -62,28 +62,28 @@ the same command resumes.`,
 	}
 	f.answers.add(c)
 	cli.Part(c, "Flags of --backbone", append(modelOptions("backbone"), "device", "threads")...)
-	cli.Part(c, "Flags of --url, or in place of what --server says", serverOptions...)
+	cli.Part(c, "Flags of --url, which override --server", serverOptions...)
 	f.shard.Add(c)
 	flags := c.Flags()
-	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
+	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of a shipped judge")
 	addSettings(c, &f.settings, "times to ask every question (0: as configured)")
 	flags.StringVar(&f.table.In, "in", "", "table to read")
 	flags.StringVar(&f.table.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
 	cli.Writes(c, nil, "out")
-	flags.StringToStringVar(&f.table.Columns, "columns", nil, "our column=the table's, for other names")
+	flags.StringToStringVar(&f.table.Columns, "columns", nil, "our column=the table's column, where the names differ")
 	flags.StringVar(&f.instruction, "instruction", "", "for one edit: what was asked for")
 	cli.TakesText(c, "instruction")
 	cli.Needs(c, "in", "columns", "shard", "merge")
-	flags.StringArrayVar(&f.sources, "source", nil, "for one edit: picture before the edit; again for further ones")
+	flags.StringArrayVar(&f.sources, "source", nil, "for one edit: picture before the edit; may be given several times")
 	for role, what := range map[string]string{
-		"edit": "edited picture", "edit2": "another edited picture, of a pair", "reference": "the wanted result",
+		"edit": "edited picture", "edit2": "second edited picture of a pair", "reference": "the desired result",
 	} {
 		f.pictures[role] = flags.String(role, "", "for one edit: "+what)
 	}
 	return c
 }
 
-// single says that one edit is judged, not a table.
+// single reports whether one edit is judged, not a table.
 func (f *judgeFlags) single() bool {
 	if slices.ContainsFunc(f.sources, func(path string) bool { return path != "" }) {
 		return true
@@ -108,7 +108,7 @@ func (f *judgeFlags) check(c *cobra.Command) error {
 	case !f.single() && (f.table.In == "" || f.table.Out == ""):
 		return exit.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	case f.settings.Passes < 0:
-		return exit.Usagef("--passes is 1 or more, not %d", f.settings.Passes)
+		return exit.Usagef("--passes must be 1 or more, not %d", f.settings.Passes)
 	}
 	if f.single() {
 		return nil
@@ -166,13 +166,13 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 		r.Out))
 }
 
-// stopped says how a run ended early and what it cost.
+// stopped returns the error of a run that ended early, with its progress and cost.
 func stopped(err error, a chat.Asked) error {
 	var s *table.InterruptedError
 	if !errors.As(err, &s) {
 		return err
 	}
-	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; run the same command to resume", s.Done, s.Rows,
+	text := fmt.Sprintf("%d of %d rows are saved in %s, with %s; run the same command to resume", s.Done, s.Rows,
 		s.Journal, a)
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -194,7 +194,7 @@ func printJudged(w io.Writer, r *textjudge.TableResult, a chat.Asked) {
 	fmt.Fprintln(w, a)
 }
 
-// flagOf is the flag of a role, which sources share: a second --source is source2.
+// flagOf returns the flag of a role. Sources share a flag: a second --source is source2.
 func flagOf(role string) string {
 	if n := edit.SourceOf(role); n > 1 {
 		return fmt.Sprintf("source (number %d)", n)
@@ -202,7 +202,7 @@ func flagOf(role string) string {
 	return role
 }
 
-// readEdits reads the pictures of the edit that flags name, or of both of a pair.
+// readEdits reads the pictures of the edit that the flags name, or of both edits of a pair.
 func readEdits(f *judgeFlags, j *textjudge.Judge) ([]*edit.Edit, error) {
 	edits := []*edit.Edit{{Instruction: f.instruction}}
 	if j.Config.Pair {
@@ -224,7 +224,7 @@ func readEdits(f *judgeFlags, j *textjudge.Judge) ([]*edit.Edit, error) {
 	}
 	for _, role := range slices.Sorted(maps.Keys(given)) {
 		if given[role] != "" && !slices.Contains(roles, role) {
-			return nil, exit.Usagef("--%s is shown by no question of this judge, which shows %s", flagOf(role), all)
+			return nil, exit.Usagef("--%s: no question of this judge shows it; the judge shows %s", flagOf(role), all)
 		}
 	}
 	for _, role := range roles {

@@ -34,8 +34,8 @@ func judgeServer(t *testing.T, text string) (url string, n *atomic.Int64) {
 	return s.URL, n
 }
 
-// TestJudgeCommand: a table and a single edit are judged, and what was asked is found the next time. Unreadable answers
-// give exit code 1 and a share, a cap gives exit code 3.
+// TestJudgeCommand: a table and a single edit are judged, and stored answers are used the next time. Unreadable
+// answers end with exit code 1 and are reported as a share; a cap ends with exit code 3.
 func TestJudgeCommand(t *testing.T) {
 	dir := t.TempDir()
 	images := filepath.Join(oracle.Folders(t)[0], "images")
@@ -53,7 +53,7 @@ func TestJudgeCommand(t *testing.T) {
 	answers := filepath.Join(dir, "answers")
 	args := []string{"judge", "--config", "editscore", "--url", url, "--model", "m", "--store", answers}
 	rows := append(args, "--in", in, "--out", out, "--json")
-	for try, want := range []int64{3, 3} { // the edit alone is the same in both rows
+	for try, want := range []int64{3, 3} { // only the edit is the same in both rows
 		code, stdout, stderr := run(t, rows...)
 		var r struct {
 			Judged, Failed int
@@ -73,7 +73,7 @@ func TestJudgeCommand(t *testing.T) {
 	for _, next := range [][]string{
 		{"best", "--in", out, "--json"}, {"condition", "--in", out, "--out", filepath.Join(dir, "labels"), "--json"},
 		{"drift", "--before", out, "--after", out, "--json"},
-	} { // what judge wrote is scored, to the others
+	} { // the other commands read the scores that judge wrote
 		code, stdout, stderr := run(t, next...)
 		if code != 0 || next[0] == "best" && strings.Count(stdout, `"score":4`) != 2 {
 			t.Errorf("%v: exit code %d: %s%s", next, code, stdout, stderr)
@@ -85,7 +85,7 @@ func TestJudgeCommand(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 	code, _, stderr := run(t, append(args, "--in", in, "--out", out, "--passes", "3", "--token-cap", "40")...)
-	if code != 3 || !strings.Contains(stderr, "of 2 rows are kept") || !strings.Contains(stderr, "the cap is reached") {
+	if code != 3 || !strings.Contains(stderr, "of 2 rows are saved") || !strings.Contains(stderr, "the cap is reached") {
 		t.Errorf("a cap: exit code %d: %s", code, stderr)
 	}
 	bad, _ := judgeServer(t, "no idea")
@@ -101,8 +101,8 @@ func TestJudgeCommand(t *testing.T) {
 	}
 }
 
-// TestJudgeWithoutScore: a judge that names a class, or gives numbers alone, has no score: in a table, of one edit, or
-// as a scorer.
+// TestJudgeWithoutScore: a judge that names a class, or only returns numbers, has no score: in a table, for one edit,
+// or as a scorer.
 func TestJudgeWithoutScore(t *testing.T) {
 	dir := t.TempDir()
 	table, _ := edits(t, dir)
@@ -126,14 +126,14 @@ func TestJudgeWithoutScore(t *testing.T) {
 				t.Errorf("of one edit: got exit code %d, want %q: %s%s", code, c.single, stdout, stderr)
 			}
 			code, stdout, stderr = run(t, append([]string{"batch", "--judge", judge, "--in", table, "--out", out}, model...)...)
-			if code != 2 || !strings.Contains(stdout+stderr, "gives no score") {
+			if code != 2 || !strings.Contains(stdout+stderr, "has no score") {
 				t.Errorf("as a scorer: got exit code %d, want 2: %s%s", code, stdout, stderr)
 			}
 		})
 	}
 }
 
-// TestJudgeUsage: wrong flags and settings are exit code 2, and say what is wanted.
+// TestJudgeUsage: wrong flags and settings are exit code 2, and say what is needed.
 func TestJudgeUsage(t *testing.T) {
 	dir := t.TempDir()
 	server := filepath.Join(dir, "server.yaml")
@@ -157,7 +157,7 @@ func TestJudgeUsage(t *testing.T) {
 		{with("--source", "a.png", "--instruction", "a", "--url", "http://localhost:1", "--model", "m", "--store", dir),
 			"--edit is needed"},
 		{with("--source", "a.png", "--edit", "a.png", "--edit2", "b.png", "--instruction", "a", "--url", "http://localhost:1",
-			"--model", "m", "--store", dir), "--edit2 is shown by no question of this judge, which shows edit, source"},
+			"--model", "m", "--store", dir), "--edit2: no question of this judge shows it; the judge shows edit, source"},
 		{append([]string{"judge", "--config", "nobody", "--store", dir}, "--in", "a.jsonl", "--out", "b.jsonl", "--url",
 			"http://localhost:1", "--model", "m"), "viescore/1shot"},
 		{with("--in", "a.jsonl", "--out", "b.jsonl", "--backbone", "c", "--device", "tpu"), "want cpu, auto, or cuda:N"},
@@ -170,7 +170,7 @@ func TestJudgeUsage(t *testing.T) {
 	}
 }
 
-// TestJudgeCancelled: a run that is stopped before it begins keeps its state and says so.
+// TestJudgeCancelled: a run that is stopped before it starts saves its state and says so.
 func TestJudgeCancelled(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in.jsonl")
@@ -187,7 +187,7 @@ func TestJudgeCancelled(t *testing.T) {
 	}
 }
 
-// TestJudgeLocal: a checkpoint on this machine judges as a server does, and its answers are kept.
+// TestJudgeLocal: a checkpoint on this machine judges as a server does, and its answers are stored.
 func TestJudgeLocal(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -33,8 +33,8 @@ func answering(t *testing.T, say func(body string) string) string {
 	return s.URL
 }
 
-// TestJudgeAsScorer: a judge that answers in words stands where a scorer does. What it cannot read is the row's error,
-// and the share of such rows is in every result.
+// TestJudgeAsScorer: a VLM judge can be used instead of a scorer. An unreadable answer is the row's error, and the
+// share of such rows is in every result.
 func TestJudgeAsScorer(t *testing.T) {
 	dir := t.TempDir()
 	table, _ := edits(t, dir) // six rows, two of which lack their picture
@@ -80,7 +80,7 @@ func TestJudgeAsScorer(t *testing.T) {
 		t.Errorf("the text is not kept: %v", row)
 	}
 	code, v = command(t, append([]string{"batch", "--in", table, "--out", out, "--scorer", "x"}, judge...)...)
-	if code != 2 || !strings.Contains(fmt.Sprint(v["error"]), "in place of --scorer") {
+	if code != 2 || !strings.Contains(fmt.Sprint(v["error"]), "replaces --scorer") {
 		t.Errorf("exit code %d: %v", code, v)
 	}
 }
@@ -114,9 +114,8 @@ func auroraFolder(t *testing.T) string {
 	return dir
 }
 
-// TestBenchJudges: judges of pairs and of single edits are run on a benchmark; both orders are asked, and what cannot
-// be
-// read has no prediction.
+// TestBenchJudges: judges of pairs and of single edits are run on a benchmark; both orders are asked, and an
+// unreadable answer has no prediction.
 func TestBenchJudges(t *testing.T) {
 	data, dir := auroraFolder(t), t.TempDir()
 	url := answering(t, func(body string) string {
@@ -168,8 +167,8 @@ func TestBenchJudges(t *testing.T) {
 	}
 }
 
-// TestMVEIJudges: MVEI is run from its published folder by a judge in words, and by the choices of a checkpoint. The
-// judge's words are kept and read by the benchmark's own rule.
+// TestMVEIJudges: MVEI is run from its published folder with a VLM judge, and with the choices of a checkpoint. The
+// judge's text is saved and parsed by the benchmark's own rule.
 func TestMVEIJudges(t *testing.T) {
 	data, dir := auroraFolder(t), t.TempDir()
 	if err := os.Mkdir(filepath.Join(data, "images"), 0o777); err != nil {
@@ -250,8 +249,8 @@ func TestMVEIJudges(t *testing.T) {
 	}
 }
 
-// TestMVEIExamples: the conversations that MVEI's statements become have the very parts that the judge sends a server,
-// and the answer that the benchmark's rule reads as the truth.
+// TestMVEIExamples: the conversations made from MVEI's statements have exactly the parts that the judge sends to a
+// server, and the answer that the benchmark's rule parses as the truth.
 func TestMVEIExamples(t *testing.T) {
 	data, dir := auroraFolder(t), t.TempDir()
 	meta := `[{"image_id": "coffee.png", "ov_emotion": ["joy"], "statement_list": [

@@ -17,8 +17,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestServeJudge: the server gives the scores of a judge that answers in words; what cannot be read is an error of its
-// own kind, and there are no gradients.
+// TestServeJudge: the server returns the scores of a VLM judge; an unreadable answer is a separate kind of error, and
+// there are no gradients.
 func TestServeJudge(t *testing.T) {
 	long.Test(t)
 	url := answering(t, func(body string) string {

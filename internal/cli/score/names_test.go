@@ -2,5 +2,5 @@ package score
 
 import "assay/encoders"
 
-// What the tests of this package call by the name that it had here.
+// Names that the tests of this package still use.
 var similarities = encoders.SimilarityNames()

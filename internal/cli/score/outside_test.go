@@ -19,8 +19,8 @@ import (
 	"assay/internal/ptrace"
 )
 
-// childEnv makes the test binary a plain `score` if it is 1. Otherwise it is a file with a request: a server is started
-// and asked for that, and ended after a while.
+// childEnv makes the test binary a plain `score` if it is 1. Otherwise it names a file with a request: a server is
+// started, gets that request, and is stopped after a while.
 const childEnv = "ASSAY_TEST_SCORE"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // serveAndAsk starts the server of this process's arguments. The server is idle for 15 seconds, since libraries that
-// send events home begin after some ten.
+// send telemetry start after about ten.
 func serveAndAsk(file string) error {
 	body, err := os.ReadFile(file)
 	if err != nil {
@@ -75,8 +75,8 @@ func serveAndAsk(file string) error {
 	return server.Wait()
 }
 
-// TestNothingOutside: commands write into the folders that they are given and the user's own store, and ask nobody but
-// the server that they are told of.
+// TestNothingOutside: commands write only into the given folders and the user's store, and make requests only to the
+// given server.
 func TestNothingOutside(t *testing.T) {
 	out := t.TempDir()
 	images := filepath.Join(oracle.Folders(t)[0], "images")

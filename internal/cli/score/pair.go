@@ -23,11 +23,11 @@ import (
 
 func init() { register(newPairCommand) }
 
-// runtimeFlags are where scoring runs; the same for every command that scores.
+// runtimeFlags select the scorer and where it runs; all commands that score share them.
 type runtimeFlags struct {
 	scorer, backbone, device, dimension string
 	threads                             int
-	quiet                               bool // warnings were told already
+	quiet                               bool // warnings were printed already
 }
 
 func (f *runtimeFlags) add(c *cobra.Command) {
@@ -36,15 +36,15 @@ func (f *runtimeFlags) add(c *cobra.Command) {
 	cli.Needs(c, "scorer", "backbone")
 }
 
-const backboneUsage = "the scorer's own backbone, if it has moved (default: where scorer.yaml says)"
+const backboneUsage = "the scorer's backbone, if it has moved (default: where scorer.yaml says)"
 
-// addShared is add without --backbone, which commands with --judge have anyway.
+// addShared is add without --backbone, which commands with --judge already have.
 func (f *runtimeFlags) addShared(c *cobra.Command) {
-	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, as training writes it")
+	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, as written by training")
 	c.Flags().StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	c.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
-	c.Flags().StringVar(&f.dimension, "dimension", "", "of a scorer with several heads: the one that is reported as "+
-		"the score (default: all, as scorer.yaml puts them together)")
+	c.Flags().StringVar(&f.dimension, "dimension", "", "for scorers with several heads: the head reported as "+
+		"the score (default: all, fused as in scorer.yaml)")
 }
 
 // options checks the flags.
@@ -56,7 +56,7 @@ func (f *runtimeFlags) options(c *cobra.Command) (model.Options, error) {
 		return model.Options{}, exit.Usage(err)
 	}
 	if f.threads < 0 {
-		return model.Options{}, exit.Usagef("--threads is 0 (all cores) or more, not %d", f.threads)
+		return model.Options{}, exit.Usagef("--threads must be 0 (all cores) or more, not %d", f.threads)
 	}
 	threads := f.threads
 	if threads == 0 {
@@ -77,7 +77,7 @@ func (f *runtimeFlags) open(c *cobra.Command) (edit.Differentiable, error) {
 	}
 	if t2i.Is(f.scorer) {
 		if o.Dimension != "" || o.Backbone != "" {
-			return nil, exit.Usagef("--dimension, --backbone: %s is a reward of one number, over no backbone", f.scorer)
+			return nil, exit.Usagef("--dimension, --backbone: %s is a reward of one number, without a backbone", f.scorer)
 		}
 		j, err := t2i.Open(f.scorer, t2i.Options{Device: o.Device, Threads: o.Threads})
 		if err != nil {
@@ -104,12 +104,12 @@ func newPairCommand() *cobra.Command {
 		Long: `pair scores one edit: how well the edited picture follows the instruction, from 0 to 10 unless scorer.yaml
 says otherwise. It is deterministic. Scores are not clipped, so values slightly outside the range occur.
 
---json also gives all dimensions and, where the scorer has one, sigma (the standard deviation). A calibrated scorer
+--json also prints all dimensions and, if the scorer has one, sigma (the standard deviation). A calibrated scorer
 (docs/calibration.md) adds interval and raw01, the score before calibration. Imported judges of single pictures
 (docs/judges.md) run without --source.
 
-An edit of several pictures has --source for each, in the order in which the instruction counts them. Scorers with pair:
-sequence look at any number; others refuse more than one.`,
+For an edit with several source pictures, repeat --source in the order in which the instruction numbers them. Scorers
+with pair: sequence accept any number; others refuse more than one.`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
   score pair --scorer DIR --source room.png --source cup.png --edit edited.png \
@@ -135,8 +135,8 @@ type editFlags struct {
 }
 
 func (q *editFlags) add(c *cobra.Command) {
-	c.Flags().StringArrayVar(&q.sources, "source", nil, "picture before the edit; again for further ones, in the order "+
-		"in which the instruction counts them")
+	c.Flags().StringArrayVar(&q.sources, "source", nil, "picture before the edit; may be given several times, in "+
+		"the order in which the instruction numbers them")
 	c.Flags().StringVar(&q.output, "edit", "", "picture after the edit")
 	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
 	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
@@ -162,7 +162,7 @@ func (q *editFlags) open(s edit.Judge) (*edit.Edit, error) {
 	case info.Sources != 0 && len(q.sources) == 0:
 		return nil, exit.Usagef("--source and --edit are needed: picture files")
 	case info.Sources == 0 && len(q.sources) > 0:
-		return nil, exit.Usagef("--source: this scorer judges one picture, and looks at no source: leave it out")
+		return nil, exit.Usagef("--source: this scorer judges one picture, without a source: omit it")
 	case q.requirement != "" && !info.Asks:
 		return nil, exit.Usagef("--requirement: no prompt of this scorer has %s", model.RequirementMark)
 	}
@@ -185,7 +185,7 @@ func (q *editFlags) open(s edit.Judge) (*edit.Edit, error) {
 	return e, nil
 }
 
-// pairResult is what `score pair` says of an edit.
+// pairResult is the output of `score pair`.
 type pairResult struct {
 	edit.Score
 	Range  edit.Range

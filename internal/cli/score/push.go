@@ -18,13 +18,13 @@ func newPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push SCORER NAME",
 		Short: "Push a scorer to the Hugging Face Hub",
-		Long: `push sends a scorer directory with its card to a model repository, as one commit: all files are there
-afterwards, or none. A repository that does not exist is made. NAME is org/name, or hf://org/name@branch. It needs a
-token that may write: HF_TOKEN, or the one of hf auth login.
+		Long: `push uploads a scorer directory with its card to a model repository, as one commit: all files or none. A
+repository that does not exist is created. NAME is org/name, or hf://org/name@branch. It needs a token with write
+access: HF_TOKEN, or the token of hf auth login.
 
-A scorer refers to its backbone. If scorer.yaml names a folder of this machine, --backbone says what the backbone is on
-the Hub; whoever opens the scorer is refused other weights. Files of the repository with another content are only
-replaced with --overwrite.`,
+A scorer refers to its backbone. If scorer.yaml names a local folder, --backbone gives the backbone's name on the Hub;
+opening the scorer with other weights fails. Files with different content in the repository are replaced only with
+--overwrite.`,
 		Example: `  score push runs/first/best org/my-scorer
   score push runs/first/best org/my-scorer --backbone hf://Qwen/Qwen2.5-VL-3B-Instruct --private`,
 		Args: cobra.ExactArgs(2),
@@ -46,8 +46,8 @@ replaced with --overwrite.`,
 	f := c.Flags()
 	f.StringVar(&backbone, "backbone", "",
 		"name of the backbone on the Hub, if scorer.yaml has a folder (hf://org/name@commit)")
-	f.StringVar(&message, "message", "Upload a scorer", "of the commit")
-	f.BoolVar(&p.Private, "private", false, "of a repository that is made")
-	f.BoolVar(&p.Overwrite, "overwrite", false, "replace files that have another content")
+	f.StringVar(&message, "message", "Upload a scorer", "commit message")
+	f.BoolVar(&p.Private, "private", false, "make a new repository private")
+	f.BoolVar(&p.Overwrite, "overwrite", false, "replace files with different content")
 	return c
 }

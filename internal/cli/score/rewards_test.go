@@ -113,7 +113,7 @@ func TestRewards(t *testing.T) {
 	}
 }
 
-// TestRewardBench runs a reward on a benchmark of pairs: its accuracy is that of its scores.
+// TestRewardBench runs a reward on a benchmark of pairs: its accuracy follows from its scores.
 func TestRewardBench(t *testing.T) {
 	dir := packed.Unpack(t, "../../../t2i/testdata/t2i.zip")
 	layouts := packed.Unpack(t, "../../../internal/benchmarks/testdata/layouts.zip")
@@ -138,7 +138,7 @@ func TestImportRewardRefuses(t *testing.T) {
 		"does not belong to":  {"import", "pickscore", "--out", "x", "--base", "b", "--prompts", "p"},
 		"--preprocessing":     {"import", "pickscore", "--out", "x", "--base", "b", "--preprocessing", "p"},
 		"belongs to the kind": {"import", "choices", "--out", "x", "--base", "b", "--preprocessing", "tensor"},
-		"is there already":    {"import", "clip", "--out", ".", "--base", "b"},
+		"already exists":      {"import", "clip", "--out", ".", "--base", "b"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			if code, _, stderr := run(t, args...); code != 2 || !strings.Contains(stderr, want) {
@@ -195,8 +195,8 @@ func TestRewardCalibrated(t *testing.T) {
 	}
 }
 
-// TestRewardByName: the released weights may be named by their place on the Hub, and so may a folder that holds all of
-// a reward.
+// TestRewardByName: the released weights may be given by their name on the Hub, and so may a folder with a complete
+// reward.
 func TestRewardByName(t *testing.T) {
 	dir := packed.Unpack(t, "../../../t2i/testdata/t2i.zip")
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -17,7 +17,7 @@ import (
 	"assay/textjudge"
 )
 
-// scorerFlags are what gives scores: a scorer directory, or a judge that answers in words.
+// scorerFlags select what scores: a scorer directory, or a VLM judge.
 type scorerFlags struct {
 	runtimeFlags
 	judge    string // of textjudge; "": the scorer
@@ -25,10 +25,10 @@ type scorerFlags struct {
 	answers  answerFlags
 
 	unread      unread // of the judge's rows so far
-	constrained bool   // the judge's answers are
+	constrained bool   // whether the judge's answers are
 }
 
-// unread counts rows whose answers in words could not be read, of those that were answered.
+// unread counts rows with unreadable answers, and all rows that were answered.
 type unread struct{ rows, answered int }
 
 func (u *unread) count(scores scoring.Scores) {
@@ -53,7 +53,7 @@ func (f *scorerFlags) result(v map[string]any) map[string]any {
 	return v
 }
 
-// printUnread says the same in words.
+// printUnread prints the same as text.
 func (f *scorerFlags) printUnread(w io.Writer) {
 	if f.judge != "" {
 		printUnreadable(w, f.unread.rows, f.unread.share())
@@ -66,44 +66,44 @@ func (f *scorerFlags) add(c *cobra.Command) {
 	f.answers.local.add(c, "backbone")
 	f.answers.addServer(c)
 	c.Flags().Lookup("backbone").Usage = "with --scorer: " + backboneUsage + ". With --judge: the Hugging Face " +
-		"checkpoint directory that answers"
+		"checkpoint directory of the model"
 	cli.Needs(c, "judge", judgeOptions...)
 	cli.Needs(c, "scorer|judge", "backbone")
 	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(judgeOptions, modelOptions("backbone"),
 		serverOptions)...)
 }
 
-// judgeOptions are the flags that say more of --judge, and of where its model is.
+// judgeOptions are the further flags of --judge and its model.
 var judgeOptions = []string{"prompts", "passes", "average", "constrained", "few-shot", "few-shot-examples",
 	"server", "url", "store"}
 
-// addJudge adds the flags of the judge but those of the model that it asks.
+// addJudge adds the flags of the judge, without the flags of its model.
 func (f *scorerFlags) addJudge(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a VLM judge: a folder, a file, or a name (score judge "+
+	flags.StringVar(&f.judge, "judge", "", "instead of --scorer, a VLM judge: a folder, a file, or a name (score judge "+
 		"--help lists them). It asks the model of --backbone, or of --url and --model")
 	addSettings(c, &f.settings, "times that the judge asks every question (0: as configured)")
 }
 
-// addSettings adds the flags of what a judge leaves open.
+// addSettings adds the flags for the settings of a judge.
 func addSettings(c *cobra.Command, s *textjudge.Settings, passes string) {
 	flags := c.Flags()
 	flags.StringVar(&s.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
 	flags.IntVar(&s.Passes, "passes", 0, passes)
-	flags.StringVar(&s.Average, "average", "", "score of several passes: last (mean of their scores) or first (score of "+
-		"their means) (default: as configured)")
+	flags.StringVar(&s.Average, "average", "", "how several passes are averaged: last (mean of the scores) or first "+
+		"(score of the means) (default: as configured)")
 	flags.BoolVar(&s.Constrained, "constrained", false,
 		"restrict the model's tokens to the judge's grammar, so that every answer is readable; results say so")
 	flags.StringVar(&s.FewShot, "few-shot", "", "table of examples (.jsonl, as score bench --examples writes them), "+
 		"shown before the question; a picture that is asked about must not be among them")
-	flags.IntVar(&s.Examples, "few-shot-examples", 0, "how many of them, each answer equally often (0: 8)")
+	flags.IntVar(&s.Examples, "few-shot-examples", 0, "number of examples, each answer equally often (0: 8)")
 	cli.Needs(c, "few-shot", "few-shot-examples")
 }
 
-// given reports whether something gives scores.
+// given reports whether there is a scorer or judge.
 func (f *scorerFlags) given() bool { return f.scorer != "" || f.judge != "" }
 
-// wordsJudge is a judge that answers in words, with its model.
+// wordsJudge is a VLM judge with its model.
 type wordsJudge struct {
 	edit.Judge
 	model *chat.Kept
@@ -116,14 +116,14 @@ func (j *wordsJudge) Close() error { return j.model.Close() }
 func (f *scorerFlags) options(c *cobra.Command) (model.Options, error) {
 	for _, name := range modelOptions("backbone") {
 		if c.Flags().Changed(name) {
-			return model.Options{}, exit.Usagef("--%s goes with --judge, and means nothing without", name)
+			return model.Options{}, exit.Usagef("--%s requires --judge", name)
 		}
 	}
 	f.backbone = f.answers.local.backbone
 	return f.runtimeFlags.options(c)
 }
 
-// open opens what is named.
+// open opens the scorer or judge that the flags name.
 func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 	if f.judge == "" {
 		if _, err := f.options(c); err != nil {
@@ -146,7 +146,7 @@ func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 // openJudge opens the judge over the model that the flags name, which the caller closes.
 func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chat.Kept, error) {
 	if f.scorer != "" || f.dimension != "" {
-		return nil, nil, exit.Usagef("--judge stands in place of --scorer and its --dimension")
+		return nil, nil, exit.Usagef("--judge replaces --scorer and --dimension: omit them")
 	}
 	f.answers.local.o.Threads, f.answers.local.o.Device = f.threads, f.device
 	m, err := f.answers.open(c)
@@ -161,7 +161,7 @@ func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chat.Kept,
 	return j, m, nil
 }
 
-// modelName names the model that a judge asks.
+// modelName returns the name of the model that a judge asks.
 func (f *answerFlags) modelName() string {
 	switch {
 	case f.model != "":
@@ -172,7 +172,7 @@ func (f *answerFlags) modelName() string {
 	return systemName(f.server)
 }
 
-// asked names the model that a judge asks, and the prompts that it asks with if they are not the judge's own.
+// asked describes the model that a judge asks, and the prompts if they are not the judge's own.
 func (f *scorerFlags) asked() string {
 	text := " by " + f.answers.modelName()
 	if f.settings.Copy != "" {
@@ -194,7 +194,7 @@ func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chat.Kept) (
 	return j, nil
 }
 
-// printUnreadable says how many answers in words could not be read.
+// printUnreadable prints how many answers could not be read.
 func printUnreadable(w io.Writer, n int, share float64) {
 	fmt.Fprintf(w, "answers that could not be read: %d rows (%.2f %%)\n", n, 100*share)
 }

@@ -33,10 +33,10 @@ func newServeCommand() *cobra.Command {
 edit, GET /openapi.json the description, GET /metrics is for Prometheus. docs/reward.md says what to run for which
 trainer.
 
-Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (the folder's name without one), and
-metrics beside them: --scorer clip=metric:clip_t_instruction:ENCODER. One request may ask several of them. --judge
-serves a VLM judge, which asks the model of --url and --model (or --server), or that of --chat-backbone.
---chat-backbone also serves a checkpoint's answers, as POST /v1/chat/completions in OpenAI's protocol (docs/chat.md).
+Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (default: the folder's name), and so are
+metrics: --scorer clip=metric:clip_t_instruction:ENCODER. One request may use several of them. --judge serves a VLM
+judge, which asks the model of --url and --model (or --server), or of --chat-backbone. --chat-backbone also serves a
+checkpoint's answers, as POST /v1/chat/completions in OpenAI's protocol (docs/chat.md).
 
 --device cuda:0,cuda:1 and --replicas open copies of every scorer behind one queue; a copy that fails is reopened. GET
 /livez and /readyz are for Kubernetes. With --reuse-port several servers share an address.
@@ -107,7 +107,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 			names, scorers = append(names, name), append(scorers, s)
 		}
 	}
-	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
+	if os.Getenv("GOMEMLIMIT") == "" { // garbage of read bodies is collected before it takes as much again
 		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + f.o.Pictures + f.o.Answers + 1<<29)
 	}
 	f.o.Warn = cli.Warner(c)
@@ -130,7 +130,7 @@ func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Jud
 	}
 	l, err := listen(c.Context(), f.addr)
 	if err != nil {
-		return fmt.Errorf("%w: --addr HOST:PORT names another address", err)
+		return fmt.Errorf("%w: use --addr HOST:PORT for another address", err)
 	}
 	if host, _, err := net.SplitHostPort(l.Addr().String()); strings.HasPrefix(f.addr, "fd:") && err == nil {
 		if err := f.checkReach(host, l.Addr().String()); err != nil {
@@ -147,7 +147,7 @@ func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Jud
 		ready["chat"] = m.Name
 	}
 	err = cli.Print(c, ready, func(w io.Writer) {
-		fmt.Fprintf(w, "serving %s on %s%s (Ctrl-C ends it)\n", strings.Join(names, ", "), scheme, l.Addr())
+		fmt.Fprintf(w, "serving %s on %s%s (Ctrl-C to stop)\n", strings.Join(names, ", "), scheme, l.Addr())
 	})
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Jud
 	return s.Serve(c.Context(), l, f.drain)
 }
 
-// named splits NAME=DIR; without a name it is the folder's.
+// named splits NAME=DIR; the default name is the folder's.
 func named(arg string) (name, dir string) {
 	if name, dir, ok := strings.Cut(arg, "="); ok {
 		return name, dir
@@ -166,7 +166,7 @@ func named(arg string) (name, dir string) {
 	return name, arg
 }
 
-// openChat opens the checkpoint that answers in words.
+// openChat opens the checkpoint that answers chat requests.
 func (f *serveFlags) openChat(c *cobra.Command) (*sleepingModel, error) {
 	name, dir := named(f.answers.backbone)
 	f.answers.backbone, f.answers.o.Threads = dir, f.threads
@@ -179,7 +179,7 @@ func (f *serveFlags) openChat(c *cobra.Command) (*sleepingModel, error) {
 	return m, nil
 }
 
-// stays is a model that somebody else closes.
+// stays is a model that its owner closes: Close does nothing.
 type stays struct{ chat.Model }
 
 func (stays) Close() error { return nil }
@@ -198,7 +198,7 @@ func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chat.Kept,
 	return a.open(c)
 }
 
-// openJudge opens a judge, named as scorers are.
+// openJudge opens a judge, which is named like scorers.
 func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chat.Kept) (string, edit.Judge, error) {
 	name, config := named(arg)
 	j, err := f.asked.judgeOver(c, config, m)

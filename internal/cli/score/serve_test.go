@@ -43,7 +43,7 @@ func TestServeDimensions(t *testing.T) {
 	}
 }
 
-// TestServeReplicas: so many copies that they could not be meant are refused before any is opened.
+// TestServeReplicas: an implausible number of copies is refused before any is opened.
 func TestServeReplicas(t *testing.T) {
 	c := newServeCommand()
 	c.SetArgs([]string{"--scorer", "nowhere", "--replicas", "100000"})
@@ -63,7 +63,8 @@ func TestServeShortToken(t *testing.T) {
 	}
 }
 
-// TestServeMetrics: metrics and similarities are judges of the server beside scorers, and one request asks them all.
+// TestServeMetrics: the server serves metrics and similarities as judges next to scorers, and one request asks them
+// all.
 func TestServeMetrics(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	ctx, stop := context.WithCancel(t.Context())
@@ -164,19 +165,19 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
-// TestServeMetricsRefused: metrics that look at what no request has, and those that are not there.
+// TestServeMetricsRefused: metrics that need what no request has, and missing metrics.
 func TestServeMetricsRefused(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "backbones")
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--scorer", "metric:l1"}, `looks at "target", which requests do not have`},
-		{[]string{"--scorer", "metric:clip_i:" + filepath.Join(root, "tiny-clip")}, `looks at "target"`},
+		{[]string{"--scorer", "metric:l1"}, `needs "target", which requests do not have`},
+		{[]string{"--scorer", "metric:clip_i:" + filepath.Join(root, "tiny-clip")}, `needs "target"`},
 		{[]string{"--scorer", "metric:cosine:" + filepath.Join(root, "tiny-clip")}, `no similarity "cosine"`},
 		{[]string{"--scorer", "x=metric:nowhere.yaml"}, "nowhere.yaml"},
-		{[]string{"--scorer", "x=metric:l1_source", "--dimension", "quality"}, "are of scorer directories"},
-		{[]string{"--scorer", "metric:l1_source", "--mode", "lazy"}, "there are resident, per_call"},
+		{[]string{"--scorer", "x=metric:l1_source", "--dimension", "quality"}, "are for scorer directories"},
+		{[]string{"--scorer", "metric:l1_source", "--mode", "lazy"}, "want resident or per_call"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			if code, _, stderr := run(t, append([]string{"serve", "--device", "cpu"}, c.args...)...); code != 2 ||
@@ -187,7 +188,7 @@ func TestServeMetricsRefused(t *testing.T) {
 	}
 }
 
-// TestServeChatSleeps: a model that answers in words sleeps, too, and its answers are the same afterwards.
+// TestServeChatSleeps: a chat model can sleep as well, and its answers are the same afterwards.
 func TestServeChatSleeps(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	out, in := io.Pipe()

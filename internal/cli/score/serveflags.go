@@ -40,21 +40,21 @@ type serveFlags struct {
 	o         reward.Options
 }
 
-// add adds what is served, and where.
+// add adds the flags of what is served, and where.
 func (f *serveFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; metric:METRIC (l1_source, "+
-		"l2_source, a metric's YAML file) or metric:SIMILARITY:ENCODER in place of the directory; may be given several times")
+		"l2_source, a metric's YAML file) or metric:SIMILARITY:ENCODER instead of the directory; may be given several times")
 	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension to report as the score, of every scorer, or "+
 		"scorer=dimension for one; may be given several times (default: scorer.yaml's fusion)")
 	flags.StringArrayVar(&f.backbone, "backbone", nil, "where the backbone of every scorer is now, or "+
-		"scorer=directory of one; may be given several times (default: where scorer.yaml says); it must be the same one")
+		"scorer=directory for one; may be given several times (default: where scorer.yaml says); it must be the same one")
 	cli.Needs(c, "scorer", "backbone")
-	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on; fd:3: a socket that "+
-		"listens already, as file descriptor 3, which whoever starts the server has opened")
+	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on; fd:3: a listening socket, "+
+		"inherited as file descriptor 3 from the process that starts the server")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
 	f.answers.add(c, "chat-backbone")
-	flags.StringArrayVar(&f.judges, "judge", nil, "judge that answers in words, or name=judge; may be given several times")
+	flags.StringArrayVar(&f.judges, "judge", nil, "VLM judge, or name=judge; may be given several times")
 	flags.StringVar(&f.asked.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
 	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "times that a judge asks every question (0: as configured)")
 	f.asked.answers.addServer(c)
@@ -62,35 +62,35 @@ func (f *serveFlags) add(c *cobra.Command) {
 	cli.Needs(c, "judge", own...)
 	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(own, serverOptions)...)
 	cli.Part(c, "Flags of --chat-backbone", modelOptions("chat-backbone")...)
-	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
-		"scorer on each, and what answers in words on the first")
+	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or a comma-separated list: a copy of every "+
+		"scorer on each, and the chat model on the first")
 	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device, at most 64; on the CPU they share "+
 		"its threads and one set of weights")
 	flags.StringVar(&f.mode, "mode", "resident", "resident: weights stay on the device until POST /v1/sleep; per_call: "+
-		"they are loaded for a request, and unloaded before the answer of the last one in work")
-	flags.DurationVar(&f.o.Stall, "stall", 0, "longest time of a run before its copy of the scorer is reopened (0: five "+
+		"they are loaded for a request, and unloaded before the last request in progress is answered")
+	flags.DurationVar(&f.o.Stall, "stall", 0, "maximum time of a run before its copy of the scorer is reopened (0: five "+
 		"minutes; --timeout with a single copy); ten times the expected time is always allowed")
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	f.addLimits(c)
 }
 
-// addLimits adds what bounds requests.
+// addLimits adds the flags of the limits on requests.
 func (f *serveFlags) addLimits(c *cobra.Command) {
 	flags := c.Flags()
-	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "longest time of accepted requests after SIGTERM")
-	flags.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "bytes of a request")
-	flags.Int64Var(&f.o.MaxPixels, "max-pixels", 16<<20, "pixels of a picture")
-	flags.IntVar(&f.o.MaxItems, "max-items", 256, "edits of a request")
-	flags.IntVar(&f.o.Queue, "queue", 1<<16, "edits that may wait")
-	flags.IntVar(&f.o.Batch, "batch", 32, "edits scored in one run")
-	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
-	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "longest expected time of an answer; requests beyond it get 429")
-	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
-	flags.Int64Var(&f.o.Pictures, "picture-cache", 128<<20, "bytes of decoded pictures kept for later requests")
-	flags.Int64Var(&f.o.Answers, "answer-cache", 64<<20, "bytes of answers kept for retries of requests with an id")
-	flags.DurationVar(&f.o.AnswerAge, "answer-age", 10*time.Minute, "longest time that they are kept")
-	flags.DurationVar(&f.o.SleepWait, "sleep-wait", time.Minute, "longest wait of a request while the scorers sleep; "+
+	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "maximum time for accepted requests after SIGTERM")
+	flags.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "maximum bytes of a request")
+	flags.Int64Var(&f.o.MaxPixels, "max-pixels", 16<<20, "maximum pixels of a picture")
+	flags.IntVar(&f.o.MaxItems, "max-items", 256, "maximum edits of a request")
+	flags.IntVar(&f.o.Queue, "queue", 1<<16, "maximum edits waiting in the queue")
+	flags.IntVar(&f.o.Batch, "batch", 32, "maximum edits scored in one run")
+	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "maximum bytes of requests in memory")
+	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "maximum expected time to an answer; requests beyond it get 429")
+	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "timeout of a request")
+	flags.Int64Var(&f.o.Pictures, "picture-cache", 128<<20, "bytes of decoded pictures cached for later requests")
+	flags.Int64Var(&f.o.Answers, "answer-cache", 64<<20, "bytes of answers cached for retries of requests with an id")
+	flags.DurationVar(&f.o.AnswerAge, "answer-age", 10*time.Minute, "maximum age of cached answers")
+	flags.DurationVar(&f.o.SleepWait, "sleep-wait", time.Minute, "maximum wait of a request while the scorers sleep; "+
 		"then it gets 503")
 	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
 		"edits_per_minute")
@@ -113,14 +113,14 @@ func (f *serveFlags) checkReach(host, address string) error {
 	return nil
 }
 
-// check finds all that is wrong with the flags before anything is opened.
+// check checks the flags before anything is opened.
 func (f *serveFlags) check() error {
 	host, _, err := net.SplitHostPort(f.addr)
 	switch {
 	case len(f.scorers)+len(f.judges) == 0 && f.answers.backbone == "":
 		return exit.Usagef("--scorer is needed: a scorer directory, or name=directory (or --judge, or --chat-backbone)")
 	case err != nil:
-		return exit.Usagef("--addr: %v (host:port is wanted)", err)
+		return exit.Usagef("--addr: %v (want host:port)", err)
 	case f.o.Stall < 0:
 		return exit.Usagef("--stall must not be negative")
 	case (f.o.Cert == "") != (f.o.Key == ""):
@@ -136,7 +136,7 @@ func (f *serveFlags) check() error {
 		}
 	}
 	if f.mode != "resident" && f.mode != "per_call" {
-		return exit.Usagef("--mode %q: there are resident, per_call", f.mode)
+		return exit.Usagef("--mode %q: want resident or per_call", f.mode)
 	}
 	f.o.PerCall = f.mode == "per_call"
 	if f.replicas > maxReplicas {
@@ -158,7 +158,7 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
-// readTokens reads the tokens that callers must bear.
+// readTokens reads the tokens that callers must send.
 func (f *serveFlags) readTokens() error {
 	f.o.Token = os.Getenv("ASSAY_TOKEN")
 	if f.tokenFile != "" {
@@ -185,7 +185,7 @@ func (f *serveFlags) readTokens() error {
 	return nil
 }
 
-// byScorer is what a flag says of each scorer: args are VALUE of all of them, or SCORER=VALUE of one.
+// byScorer returns the value of a flag for each scorer: args are VALUE for all scorers, or SCORER=VALUE for one.
 func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, error) {
 	out, every, value := map[string]string{}, "", strings.ToUpper(flag)
 	for _, arg := range f.scorers {
@@ -197,11 +197,11 @@ func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, er
 		_, known := out[name]
 		switch {
 		case one && (!known || own == ""):
-			return nil, exit.Usagef("--%s %s: want %s, or SCORER=%s of a scorer that is served", flag, arg, value, value)
+			return nil, exit.Usagef("--%s %s: want %s, or SCORER=%s for a served scorer", flag, arg, value, value)
 		case one:
 			out[name] = own
 		case every != "" && every != arg:
-			return nil, exit.Usagef("--%s %s and %s: say whose each is, as SCORER=%s", flag, every, arg, value)
+			return nil, exit.Usagef("--%s %s and %s: say which scorer each is for, as SCORER=%s", flag, every, arg, value)
 		default:
 			every = arg
 		}
@@ -214,13 +214,14 @@ func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, er
 	return out, nil
 }
 
-// maxReplicas is how many copies of a scorer are opened on a device.
+// maxReplicas is the maximum number of copies of a scorer on a device.
 const maxReplicas = 64
 
-// cudaTolerance is how far scores01 of copies on CUDA devices may be apart: their kernels are chosen by timing.
+// cudaTolerance is the maximum difference of score01 between copies on CUDA devices, whose kernels are chosen by
+// timing.
 const cudaTolerance = 1e-3
 
-// replicate opens the copies of a judge: so many on each device. first is set for the first copy.
+// replicate opens f.replicas copies of a judge on each device. first is set for the first copy.
 func (f *serveFlags) replicate(
 	open func(device string, threads int, first bool) (edit.Judge, error),
 ) (*reward.Replicated, error) {
@@ -236,7 +237,7 @@ func (f *serveFlags) replicate(
 			return nil, err
 		}
 		if seen[devices[i]] {
-			return nil, exit.Usagef("--device %s: %s is there twice; --replicas says how many copies are on each", f.device,
+			return nil, exit.Usagef("--device %s: %s is listed twice; --replicas sets the copies on each device", f.device,
 				devices[i])
 		}
 		if seen[devices[i]] = true; devices[i] == "cpu" {
@@ -260,7 +261,7 @@ func (f *serveFlags) replicate(
 	})
 }
 
-// metricPrefix begins what names a metric in place of a scorer directory.
+// metricPrefix is the prefix of a metric that is given instead of a scorer directory.
 const metricPrefix = "metric:"
 
 // openServed opens what --scorer names: [NAME=]DIR or [NAME=]metric:METRIC. of has the other flags of a scorer.
@@ -271,13 +272,13 @@ func (f *serveFlags) openServed(c *cobra.Command, arg string, of runtimeFlags) (
 		s, err := f.replicate(func(device string, threads int, first bool) (edit.Judge, error) {
 			own := of
 			own.scorer, own.device, own.threads = what, device, threads
-			own.quiet = !first // the first copy says what there is to say
+			own.quiet = !first // the first copy prints the warnings
 			return own.open(c)
 		})
 		return name, s, err
 	}
 	if of.dimension != "" || of.backbone != "" {
-		return "", nil, exit.Usagef("--scorer %s: --dimension and --backbone are of scorer directories", arg)
+		return "", nil, exit.Usagef("--scorer %s: --dimension and --backbone are for scorer directories", arg)
 	}
 	s, err := f.replicate(func(device string, threads int, _ bool) (edit.Judge, error) {
 		return openMetric(metric, metrics.Options{Device: device, Threads: threads})

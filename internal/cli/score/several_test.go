@@ -15,7 +15,7 @@ import (
 	"assay/internal/packed"
 )
 
-// severalCases are the cases of several sources of a family's sequence scorer, with absolute paths.
+// severalCases returns the cases with several sources of a family's sequence scorer, with absolute paths.
 func severalCases(t *testing.T) (scorer string, cases []oracle.Case) {
 	t.Helper()
 	family := filepath.Join(oracle.Folders(t)[0], "qwen2_vl")
@@ -29,7 +29,7 @@ func severalCases(t *testing.T) (scorer string, cases []oracle.Case) {
 	return filepath.Join(family, cases[0].Scorer), cases
 }
 
-// TestPairOfSeveral: --source again and again has transformers' score.
+// TestPairOfSeveral: repeated --source results in transformers' score.
 func TestPairOfSeveral(t *testing.T) {
 	scorer, cases := severalCases(t)
 	for _, c := range cases {
@@ -53,7 +53,8 @@ func TestPairOfSeveral(t *testing.T) {
 	}
 }
 
-// TestTableOfSeveral: a column sources, in a table and in its shards; what reads the scores keeps the lists.
+// TestTableOfSeveral: a column sources, in a table and in its shards; commands that read the scores preserve the
+// lists.
 func TestTableOfSeveral(t *testing.T) {
 	scorer, cases := severalCases(t)
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestJudgeShards: likewise for judges that answer in words.
+// TestJudgeShards: the same for VLM judges.
 func TestJudgeShards(t *testing.T) {
 	dir := t.TempDir()
 	images := filepath.Join(oracle.Folders(t)[0], "images")
@@ -62,7 +62,7 @@ func TestJudgeShards(t *testing.T) {
 	}
 }
 
-// sharded is a table with bad rows that is scored again and again.
+// sharded is a table with bad rows that is scored repeatedly.
 type sharded struct {
 	t             *testing.T
 	dir           string
@@ -76,7 +76,7 @@ func newSharded(t *testing.T) *sharded {
 	return s
 }
 
-// batch scores it into a table of that name. The exit code and what was said must be as wanted.
+// batch scores it into a table of that name, and checks the exit code and the message.
 func (s *sharded) batch(code int, said, name string, more ...string) {
 	s.t.Helper()
 	got, stdout, stderr := run(s.t, append([]string{"batch", "--scorer", s.scorer, "--in", s.table,
@@ -86,7 +86,7 @@ func (s *sharded) batch(code int, said, name string, more ...string) {
 	}
 }
 
-// shard does a shard, whose exit code is 1 if rows of it failed, and gives their number.
+// shard scores a shard, whose exit code is 1 if rows failed, and returns their number.
 func (s *sharded) shard(ref string, said ...string) (failed int) {
 	s.t.Helper()
 	code, stdout, stderr := run(s.t, "batch", "--scorer", s.scorer, "--in", s.table, "--out",
@@ -106,8 +106,8 @@ func (s *sharded) shard(ref string, said ...string) (failed int) {
 	return r.Failed
 }
 
-// TestBatchShards: what shards in any order and --merge write is what one run writes, byte for byte, bad rows and
-// preferences included; before all are done nothing is written.
+// TestBatchShards: shards in any order and --merge write the same as one run, byte for byte, including bad rows and
+// preferences; nothing is written before all are done.
 func TestBatchShards(t *testing.T) {
 	s := newSharded(t)
 	s.batch(exit.Failed, "could not be scored", "whole") // there are bad rows
@@ -135,8 +135,8 @@ func TestBatchShards(t *testing.T) {
 	}
 }
 
-// TestBatchShardsChanged: a picture that was replaced after its shard was done keeps the merge from giving its row the
-// score of another one.
+// TestBatchShardsChanged: if a picture was replaced after its shard was done, the merge does not write the old
+// picture's score.
 func TestBatchShardsChanged(t *testing.T) {
 	s := newSharded(t)
 	s.batch(exit.Failed, "could not be scored", "whole")
@@ -145,7 +145,7 @@ func TestBatchShardsChanged(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("\x89PNG\r\n\x1a\nnot the same"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	s.batch(exit.Failed, "row 2 was changed since its shard was done", "parts", "--merge")
+	s.batch(exit.Failed, "row 2 has changed since its shard was done", "parts", "--merge")
 	if _, err := os.Stat(filepath.Join(s.dir, "parts.jsonl")); err == nil {
 		t.Error("a table was written")
 	}
@@ -164,7 +164,7 @@ func TestBatchShardsRefuse(t *testing.T) {
 	s.shard("3/3")
 	s.batch(exit.Wrong, "not 4", "parts", "--shard", "1/4")
 	s.batch(exit.Wrong, "other work", "parts", "--shard", "1/3", "--columns", "edit=source") // other pictures
-	s.batch(exit.Wrong, "goes with --merge", "parts", "--shard", "1/3", "--assume-unchanged")
+	s.batch(exit.Wrong, "requires --merge", "parts", "--shard", "1/3", "--assume-unchanged")
 	text, err := os.ReadFile(s.table)
 	if err != nil || os.WriteFile(s.table, bytes.Replace(text, []byte("label"), []byte("lebal"), 1), 0o666) != nil {
 		t.Fatal(err)

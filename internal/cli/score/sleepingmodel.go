@@ -10,8 +10,7 @@ import (
 	"assay/internal/grammar"
 )
 
-// sleepingModel is a model that answers in words, whose weights can be taken off the device and loaded again:
-// [reward.Sleeper].
+// sleepingModel is a chat model whose weights can be unloaded from the device and loaded again: [reward.Sleeper].
 type sleepingModel struct {
 	open        func() (*generate.Model, error)
 	fingerprint string
@@ -89,7 +88,7 @@ func (s *sleepingModel) Wake() error {
 	}
 	if print := m.Fingerprint(); print != s.fingerprint {
 		m.Close()
-		return fmt.Errorf("its files have changed: its fingerprint is %s, and was %s", print, s.fingerprint)
+		return fmt.Errorf("its files have changed: the fingerprint is %s, but was %s", print, s.fingerprint)
 	}
 	s.m = m
 	return nil

@@ -21,8 +21,8 @@ import (
 	"assay/internal/remote/s3test"
 )
 
-// TestJudgeS3Pictures: a judge is shown the pictures that a table names by their addresses on S3, as it is those of
-// files. It answers with a number made of what it was shown.
+// TestJudgeS3Pictures: a judge sees pictures that a table names by S3 URLs, just as pictures in files. It answers
+// with a number computed from what it was shown.
 func TestJudgeS3Pictures(t *testing.T) {
 	client, _ := s3test.Start(t, "pictures")
 	dir, images := t.TempDir(), filepath.Join(oracle.Folders(t)[0], "images")
@@ -97,7 +97,7 @@ func TestJudgeS3Pictures(t *testing.T) {
 	}
 }
 
-// TestS3NoBucket: a bucket that is not there is told before a scorer is opened, and nothing is computed for it.
+// TestS3NoBucket: a missing bucket is reported before a scorer is opened, and nothing is computed.
 func TestS3NoBucket(t *testing.T) {
 	client, _ := s3test.Start(t, "there")
 	table := filepath.Join(t.TempDir(), "table.jsonl")
@@ -114,7 +114,7 @@ func TestS3NoBucket(t *testing.T) {
 	}
 }
 
-// onBoth makes a table of pictures in files, and one of the same pictures as objects. One picture is not there.
+// onBoth writes a table of pictures in files, and one of the same pictures as objects. One picture is missing.
 func onBoth(t *testing.T, images string) (tables [2]strings.Builder) {
 	t.Helper()
 	for _, names := range [][2]string{{"coffee", "coffee_blur"}, {"rocket", "rocket_grey"}, {"coffee", "rocket"},

@@ -47,7 +47,7 @@ func writeEdits(t *testing.T, folder, name string) string {
 	return path
 }
 
-// TestScoredElsewhere: what reads a scored table finds its pictures wherever it was written to.
+// TestScoredElsewhere: commands that read a scored table find its pictures wherever it was written.
 func TestScoredElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	scorer := filepath.Join(oracle.Folders(t)[0], "llavanext", "scorer")
@@ -97,7 +97,7 @@ func checkPictures(t *testing.T, folder string, names ...any) {
 	}
 }
 
-// TestMissingPictures: what cannot be found is named by row and file, and condition leaves no link to it.
+// TestMissingPictures: a missing picture is named by row and file, and condition leaves no link to it.
 func TestMissingPictures(t *testing.T) {
 	dir := t.TempDir()
 	table := filepath.Join(dir, "scores.jsonl")
@@ -129,7 +129,7 @@ func TestMissingPictures(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(links) != 3 { // two edits of one source; the other row's source came before its edit
+	if len(links) != 3 { // two edits of one source; the other row's source comes before its edit
 		t.Errorf("%d pictures, want 3: %v", len(links), links)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "img")); err != nil {
@@ -167,14 +167,14 @@ func TestOutIsIn(t *testing.T) {
 		{"judge", "--config", "viescore", "--url", "http://127.0.0.1:9/v1", "--model", "x", "--in", table, "--out", table},
 	} {
 		code, v := command(t, args...)
-		if said, _ := v["error"].(string); code != exit.Wrong || !strings.Contains(said, "is the file of --in, too") {
-			t.Errorf("%s: exit code %d, %v, want %d: it is the file of --in, too", args[0], code, v, exit.Wrong)
+		if said, _ := v["error"].(string); code != exit.Wrong || !strings.Contains(said, "is also the file of --in") {
+			t.Errorf("%s: exit code %d, %v, want %d: it is also the file of --in", args[0], code, v, exit.Wrong)
 		}
 	}
 	for _, pairs := range []string{table, filepath.Join(dir, "scores.jsonl")} {
 		code, v := command(t, "batch", "--scorer", scorer, "--in", table, "--out", filepath.Join(dir, "scores.jsonl"),
 			"--pairs", pairs)
-		if said, _ := v["error"].(string); code != exit.Wrong || !strings.Contains(said, "would be replaced") {
+		if said, _ := v["error"].(string); code != exit.Wrong || !strings.Contains(said, "would replace it") {
 			t.Errorf("--pairs %s: exit code %d, %v, want %d: a table would be replaced", pairs, code, v, exit.Wrong)
 		}
 	}

@@ -23,10 +23,10 @@ func newViewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "view FILE",
 		Short: "Look through a scored table in a browser",
-		Long: `view serves a page with the edits of a table that score batch wrote (or any with the columns source, edit,
-instruction and score): sorted by score, label, or the distance between them; filtered by instruction, method, score or
-error; one at a time side by side, in turns, and with a heat map. The address of a page says what it shows, so that it
-can be shared. --with adds the scores of another judge for the same rows, to sort by where both differ.
+		Long: `view serves a page with the edits of a table that score batch wrote (or any with the columns source,
+edit, instruction and score): sorted by score, label, or the distance between them; filtered by instruction, method,
+score or error; one at a time side by side, alternating, and with a heat map. The address of a page encodes the view, so
+that it can be shared. --with adds the scores of another judge for the same rows, to sort by their difference.
 
 Nothing is written, and it runs until Ctrl-C.`,
 		Example: `  score view scores.jsonl
@@ -40,8 +40,8 @@ Nothing is written, and it runs until Ctrl-C.`,
 	f.add(c)
 	c.Flags().Lookup("scorer").Usage = "scorer directory, for heat maps"
 	c.Flags().StringVar(&o.With, "with", "", "table of another judge's scores: the same rows in the same order")
-	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's, for other names")
-	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8102", "where the page is served; port 0: any that is free")
+	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's column, where the names differ")
+	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8102", "address of the page; port 0: any free port")
 	return c
 }
 
@@ -71,7 +71,7 @@ func serveTable(c *cobra.Command, f *runtimeFlags, o view.Options, addr string) 
 		return exit.Usage(err)
 	}
 	v := map[string]any{"url": "http://" + l.Addr().String(), "rows": t.Len()}
-	err = cli.Print(c, v, func(w io.Writer) { fmt.Fprintf(w, "%d edits: http://%s (Ctrl-C ends)\n", t.Len(), l.Addr()) })
+	err = cli.Print(c, v, func(w io.Writer) { fmt.Fprintf(w, "%d edits: http://%s (Ctrl-C stops)\n", t.Len(), l.Addr()) })
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func scored(t *testing.T, name string, more ...string) string {
 	return path
 }
 
-// An infinite score is none: it would be the best, and the end of every range.
+// An infinite score is not a score: it would be the best one, and an end of every range.
 func TestInfiniteScores(t *testing.T) {
 	in := scored(t, "in.jsonl", `"score01": "inf"`, `"score01": 0.5`, `"score01": 0.4, "score": "inf"`)
 	code, v := command(t, "best", "--in", in)
@@ -39,12 +39,12 @@ func TestInfiniteScores(t *testing.T) {
 	}
 }
 
-// A column that scoring does not read is not renamed.
+// A column that scoring does not read cannot be renamed.
 func TestBatchColumns(t *testing.T) {
 	in := scored(t, "in.jsonl", `"id": "a"`)
 	scorer := filepath.Join(oracle.Folders(t)[0], "llavanext", "scorer")
 	for columns, want := range map[string]string{
-		"label=degree": `"label" is not read here, only source, edit, instruction`,
+		"label=degree": `"label" is not used here, only source, edit, instruction`,
 		"edit=output":  `no column "output", only source, edit, instruction, id`,
 	} {
 		code, v := command(t, "batch", "--scorer", scorer, "--in", in, "--out", filepath.Join(t.TempDir(), "out.jsonl"),
@@ -55,15 +55,15 @@ func TestBatchColumns(t *testing.T) {
 	}
 }
 
-// What a flag says is done or refused.
+// A flag is obeyed or refused.
 func TestConditionRefuses(t *testing.T) {
 	in := scored(t, "in.jsonl", `"score01": 0.2`, `"score01": 0.5`)
 	for want, more := range map[string][]string{
-		"--layouts names none": {"--layouts", ""},
-		"{words} is none of":   {"--template", "{instruction} {words} {word}"},
-		"--device goes with":   {"--device", "cpu"},
-		"--threads goes with":  {"--threads", "3"},
-		`no column "degree"`:   {"--columns", "id=degree"},
+		"--layouts is empty": {"--layouts", ""},
+		"{words} is none of": {"--template", "{instruction} {words} {word}"},
+		"--device requires":  {"--device", "cpu"},
+		"--threads requires": {"--threads", "3"},
+		`no column "degree"`: {"--columns", "id=degree"},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
 		code, v := command(t, append([]string{"condition", "--in", in, "--out", out}, more...)...)
@@ -73,7 +73,7 @@ func TestConditionRefuses(t *testing.T) {
 	}
 }
 
-// Values that are no numbers of a triplet drop it; counts below 0 are refused.
+// A triplet whose values are not numbers is dropped; counts below 0 are refused.
 func TestAIMRefuses(t *testing.T) {
 	folder := filepath.Join(oracle.Folders(t)[0], "images")
 	row := func(emotion, vie, clip string) string {
@@ -112,7 +112,7 @@ func TestAIMRefuses(t *testing.T) {
 	}
 }
 
-// Deviations of one output, correlations of what is constant, and means of other inputs are not told as numbers.
+// Deviations of one output, correlations of constants, and means over different inputs are not reported as numbers.
 func TestDriftSaysWhatItLacks(t *testing.T) {
 	one, two := scored(t, "one.jsonl", `"score01": 0.5`), scored(t, "two.jsonl", `"score01": 0.9`, `"score01": 0.8`)
 	code, v := command(t, "drift", "--before", one, "--after", two)
@@ -148,7 +148,7 @@ func judged(t *testing.T, name string, score, held func(i float64) float64) stri
 	return path
 }
 
-// A gain that the held-out judge does not see is an alarm, with its exit code; one that it sees is none.
+// A gain that the held-out judge does not confirm raises an alarm, with its exit code; a confirmed one does not.
 func TestDriftOfHeldOutJudge(t *testing.T) {
 	line := func(slope, from float64) func(float64) float64 {
 		return func(i float64) float64 { return from + slope*i + 0.01*math.Sin(i) }
@@ -183,8 +183,8 @@ func TestDriftOfHeldOutJudge(t *testing.T) {
 	}{
 		{"has no column another", []string{"--held-out-column", "another"}},
 		{"two ways to name one judge", []string{"--held-out-column", "other", "--held-out", "x"}},
-		{"--confirmed is a share", []string{"--held-out-column", "other", "--confirmed", "1.5"}},
-		{"--confirmed goes with", []string{"--confirmed", "0.4"}},
+		{"--confirmed must be", []string{"--held-out-column", "other", "--confirmed", "1.5"}},
+		{"--confirmed requires", []string{"--confirmed", "0.4"}},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			code, v := command(t, append([]string{"drift", "--before", before, "--after", before}, c.args...)...)
@@ -195,15 +195,15 @@ func TestDriftOfHeldOutJudge(t *testing.T) {
 	}
 }
 
-// Flags that nothing would read are refused, and columns that no row has.
+// Flags without effect are refused, and so are columns that no row has.
 func TestFlagsThatNothingReads(t *testing.T) {
 	in := scored(t, "in.jsonl", `"id": "a"`)
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	for want, line := range map[string][]string{
-		"--device goes with --scorer": {"bench", "genaibench", "--ratings", in, "--device", "cpu"},
-		"--threads goes with":         {"bench", "genaibench", "--ratings", in, "--threads", "2"},
-		"--dimension goes with":       {"bench", "genaibench", "--ratings", in, "--dimension", "following"},
-		"--targets goes with":         {"bench", "genaibench", "--ratings", in, "--targets", in},
+		"--device requires --scorer": {"bench", "genaibench", "--ratings", in, "--device", "cpu"},
+		"--threads requires":         {"bench", "genaibench", "--ratings", in, "--threads", "2"},
+		"--dimension requires":       {"bench", "genaibench", "--ratings", in, "--dimension", "following"},
+		"--targets requires":         {"bench", "genaibench", "--ratings", in, "--targets", in},
 		`no column "output"`: {"judge", "--config", "editscore", "--url", "http://localhost:1", "--model", "m", "--in", in,
 			"--out", out, "--columns", "edit=output"},
 	} {

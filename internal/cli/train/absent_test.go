@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAbsent: what a command names and is not there is the user's mistake, as in a configuration (docs/commands.md).
+// TestAbsent: a missing file on the command line is a usage error, as in a configuration (docs/commands.md).
 func TestAbsent(t *testing.T) {
 	gone, out := filepath.Join(t.TempDir(), "gone"), filepath.Join(t.TempDir(), "out")
 	for _, args := range [][]string{

@@ -1,4 +1,7 @@
-// Package train is the command train: it trains edit scorers and works on their files.
+// Package train is the command train: it trains edit scorers and works on their files. train runs or plans the
+// training of a configuration, alone or as a rank of an MPI job; its subcommands make, merge, quantize, export and
+// differentiate models, combine scorers, test a device and show a run. This package has the flags and the printed
+// text.
 package train
 
 import (

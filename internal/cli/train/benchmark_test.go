@@ -49,7 +49,7 @@ func writeRatings(t *testing.T) string {
 	return path
 }
 
-// validations reads the lines of a run's validations.
+// validations reads the validation lines of a run.
 func validations(t *testing.T, run string) (out []records.ValidationMetrics) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(run, records.MetricsFile))
@@ -69,8 +69,8 @@ func validations(t *testing.T, run string) (out []records.ValidationMetrics) {
 	return out
 }
 
-// TestBestByBenchmark: validate.by: benchmark keeps the scorer that has the best number, and that number is what the
-// benchmark says of best/. The data of the benchmark are all that is validated on.
+// TestBestByBenchmark: validate.by: benchmark keeps the scorer with the best number, and score bench computes the
+// same number for best/. The run validates only on the benchmark's data.
 func TestBestByBenchmark(t *testing.T) {
 	long.Test(t)
 	ratings := writeRatings(t)
@@ -132,17 +132,17 @@ func TestBestByBenchmark(t *testing.T) {
 	}
 }
 
-// TestBenchmarkRefused: what is wrong with validate.benchmark is told before anything runs.
+// TestBenchmarkRefused: problems of validate.benchmark are reported before anything runs.
 func TestBenchmarkRefused(t *testing.T) {
 	of := func(more string) string {
 		return fmt.Sprintf("benchmark: {name: aurora-point, ratings: %q%s}", writeRatings(t), more)
 	}
 	for want, validate := range map[string]string{
-		"it goes with validate.by": of(""),
-		"there is no benchmark":    "by: benchmark, benchmark: {name: aurora, ratings: here}",
-		"has no \"mean\" here":     "by: benchmark, " + of(", number: mean"),
-		"has no such choice":       "by: benchmark, " + of(", votes: v"),
-		"want the published data":  "by: benchmark, benchmark: {name: aurora-point}",
+		"goes with validate.by":   of(""),
+		"there is no benchmark":   "by: benchmark, benchmark: {name: aurora, ratings: here}",
+		"has no \"mean\" here":    "by: benchmark, " + of(", number: mean"),
+		"not used by":             "by: benchmark, " + of(", votes: v"),
+		"want the published data": "by: benchmark, benchmark: {name: aurora-point}",
 	} {
 		path, _ := writeRun(t, "steps: 1\nvalidate: {"+validate+"}\n")
 		if code, _, stderr := call(t, "--config", path, "--dry-run"); code != 2 || !strings.Contains(stderr, want) {
@@ -151,8 +151,8 @@ func TestBenchmarkRefused(t *testing.T) {
 	}
 }
 
-// TestBenchmarkChanged: a run is not resumed where the benchmark's ratings or pictures are others, and the error says
-// which. Forced, it trusts no number of the old ones.
+// TestBenchmarkChanged: a run is not resumed if the benchmark's ratings or pictures changed, and the error says
+// which. If forced, it does not use the old numbers.
 func TestBenchmarkChanged(t *testing.T) {
 	ratings := writeRatings(t)
 	begin := func(path string, steps int) string {

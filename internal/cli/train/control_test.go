@@ -7,7 +7,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// TestTerminalSequences: what a configuration or a table holds reaches a terminal without control characters.
+// TestTerminalSequences: the contents of a configuration or table reach a terminal without control characters.
 func TestTerminalSequences(t *testing.T) {
 	config := testfile.Write(t, "scorer.yaml", "\"\\e[2Jdata\": x\n")
 	_, stdout, stderr := call(t, "--config", config)

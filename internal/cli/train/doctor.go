@@ -23,7 +23,7 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Test a device: libraries, gradients, losses and memory, in one report",
 		Long: `doctor tests a device. It trains an adapter for a few steps on a small model that it makes, or on --backbone,
 and compares gradients and losses with the CPU's, in float32 and bfloat16. (The CPU is compared with itself: layers
-recomputed, and edits one by one.) It reports driver, libraries, versions, and memory beside the plan of --dry-run.
+recomputed, and edits one at a time.) It reports driver, libraries, versions, and memory next to the plan of --dry-run.
 --out writes everything into one file that you can attach to a bug report.
 
 Exit code 1: something is wrong.`,
@@ -81,11 +81,11 @@ func printDoctor(w io.Writer, r *doctor.Report) {
 		fmt.Fprintf(w, "PROBLEM     %s\n", p)
 	}
 	if len(r.Problems) == 0 {
-		fmt.Fprintln(w, "nothing is wrong")
+		fmt.Fprintln(w, "no problems found")
 	}
 }
 
-// printTraces prints the model, how far each way is from the reference, and the memory.
+// printTraces prints the model, the distance of each trace from the reference, and the memory.
 func printTraces(w io.Writer, r *doctor.Report) {
 	fmt.Fprintf(w, "model       %s, %s", r.Model.Backbone, r.Model.Family)
 	if r.Model.Parameters > 0 { // a trace counts them

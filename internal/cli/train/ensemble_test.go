@@ -11,7 +11,8 @@ import (
 	"assay/model"
 )
 
-// TestEnsembleCommand: a file is not replaced by an ensemble, and of calibrated members it is said that theirs is lost.
+// TestEnsembleCommand: a file is not replaced by an ensemble, and a warning says that the calibrations of members are
+// lost.
 func TestEnsembleCommand(t *testing.T) {
 	const first = "../../../backbones/tiny-scorer"
 	state, err := model.LoadScorerState(first)
@@ -49,8 +50,8 @@ func TestEnsembleCommand(t *testing.T) {
 		t.Errorf("over a file: got %q (%v), want it as it was", got, err)
 	}
 	code, stdout, stderr := call(t, append(members, out)...)
-	if code != exit.Done || stdout != out+": a scorer of 2 members\n" ||
-		stderr != "warning: "+second+" is calibrated, and the ensemble is not: see score calibrate\n" {
+	if code != exit.Done || stdout != out+": a scorer with 2 members\n" ||
+		stderr != "warning: "+second+" is calibrated, but the ensemble is not: see score calibrate\n" {
 		t.Errorf("got exit code %d, %s%s, want a warning", code, stdout, stderr)
 	}
 }

@@ -29,7 +29,7 @@ func newExportCommand() *cobra.Command {
 		Long: `export writes vision.onnx and score.onnx, their weights (hard links where possible), and the tokenizer's and
 processor's files. graphs.json documents every input and output.
 
-With --scorer, score.onnx gives the score, and run.py scores an edit with the graphs; with --backbone alone they give
+With --scorer, score.onnx outputs the score, and run.py scores an edit with the graphs; with only --backbone they output
 hidden states and logits. See docs/graphs.md.`,
 		Example: `  train export --backbone testdata/oracle/llavanext/backbone --out build/export
   train export --scorer testdata/oracle/llavanext/scorer --out build/export-scorer`,
@@ -101,9 +101,9 @@ Weights are .safetensors, or .pth of a state dict, read without running code.`,
 			case e.Weights == "" || e.Out == "":
 				return exit.Usagef("--weights and --out are needed: a file of weights, and a folder to make")
 			case (e.Kind == "aesthetic") != (e.Encoder != ""):
-				return exit.Usagef("--encoder, a CLIP checkpoint, belongs to --kind aesthetic, which needs it")
+				return exit.Usagef("--encoder (a CLIP checkpoint) is for --kind aesthetic, which requires it")
 			case (e.Kind == "aesthetic") == (e.Lin != ""):
-				return exit.Usagef("--lin belongs to LPIPS, which needs it")
+				return exit.Usagef("--lin is for the LPIPS kinds, which require it")
 			}
 			if err := e.Write(); err != nil {
 				return err
@@ -116,8 +116,8 @@ Weights are .safetensors, or .pth of a state dict, read without running code.`,
 	flags := c.Flags()
 	flags.StringVar(&e.Kind, "kind", "", strings.Join(metrics.Kinds(), ", "))
 	flags.StringVar(&e.Weights, "weights", "", "published weights: .safetensors or .pth")
-	flags.StringVar(&e.Lin, "lin", "", "of LPIPS: its linear layers, .safetensors or .pth")
-	flags.StringVar(&e.Encoder, "encoder", "", "of aesthetic: CLIP checkpoint directory")
+	flags.StringVar(&e.Lin, "lin", "", "LPIPS: its linear layers, .safetensors or .pth")
+	flags.StringVar(&e.Encoder, "encoder", "", "aesthetic: CLIP checkpoint directory")
 	flags.StringVar(&e.Out, "out", "", "folder to make")
 	cli.Makes(c, "out")
 	return c

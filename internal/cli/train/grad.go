@@ -22,12 +22,12 @@ func newGradCommand() *cobra.Command {
 gradient graph of ordinary ONNX operators on ONNX Runtime. A gradient is exact, or the model is refused with the name
 of the node (docs/gradients.md; docs/ops.md lists the operators).
 
---inputs has one tensor per graph input, --cotangents one per differentiated output, by name; without it all outputs
-are differentiated with ones. External data is found beside the model.
+--inputs has one tensor per graph input, --cotangents one per differentiated output, by name; without --cotangents all
+outputs are differentiated, with ones. External data is looked up in the model's folder.
 
 --model-out writes the model with its gradients: the model's outputs and "gradient/NAME" for each name, its inputs and
-"cotangent/NAME" for each output in --cotangents. With --inputs its sizes are fixed to theirs. Weights in other files
-stay there if it is written into the model's folder, and are copied to FILE.data if not.`,
+"cotangent/NAME" for each output in --cotangents. With --inputs its sizes are fixed to those of the tensors. Weights in
+other files stay there if it is written into the model's folder, and are copied to FILE.data otherwise.`,
 		Example: `  train grad --model testdata/oracle/onnx/llama/model.onnx \
       --inputs testdata/oracle/onnx/llama/inputs.safetensors \
       --cotangents testdata/oracle/onnx/llama/cotangent.safetensors \
@@ -56,9 +56,9 @@ stay there if it is written into the model's folder, and are copied to FILE.data
 	f.StringSliceVar(&o.Wrt, "wrt", nil,
 		"names to differentiate with respect to (default: all floating-point inputs and initializers)")
 	f.StringVar(&o.Out, "out", "", "safetensors file to write the gradients to")
-	f.StringVar(&o.OutputsOut, "outputs-out", "", "safetensors file to write the model's own outputs to")
+	f.StringVar(&o.OutputsOut, "outputs-out", "", "safetensors file to write the model's outputs to")
 	f.StringVar(&o.ModelOut, "model-out", "",
-		"ONNX file to write the model to that computes outputs and gradients; alone, nothing is run")
+		"ONNX file for the model that computes outputs and gradients; if given alone, nothing is run")
 	cli.Writes(c, nil, "out", "outputs-out", "model-out")
 	f.StringVar(&o.Device, "device", "cpu", "auto, cpu or cuda:N")
 	return c

@@ -274,8 +274,7 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 	}
 }
 
-// TestGradModelOut: the model that is written computes the same outputs and gradients, and its outputs are declared
-// whole.
+// TestGradModelOut: the written model computes the same outputs and gradients, and its outputs are fully declared.
 func TestGradModelOut(t *testing.T) {
 	for _, where := range []string{"beside", "elsewhere"} {
 		folder := externalCase(t, func(*onnx.Model) {})

@@ -12,7 +12,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// serveCheckpoint starts a Hub with the oracle's checkpoint as org/checkpoint, and returns its folder and commit, too.
+// serveCheckpoint starts a Hub with the oracle's checkpoint as org/checkpoint, and also returns its folder and
+// commit.
 func serveCheckpoint(t *testing.T) (s *hubtest.Server, folder, commit string) {
 	t.Helper()
 	folder = filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
@@ -28,8 +29,8 @@ func serveCheckpoint(t *testing.T) (s *hubtest.Server, folder, commit string) {
 	return s, folder, commit
 }
 
-// TestTrainByName: a run over a checkpoint that it names by org/name makes the same weights as one over the folder, and
-// its scorer names the checkpoint with its commit.
+// TestTrainByName: a run over a checkpoint named org/name trains the same weights as a run over the folder, and its
+// scorer names the checkpoint with its commit.
 func TestTrainByName(t *testing.T) {
 	s, folder, commit := serveCheckpoint(t)
 	weights := map[string]string{}
@@ -81,12 +82,12 @@ func TestTrainByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, _, stderr := call(t, "--config", config, "--push", "org/pushed"); code != exit.Wrong ||
-		!strings.Contains(stderr, "a folder of this machine") {
+		!strings.Contains(stderr, "a local folder") {
 		t.Errorf("--push over a folder: got exit code %d, %s, want %d", code, stderr, exit.Wrong)
 	}
 }
 
-// TestDryRunByName: a plan of a run over a checkpoint on the Hub is that of one over the folder, and fetches no
+// TestDryRunByName: the plan of a run over a checkpoint on the Hub equals the plan over the folder, and fetches no
 // weights.
 func TestDryRunByName(t *testing.T) {
 	s, folder, _ := serveCheckpoint(t)

@@ -32,7 +32,7 @@ func newInitCommand() *cobra.Command {
 		Use:   "init --out DIR --text FILE...",
 		Short: "Make a small checkpoint with random weights: LLaVA-NeXT or a Qwen-VL",
 		Long: `init makes a new backbone with random weights, and a byte-level BPE tokenizer trained on your text files, as
-Hugging Face files that transformers loads, too. Families: llava_next (Llama, CLIP tower, projector), qwen2_vl,
+Hugging Face files that transformers also loads. Families: llava_next (Llama, CLIP tower, projector), qwen2_vl,
 qwen2_5_vl (window attention in the tower), qwen3_vl (DeepStack). The same sizes, text and seed give the same bytes.
 DIR appears complete or not at all.
 
@@ -42,7 +42,7 @@ underscores, and lists are lists: grid: [[1, 2], [2, 1]].`,
   train init --out backbone --text texts/*.txt --sizes small.yaml --layers 6 --seed 7 --json
   train init --family qwen2_5_vl --out backbone --text texts/*.txt --full-attention 2,5 --vision-layers 6
   train init --family qwen3_vl --out backbone --text texts/*.txt --deepstack 1,3`,
-		Args: cobra.ArbitraryArgs, // --text *.txt leaves all but the first here
+		Args: cobra.ArbitraryArgs, // of --text *.txt all but the first file end up here
 		RunE: func(c *cobra.Command, args []string) error {
 			o.texts = append(o.texts, args...)
 			return o.run(c)
@@ -60,7 +60,7 @@ underscores, and lists are lists: grid: [[1, 2], [2, 1]].`,
 	return c
 }
 
-// shownSizes are the defaults that the help shows: those of all families.
+// shownSizes returns the defaults that the help shows, taken from all families.
 func shownSizes() fresh.Sizes {
 	s, _ := fresh.Defaults(fresh.Qwen25VL)
 	llava, _ := fresh.Defaults(fresh.LlavaNext)
@@ -70,7 +70,7 @@ func shownSizes() fresh.Sizes {
 	return s
 }
 
-// sizeFlags gives every size a flag.
+// sizeFlags adds a flag for every size.
 func sizeFlags(f *pflag.FlagSet, s *fresh.Sizes) {
 	for _, v := range []struct {
 		name, usage string
@@ -81,30 +81,30 @@ func sizeFlags(f *pflag.FlagSet, s *fresh.Sizes) {
 		{"heads", "attention heads of the language model", &s.Heads},
 		{"kv-heads", "key and value heads, a divisor of --heads", &s.KVHeads},
 		{"intermediate", "width inside the language model's MLPs", &s.Intermediate},
-		{"context", "positions, tokens", &s.Context},
+		{"context", "context length, tokens", &s.Context},
 		{"vision-hidden", "width of the vision tower", &s.VisionHidden},
-		{"vision-layers", "layers of the vision tower; the last one of llava_next is not used", &s.VisionLayers},
+		{"vision-layers", "layers of the vision tower; llava_next does not use the last one", &s.VisionLayers},
 		{"vision-heads", "attention heads of the vision tower", &s.VisionHeads},
 		{"vision-intermediate", "width inside the vision tower's MLPs", &s.VisionIntermediate},
 		{"image-size", "height and width of a tile, pixels (llava_next)", &s.ImageSize},
-		{"merge", "patches along the edge of a token (Qwens)", &s.Merge},
+		{"merge", "patches per token along each edge (Qwens)", &s.Merge},
 		{"window", "edge of an attention window, pixels (qwen2_5_vl)", &s.Window},
-		{"min-pixels", "pixels that a picture is enlarged to (Qwens)", &s.MinPixels},
-		{"max-pixels", "pixels that a picture is reduced to (Qwens)", &s.MaxPixels},
+		{"min-pixels", "minimum pixels of a picture: smaller ones are enlarged (Qwens)", &s.MinPixels},
+		{"max-pixels", "maximum pixels of a picture: larger ones are reduced (Qwens)", &s.MaxPixels},
 		{"head-dim", "width of the language model's heads (qwen3_vl)", &s.HeadDim},
 		{"position-side", "edge of the vision tower's position table (qwen3_vl)", &s.PositionSide},
 		{"patch", "height and width of a patch, pixels", &s.Patch},
-		{"vocab", "tokens at most, special ones included", &s.Vocab},
+		{"vocab", "maximum number of tokens, including special ones", &s.Vocab},
 	} {
 		f.IntVar(v.at, v.name, *v.at, v.usage)
 	}
 	f.StringVar(&s.Family, "family", s.Family, "architecture: "+strings.Join(fresh.Families(), ", "))
 	f.IntSliceVar(&s.FullAttention, "full-attention", s.FullAttention,
-		"vision layers that see the whole picture, from 0 (qwen2_5_vl)")
+		"vision layers with full attention, counted from 0 (qwen2_5_vl)")
 	f.IntSliceVar(&s.Deepstack, "deepstack", s.Deepstack,
-		"vision layers that reach into the language model, from 0 (qwen3_vl)")
+		"vision layers whose features enter the language model, counted from 0 (qwen3_vl)")
 	f.IntSliceVar(&s.MRopeSection, "mrope-section", s.MRopeSection,
-		"rotary frequencies for time, row, column; default 2 : 3 : 3, of qwen3_vl 6 : 5 : 5 (Qwens)")
+		"rotary frequencies for time, row, column; default 2 : 3 : 3, for qwen3_vl 6 : 5 : 5 (Qwens)")
 	f.Float64Var(&s.RopeTheta, "rope-theta", s.RopeTheta, "base of the rotary embedding's wavelengths")
 	f.Var((*gridFlag)(&s.Grid), "grid", "arrangements of tiles a picture may be cut into, ROWSxCOLUMNS,... (llava_next)")
 }
@@ -124,7 +124,7 @@ func (o *initOptions) run(c *cobra.Command) error {
 	})
 }
 
-// read puts defaults, file and flags together and checks the result.
+// read combines defaults, file and flags, and checks the result.
 func (o *initOptions) read(flags *pflag.FlagSet) (fresh.Sizes, error) {
 	var text []byte
 	named := o.flags
@@ -188,7 +188,7 @@ func (g *gridFlag) Set(s string) error {
 		var rows, columns int
 		var rest string
 		if n, _ := fmt.Sscanf(strings.TrimSpace(word), "%dx%d%s", &rows, &columns, &rest); n != 2 {
-			return fmt.Errorf("%q is not ROWSxCOLUMNS, for instance 1x2", word)
+			return fmt.Errorf("%q is not ROWSxCOLUMNS, for example 1x2", word)
 		}
 		grid = append(grid, []int{rows, columns})
 	}

@@ -53,8 +53,8 @@ func TestNoRuntime(t *testing.T) {
 	}
 }
 
-// TestKilledRunsEndTheSame kills a run with SIGKILL again and again, at times that drift over its steps and saves. It
-// compares the scorer byte for byte with that of an undisturbed run. Every start opens its sessions anew, so the
+// TestKilledRunsEndTheSame kills a run with SIGKILL repeatedly, at times that drift over its steps and saves. It
+// compares the scorer byte for byte with the scorer of an undisturbed run. Every start opens new sessions, so the
 // backbone has one layer.
 func TestKilledRunsEndTheSame(t *testing.T) {
 	long.Test(t)
@@ -134,7 +134,7 @@ func oneLayer(t *testing.T) (dir string) {
 	return dir
 }
 
-// onBackbone lets a run's configuration name another backbone.
+// onBackbone makes a run's configuration name another backbone.
 func onBackbone(t *testing.T, config, backbone string) {
 	t.Helper()
 	text, err := os.ReadFile(config)
@@ -147,7 +147,7 @@ func onBackbone(t *testing.T, config, backbone string) {
 	}
 }
 
-// sums hashes a scorer's files but for its card, which names times.
+// sums hashes a scorer's files, except its card, which has times.
 func sums(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -170,7 +170,7 @@ func sums(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestInterrupt sends Ctrl-C: the state is saved, the exit code is 3, and the run goes on afterwards.
+// TestInterrupt sends Ctrl-C: the state is saved, the exit code is 3, and the run resumes afterwards.
 func TestInterrupt(t *testing.T) {
 	config, out := writeRun(t, "steps: 400\n")
 	c := train(config)

@@ -19,7 +19,7 @@ type mergeResult struct {
 	Out    string `json:"out"`
 	Merged int    `json:"merged_weights"`
 	Bytes  int64  `json:"bytes"`  // of all weights
-	Scorer bool   `json:"scorer"` // the folder is a scorer directory, too
+	Scorer bool   `json:"scorer"` // the folder is also a scorer directory
 }
 
 func newMergeCommand() *cobra.Command {
@@ -54,7 +54,7 @@ directory, whose backbone is the folder itself. It appears complete or not at al
 	return c
 }
 
-// merge merges a scorer, or if that is empty the adapter of the options into their backbone.
+// merge merges a scorer's adapter into its backbone or, if scorer is empty, the adapter and backbone in the options.
 func merge(c *cobra.Command, scorer string, o lora.MergeOptions) (*mergeResult, error) {
 	if apart := o.Backbone != "" && o.Adapter != ""; o.Out == "" || apart == (scorer != "") || !apart && o.Adapter != "" {
 		return nil, exit.Usagef("merge needs --out and either --scorer, or --backbone with --adapter")

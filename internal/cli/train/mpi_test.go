@@ -42,9 +42,9 @@ func mpiTrain(t *testing.T, n int, config string, env ...string) *exec.Cmd {
 const mpiRun = "mode: lora\nsteps: 6\nmicro_batch: 1\naugment: adiee\nlora: {dropout: 0.1}\n" +
 	"optimizer: {lr: 1.0e-3}\ncheckpoint: {steps: 2, keep: 2}\nthreads: 1\n"
 
-var mpiSeconds = regexp.MustCompile(`"(seconds|waited)":[0-9.e-]+`) // what a clock says
+var mpiSeconds = regexp.MustCompile(`"(seconds|waited)":[0-9.e-]+`) // measured times
 
-// result is what must not depend on the number of ranks: the scorer's files and the metrics.
+// result has what must not depend on the number of ranks: the scorer's files and the metrics.
 func result(t *testing.T, out string) map[string]string {
 	t.Helper()
 	files := sums(t, filepath.Join(out, "scorer"))
@@ -68,7 +68,8 @@ func same(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// alone trains by one process. It gives the result, and the same run for others to do.
+// alone trains with one process. It returns the result, and a function that configures the same run under another
+// name.
 func alone(t *testing.T, extra string) (want map[string]string, again func(name string) (config, out string)) {
 	t.Helper()
 	config, out := writeRun(t, extra)
@@ -89,7 +90,7 @@ func alone(t *testing.T, extra string) (want map[string]string, again func(name 
 	}
 }
 
-// TestMPIEqualsOneProcess: losses and final bytes of 2 and 3 ranks are those of one process.
+// TestMPIEqualsOneProcess: losses and final bytes of 2 and 3 ranks equal those of one process.
 func TestMPIEqualsOneProcess(t *testing.T) {
 	want, again := alone(t, mpiRun)
 	for _, n := range []int{2, 3} {
@@ -102,7 +103,8 @@ func TestMPIEqualsOneProcess(t *testing.T) {
 }
 
 // TestMPISharesTheOptimizer: with every weight trained, each rank keeps its part of the optimizer's state. The final
-// bytes and the whole checkpoint are those of one process. Another number of ranks goes on from one of theirs.
+// bytes and the full checkpoint equal those of one process. Another number of ranks resumes from one of their
+// checkpoints.
 func TestMPISharesTheOptimizer(t *testing.T) {
 	full := strings.Replace(mpiRun, "mode: lora", "mode: full", 1)
 	full = strings.Replace(full, "lr: 1.0e-3", "name: adamw_8bit, lr: 1.0e-3", 1)
@@ -125,7 +127,7 @@ func TestMPISharesTheOptimizer(t *testing.T) {
 		if got := sums(t, filepath.Join(checkpoints, "step-6"))["state.safetensors"]; got != whole {
 			t.Errorf("%d ranks: another state is saved", n)
 		}
-		if err := os.RemoveAll(filepath.Join(checkpoints, "step-6")); err != nil { // as if killed behind step 4
+		if err := os.RemoveAll(filepath.Join(checkpoints, "step-6")); err != nil { // as if killed after step 4
 			t.Fatal(err)
 		}
 		if text, err := mpiTrain(t, 4-n, config).CombinedOutput(); err != nil { // 2 or 1
@@ -135,7 +137,7 @@ func TestMPISharesTheOptimizer(t *testing.T) {
 	}
 }
 
-// pids waits until all ranks train, and gives their process ids.
+// pids waits until all ranks train, and returns their process ids.
 func pids(t *testing.T, out string, n int) (ids []int) {
 	t.Helper()
 	for range 600 {
@@ -157,8 +159,8 @@ func pids(t *testing.T, out string, n int) (ids []int) {
 	return nil
 }
 
-// TestMPIRankIsLost: a rank that is killed, and one that is stopped, end the job. Its name and reason are told, and one
-// process goes on from the last checkpoint to the same bytes.
+// TestMPIRankIsLost: a killed or stopped rank ends the job. The rank and the reason are reported, and one process
+// resumes from the last checkpoint to the same bytes.
 func TestMPIRankIsLost(t *testing.T) {
 	long := strings.Replace(mpiRun, "steps: 6", "steps: 40", 1)
 	want, again := alone(t, long)
@@ -186,8 +188,8 @@ func TestMPIRankIsLost(t *testing.T) {
 	}
 }
 
-// TestMPIDeadRankIsNamed: where mpirun waits for a minute at a time, as docs/scale.md has it, it says nothing of a rank
-// that died and passes nothing on for two. The others name it in their logs and end.
+// TestMPIDeadRankIsNamed: if mpirun waits for a minute at a time, as in docs/scale.md, it does not report a rank that
+// died, and forwards no output for two minutes. The other ranks name it in their logs and end.
 func TestMPIDeadRankIsNamed(t *testing.T) {
 	config, out := writeRun(t, strings.Replace(mpiRun, "steps: 6", "steps: 1000", 1))
 	c := mpiTrain(t, 3, config, "OMPI_MCA_odls_base_sigkill_timeout=60", "OMPI_MCA_orte_tmpdir_base="+t.TempDir())
@@ -204,7 +206,7 @@ func TestMPIDeadRankIsNamed(t *testing.T) {
 	for i, id := range ids[:2] {
 		var text []byte
 		ended := false
-		for range 300 { // less than the time in which nothing is heard of a rank
+		for range 300 { // less than the time after which a silent rank counts as lost
 			text, _ = os.ReadFile(filepath.Join(out, "ranks", fmt.Sprintf("rank-%04d.log", i)))
 			space.PID = id
 			if ended = space.Gone(); ended && bytes.Contains(text, []byte("rank 2 (")) {
@@ -219,7 +221,7 @@ func TestMPIDeadRankIsNamed(t *testing.T) {
 	}
 }
 
-// TestMPISilence: a time that is none is refused, not passed over.
+// TestMPISilence: an invalid time is refused, not ignored.
 func TestMPISilence(t *testing.T) {
 	_, again := alone(t, mpiRun)
 	config, _ := again("silence")
@@ -231,7 +233,7 @@ func TestMPISilence(t *testing.T) {
 	}
 }
 
-// TestMPIInterrupt: SIGTERM to one rank saves, and all end with exit code 3; another number of ranks goes on.
+// TestMPIInterrupt: SIGTERM to one rank saves, and all end with exit code 3; another number of ranks resumes.
 func TestMPIInterrupt(t *testing.T) {
 	long := strings.Replace(mpiRun, "steps: 6", "steps: 30", 1)
 	want, again := alone(t, long)
@@ -257,7 +259,7 @@ func TestMPIInterrupt(t *testing.T) {
 	same(t, "resumed", result(t, out), want)
 }
 
-// TestMPIRefusesOthers: a rank whose table is another one is refused by name, with exit code 2.
+// TestMPIRefusesOthers: a rank with a different table is refused and named, with exit code 2.
 func TestMPIRefusesOthers(t *testing.T) {
 	config, _ := writeRun(t, mpiRun)
 	text, err := os.ReadFile(config)

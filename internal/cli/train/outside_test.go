@@ -9,8 +9,7 @@ import (
 	"assay/internal/outside"
 )
 
-// TestNothingOutside: commands write into the folders that they are given and the user's own store, and ask nobody for
-// anything.
+// TestNothingOutside: commands write only into the given folders and the user's store, and make no requests.
 func TestNothingOutside(t *testing.T) {
 	config, _ := writeRun(t, "steps: 2\nthreads: 1\n")
 	to := filepath.Dir(config)

@@ -20,7 +20,7 @@ import (
 	"assay/model"
 )
 
-// packedBackbones are one that train quantize makes, and one as AWQ publishes it.
+// packedBackbones are a backbone made by train quantize, and one in AWQ's published layout.
 func packedBackbones(t *testing.T) map[string]string {
 	t.Helper()
 	made := filepath.Join(t.TempDir(), "made")
@@ -38,8 +38,8 @@ func packedBackbones(t *testing.T) map[string]string {
 	return out
 }
 
-// TestPackedBackbone trains an adapter over four bits (QLoRA), with a kill and without: the scorer is the same byte for
-// byte, scores and is exported; merging it is refused.
+// TestPackedBackbone trains an adapter over four bits (QLoRA), with and without a kill: the scorer is the same byte
+// for byte, scores, and can be exported; merging is refused.
 func TestPackedBackbone(t *testing.T) {
 	long.Test(t)
 	for name, backbone := range packedBackbones(t) {

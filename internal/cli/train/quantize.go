@@ -23,7 +23,7 @@ func newQuantizeCommand() *cobra.Command {
 	var o quantize.Options
 	c := &cobra.Command{
 		Use:   "quantize --backbone DIR --out DIR [--bits 4|8] [--block 32|128] [--scales float16]",
-		Short: "Round a backbone's language model to four or eight bits",
+		Short: "Quantize a backbone's language model to four or eight bits",
 		Long: `quantize rounds the linear layers of a checkpoint's language model to nearest in blocks of columns, and writes
 them in GPTQ's layout (quant_method gptq, checkpoint_format gptq_v2), shard by shard. Vision tower, projector,
 embeddings, output layer, norms and biases stay as they are. It prints each layer's error: |W - W'| / |W|, and the
@@ -44,8 +44,8 @@ largest difference of a weight. --out appears complete or not at all.`,
 	f.IntVar(&o.Bits, "bits", 4, "bits of a weight: 4 or 8")
 	f.IntVar(&o.Block, "block", 32, "columns that share a scale: a power of two from 16 to 256")
 	f.StringVar(&o.Scales, "scales", "float32",
-		"float32, or float16: half as large, and rounded (at 4 bits and blocks of 32: 0.145 of float32, not 0.160)")
-	f.BoolVar(&o.Symmetric, "symmetric", false, "no zero points: the range is the same on both sides of 0")
+		"float32, or float16: half as large, but rounded (at 4 bits and blocks of 32: 0.145 of float32, not 0.160)")
+	f.BoolVar(&o.Symmetric, "symmetric", false, "no zero points: the range is symmetric around 0")
 	return c
 }
 
@@ -75,6 +75,6 @@ func printQuantized(w io.Writer, out string, r *quantize.Result) {
 	if r.Float > 0 {
 		share = float64(r.Packed) / float64(r.Float)
 	}
-	fmt.Fprintf(w, "%s: %.1f MB of weights, before %.1f MB; the packed layers take %.1f MB, %.3f of float32\n", out,
+	fmt.Fprintf(w, "%s: %.1f MB of weights, %.1f MB before; the packed layers take %.1f MB, %.3f of float32\n", out,
 		float64(r.Bytes)/1e6, float64(r.Before)/1e6, float64(r.Packed)/1e6, share)
 }

@@ -12,25 +12,25 @@ import (
 	"assay/internal/trainer/distributed"
 )
 
-// job is what this process trains together with.
+// job is the MPI job of this process.
 var job ranked
 
-// ranked is a process's place in an MPI job; without one it is alone.
+// ranked is the place of this process in an MPI job; world is nil if it trains alone.
 type ranked struct {
 	world   *mpi.World
-	orderly bool // all ranks come to their end
+	orderly bool // all ranks end normally
 }
 
-// join takes part in the job that a launcher has begun.
+// join joins the MPI job that a launcher started, if there is one.
 func (j *ranked) join() (err error) {
 	j.world, err = mpi.Start(func(lost error) {
-		fmt.Fprintf(os.Stderr, "error: %v: the job ends; the last checkpoint is intact\n", lost)
+		fmt.Fprintf(os.Stderr, "error: %v: aborting the job; the last checkpoint is intact\n", lost)
 		j.world.Abort(exit.Failed)
 	})
 	return exit.Usage(err)
 }
 
-// strategy is that of the processes that train together; nil: this one is alone.
+// strategy returns the opener of the distributed strategy; nil: this process trains alone.
 func (j *ranked) strategy() trainer.StrategyOpener {
 	if j.world == nil || j.world.Size() == 1 {
 		return nil
@@ -40,10 +40,10 @@ func (j *ranked) strategy() trainer.StrategyOpener {
 	}
 }
 
-// first tells the rank that speaks for all.
+// first reports whether this is the rank that prints for all.
 func (j *ranked) first() bool { return j.world == nil || j.world.Rank() == 0 }
 
-// speak decides who tells of an error: the first rank of one that all have, the rank itself of any other.
+// speak decides which rank reports an error: rank 0 if all ranks have it, otherwise the rank itself.
 func (j *ranked) speak(err error) error {
 	if j.world == nil {
 		return err
@@ -57,7 +57,7 @@ func (j *ranked) speak(err error) error {
 	return err
 }
 
-// end leaves the job together with all others, or ends it.
+// end leaves the job together with all other ranks, or aborts it.
 func (j *ranked) end(code int) {
 	if j.world == nil {
 		return

@@ -27,18 +27,18 @@ func init() {
 		var o runOptions
 		f := root.Flags()
 		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md; all keys: docs/training-keys.md)")
-		f.StringVar(&o.backbone, "backbone", "", "checkpoint directory, instead of the file's backbone or that of its init")
+		f.StringVar(&o.backbone, "backbone", "", "checkpoint directory, instead of the backbone in the file or of its init")
 		f.BoolVar(&o.dryRun, "dry-run", false,
 			"print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
 		f.StringVar(&o.memory, "device-memory", "",
-			"with --dry-run: plan for a GPU with that much memory (80GB, 24GiB), which need not be here")
+			"with --dry-run: plan for a GPU with that much memory (80GB, 24GiB), which need not be present")
 		f.IntVar(&o.planned, "ranks", 0, "with --dry-run: plan for N processes that train together (docs/scale.md)")
 		f.BoolVar(&o.fresh, "fresh", false, "clear the run directory and start over")
 		f.BoolVar(&o.resume, "resume", false, "fail if there is no checkpoint to resume from")
 		f.StringVar(&o.push, "push", "",
-			"repository on the Hugging Face Hub for the best scorer, once the run is done (score push)")
+			"Hugging Face Hub repository to push the best scorer to, after the run (see score push)")
 		cli.TakesText(root, "push")
-		f.BoolVar(&o.force, "force-resume", false, "resume although configuration, backbone or data differ")
+		f.BoolVar(&o.force, "force-resume", false, "resume even if the configuration, backbone or data differ")
 		root.MarkFlagsMutuallyExclusive("fresh", "resume")
 		root.MarkFlagsMutuallyExclusive("fresh", "force-resume")
 		root.Args = cobra.NoArgs
@@ -56,7 +56,7 @@ type runOptions struct {
 
 func (o *runOptions) run(c *cobra.Command) error {
 	if o.config == "" {
-		return exit.Usagef("--config FILE is wanted, or a subcommand (see train --help)")
+		return exit.Usagef("--config FILE is needed, or a subcommand (see train --help)")
 	}
 	if err := job.join(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (o *runOptions) run(c *cobra.Command) error {
 	return job.speak(o.begin(c))
 }
 
-// begin is run for a process that knows its place among others.
+// begin is run, after the process has joined its MPI job.
 func (o *runOptions) begin(c *cobra.Command) error {
 	run, err := config.Load(o.config)
 	if err != nil {
@@ -76,10 +76,10 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		}
 	}
 	if o.memory != "" && !o.dryRun {
-		return exit.Usagef("--device-memory is for --dry-run: a run uses what is there")
+		return exit.Usagef("--device-memory requires --dry-run: a run uses the available memory")
 	}
 	if c.Flags().Changed("ranks") && (!o.dryRun || o.planned < 1) {
-		return exit.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or "+
+		return exit.Usagef("--ranks %d: want 1 or more processes, with --dry-run: a run has the processes that mpirun or "+
 			"srun starts", o.planned)
 	}
 	progress := func(what string, total int64, unit string) dataset.Progress {
@@ -94,7 +94,7 @@ func (o *runOptions) begin(c *cobra.Command) error {
 	if err := o.checkPush(run); err != nil {
 		return err
 	}
-	if _, err := ort.Version(); err != nil { // rather than behind the reading of all rows
+	if _, err := ort.Version(); err != nil { // rather than after reading all rows
 		return err
 	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
@@ -129,11 +129,11 @@ func (o *runOptions) checkPush(run *config.Config) error {
 		return nil
 	}
 	if run.Mode == config.ModeText {
-		return exit.Usagef("--push: scorers are pushed, and mode text makes an adapter")
+		return exit.Usagef("--push is for scorers, but mode text trains an adapter")
 	}
 	if _, ok := hub.NameOf(run.Backbone); !ok && run.Backbone != "" {
-		return exit.Usagef("--push: the backbone is %s, a folder of this machine, and of no use to others: give its name on "+
-			"the Hub (org/name), or push afterwards with score push --backbone", run.Backbone)
+		return exit.Usagef("--push: the backbone is %s, a local folder, which others do not have: give its name on the Hub "+
+			"(org/name), or push afterwards with score push --backbone", run.Backbone)
 	}
 	_, _, err := cli.Target(o.push)
 	return err
@@ -193,7 +193,7 @@ func printPlan(w io.Writer, p *models.Plan) {
 		fmt.Fprintf(w, "             %v\n", b)
 	}
 	if p.Tokens.Max > 0 {
-		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max,
+		fmt.Fprintf(w, "tokens       %d to %d per sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max,
 			p.Tokens.Mean, p.Tokens.Mean*float64(p.Examples))
 	}
 	if s := p.Shared; s != nil && s.Why != "" {
@@ -233,8 +233,8 @@ func printMemory(w io.Writer, p *models.Plan) {
 		fmt.Fprintf(w, "             %10.1f MiB  are free: it fits\n", float64(p.Memory)/(1<<20))
 	default:
 		fmt.Fprintf(w,
-			"             %10.1f MiB  are free: IT DOES NOT FIT. A smaller micro_batch or pair_size, or recompute: layers, "+
-				"want less\n",
+			"             %10.1f MiB  are free: IT DOES NOT FIT. Reduce micro_batch or pair_size, or set "+
+				"recompute: layers\n",
 			float64(p.Memory)/(1<<20))
 	}
 }
@@ -250,10 +250,10 @@ func printResult(w io.Writer, r *trainer.Result) {
 	fmt.Fprintf(w, "%d steps, %d samples%s, %.0f s, loss of the last step %.4f\n", r.Steps, r.Samples, groups, r.Seconds,
 		float64(r.Loss))
 	if r.Early {
-		fmt.Fprintln(w, "ended early: as many validations as validate.patience says were no better than the best one")
+		fmt.Fprintln(w, "ended early: validate.patience validations without improvement")
 	}
 	if v := r.Validation; v != nil && v.Loss != nil {
-		fmt.Fprintf(w, "validation on %d conversations: loss %.4f a token, %.4f of the tokens are the likeliest\n", v.Rows,
+		fmt.Fprintf(w, "validation on %d conversations: loss %.4f per token, token accuracy %.4f\n", v.Rows,
 			float64(*v.Loss), float64(*v.TokenAccuracy))
 	}
 	if v := r.Validation; v != nil && v.Reward != nil {
@@ -265,7 +265,7 @@ func printResult(w io.Writer, r *trainer.Result) {
 			float64(v.Spearman), float64(v.Accuracy))
 	}
 	if v := r.Validation; v != nil && v.Pairs != nil {
-		fmt.Fprintf(w, "validation on %d pairs: %.4f have the better edit's score above the other's\n", v.PairRows,
+		fmt.Fprintf(w, "validation on %d pairs: the better edit scores higher in %.4f\n", v.PairRows,
 			float64(*v.Pairs))
 	}
 	if v := r.Validation; v != nil && v.Benchmark != nil {

@@ -94,7 +94,7 @@ func TestTrainCommand(t *testing.T) {
 	}
 }
 
-// TestDryRunSaysRates: of each group what it gets, what schedule has it inherit too.
+// TestDryRunSaysRates: the plan has the settings of each group, including those inherited from schedule.
 func TestDryRunSaysRates(t *testing.T) {
 	config, _ := writeRun(t, `schedule: {kind: cosine, min_lr: 1e-5, warmup: 2}
 optimizer: {groups: {head: {lr: 1e-3, schedule: {kind: wsd, warmup: 0}}, rows: {lr: 5e-5}}}
@@ -161,7 +161,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 	for _, n := range []string{"0", "-1"} {
 		code, _, stderr := call(t, "--config", good, "--dry-run", "--ranks", n)
-		if code != exit.Wrong || !strings.Contains(stderr, "--ranks "+n+": a number of processes from 1 on") {
+		if code != exit.Wrong || !strings.Contains(stderr, "--ranks "+n+": want 1 or more processes") {
 			t.Errorf("--ranks %s: %d %q", n, code, stderr)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"assay/internal/remote/s3test"
 )
 
-// TestS3Pictures: training on pictures that a table names by their addresses on S3 makes the bytes that training on
-// files makes, and a picture that is not there is said.
+// TestS3Pictures: training on pictures that a table names by S3 URLs writes the same bytes as training on files, and
+// a missing picture is reported.
 func TestS3Pictures(t *testing.T) {
 	client, _ := s3test.Start(t, "pictures")
 	images := filepath.Join(oracle.Folders(t)[0], "images")
@@ -62,8 +62,8 @@ func TestS3Pictures(t *testing.T) {
 	}
 }
 
-// TestS3TrainOutage: rows of which storage says nothing are no bad rows. A run that may set such rows aside ends, and
-// does not train on what is left.
+// TestS3TrainOutage: rows that storage does not answer for are not bad rows. A run that may set bad rows aside ends,
+// and does not train on the rest.
 func TestS3TrainOutage(t *testing.T) {
 	client, endpoint := s3test.Start(t, "outage")
 	images := filepath.Join(oracle.Folders(t)[0], "images")
@@ -107,7 +107,7 @@ func TestS3TrainOutage(t *testing.T) {
 	}
 }
 
-// rename has a table name its pictures otherwise.
+// rename changes the picture names in a table.
 func rename(t *testing.T, table, from, to string) {
 	t.Helper()
 	raw, err := os.ReadFile(table)

@@ -19,9 +19,10 @@ func newWatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch RUN",
 		Short: "Show a run while it trains, here and in a browser",
-		Long: `watch follows a run directory: a line for each validation and for the newest step, and a page with the curves,
-which loads itself again. It ends when training does. The run itself is not touched; it may run on another machine that
-writes into a shared folder. At the end of training the page is RUN/report.html, with edits of the validation rows.`,
+		Long: `watch follows a run directory: it prints a line for each validation and for the newest step, and serves a
+page with the curves, which refreshes itself. It ends when training ends. It does not modify the run, which may be on
+another machine that writes into a shared folder. At the end of training the page is RUN/report.html, with edits of the
+validation rows.`,
 		Example: "  train watch runs/first",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -47,6 +48,6 @@ writes into a shared folder. At the end of training the page is RUN/report.html,
 			}
 		},
 	}
-	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8101", "where the page is served; port 0: any that is free")
+	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8101", "address of the page; port 0: any free port")
 	return c
 }

@@ -6,13 +6,13 @@ import (
 	"assay/internal/optim"
 )
 
-// Sums are gradients that are added up on the host.
+// Sums accumulates gradients on the host.
 type Sums struct {
 	Params []optim.Param
 	Values [][]float32
 }
 
-// NewSums makes sums of zeros for the parameters.
+// NewSums returns zero sums for the parameters.
 func NewSums(names []string, tensors []*tensor.Dense) *Sums {
 	s := &Sums{Params: optim.NewParams(names, tensors)}
 	for _, p := range s.Params {
@@ -30,7 +30,7 @@ func (s *Sums) Add(grads []*tensor.Dense) {
 	}
 }
 
-// Clear makes them zeros.
+// Clear sets the sums to zero.
 func (s *Sums) Clear() {
 	for _, v := range s.Values {
 		clear(v)

@@ -1,6 +1,6 @@
-// Package trial makes the small training problem that a device is tried on: a checkpoint with random weights, a
-// scorer over it, four pairs of pictures, and ways of computing a step that should agree. Package doctor and
-// lab/device compute it on a device and on the CPU, and compare.
+// Package trial builds the small training problem that devices are checked with: a checkpoint with random weights, a
+// scorer on it, four pairs of pictures, and ways of computing a step that should agree. Package doctor and lab/device
+// compute it on a device and on the CPU and compare the results.
 package trial
 
 import (
@@ -21,11 +21,11 @@ import (
 	"assay/onnx"
 )
 
-// Pairs is the number of pairs of a step.
+// Pairs is the number of pairs per step.
 const Pairs = 4
 
-// Within these a way of computing counts as the same: float32 in another order of additions, and bfloat16, whose steps
-// are 2^-8.
+// Tolerances within which two ways of computing count as the same: for float32 with another order of additions, and
+// for bfloat16, whose relative step is 2^-8.
 const (
 	CloseGradients, CloseLosses = 1e-3, 1e-4
 	HalfGradients, HalfLosses   = 0.2, 0.05
@@ -55,7 +55,8 @@ func (w Way) String() string {
 	return text
 }
 
-// Options opens sessions for the way, with attention in blocks of so many queries unless pairs are computed alone.
+// Options returns the session options of the way, with attention in blocks of that many queries unless pairs are
+// computed one by one.
 func (w Way) Options(blocks int) model.Options {
 	if w.Alone {
 		blocks = 0
@@ -64,7 +65,7 @@ func (w Way) Options(blocks int) model.Options {
 		Blocks: blocks}
 }
 
-// Batches gives f the samples together, or one by one, with the index of the first.
+// Batches calls f with all samples together, or one by one, and with the index of the first.
 func (w Way) Batches(samples []*model.Sample, f func(batch []*model.Sample, first int) error) error {
 	size, first := len(samples), 0
 	if w.Alone {
@@ -79,7 +80,7 @@ func (w Way) Batches(samples []*model.Sample, f func(batch []*model.Sample, firs
 	return nil
 }
 
-// Labels are the labels of n pairs, beginning with pair first.
+// Labels returns the labels of n pairs, starting at pair first.
 func Labels(first, n int) []float64 {
 	labels := make([]float64, n)
 	for i := range labels {
@@ -88,12 +89,12 @@ func Labels(first, n int) []float64 {
 	return labels
 }
 
-// text is what a tokenizer is trained on.
+// text is the training text of a tokenizer.
 const text = `How well was "make it brighter" done? It is. Rotate the picture, turn the cup blue, remove the sky.
 Change the colour of the sky, add a hat, mirror it, and make the second picture darker than the first.
 `
 
-// Checkpoint makes a checkpoint with random weights. They are exact in bfloat16, like most published ones.
+// Checkpoint creates a checkpoint with random weights that are exact in bfloat16, like most published weights.
 func Checkpoint(dir string, sizes fresh.Sizes) error {
 	words := dir + ".txt"
 	if err := os.WriteFile(words, []byte(text), 0o666); err != nil {
@@ -112,14 +113,14 @@ func Checkpoint(dir string, sizes fresh.Sizes) error {
 	return err
 }
 
-// roundFile rounds the float32 values of a safetensors file, of which it has no others, to bfloat16, in place.
+// roundFile rounds the values of a safetensors file, which must all be float32, to bfloat16 in place.
 func roundFile(path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	if len(raw) < 8 {
-		return fmt.Errorf("%s is cut short", path)
+		return fmt.Errorf("%s is truncated", path)
 	}
 	for data := raw[8+binary.LittleEndian.Uint64(raw):]; len(data) >= 4; data = data[4:] {
 		v := math.Float32frombits(binary.LittleEndian.Uint32(data))
@@ -128,8 +129,8 @@ func roundFile(path string) error {
 	return os.WriteFile(path, raw, 0o666)
 }
 
-// Scorer makes the scorer that steps train: an adapter that is no longer at its beginning, so that all of it has
-// gradients.
+// Scorer creates the scorer that steps train. Its adapter is past initialization (B is not zero), so that all
+// parameters have gradients.
 func Scorer(backbone, dtype string) (*model.ScorerState, error) {
 	c := (&model.OnePassConfig{
 		Backbone:   backbone,
@@ -139,7 +140,7 @@ func Scorer(backbone, dtype string) (*model.ScorerState, error) {
 		TextLoss:   "answer",
 		ScoreRange: [2]float64{0, 10},
 		DType:      dtype,
-		// A ReLU that is on in one type and off in the other would be no rounding.
+		// A ReLU that is on in one dtype and off in the other would not be a rounding difference.
 		Head: model.HeadConfig{Hidden: []int{64}, Activation: "gelu", Kind: "regression"},
 	}).Scorer()
 	if err := c.Normalize(); err != nil {
@@ -152,14 +153,14 @@ func Scorer(backbone, dtype string) (*model.ScorerState, error) {
 	return state, err
 }
 
-// Adapter is the configuration of the scorers' adapters.
+// Adapter returns the configuration of the scorers' adapters.
 func Adapter(backbone string) *lora.Config {
 	l := lora.NewConfig(8, 16, lora.Names{List: []string{"q_proj", "v_proj"}})
 	l.Base = backbone
 	return l
 }
 
-// FillB gives the matrices B of a fresh adapter, which are zeros, values.
+// FillB fills the matrices B of a fresh adapter, which are zero, with values.
 func FillB(a *lora.Adapter) {
 	for name, t := range a.Tensors {
 		if strings.Contains(name, ".lora_B.") {
@@ -170,7 +171,7 @@ func FillB(a *lora.Adapter) {
 	}
 }
 
-// Picture is a pattern of its own for each number.
+// Picture returns a different pattern for each number.
 func Picture(n int) *data.Picture {
 	p := data.NewPicture(112, 112)
 	for i := range p.Pix {
@@ -180,7 +181,7 @@ func Picture(n int) *data.Picture {
 	return p
 }
 
-// Samples prepares the edits, all of one source if they are a group.
+// Samples prepares the edits, all with the same source if they are a group.
 func Samples(
 	prepare func(*edit.Edit, model.Ask) (*model.Sample, error), group bool,
 ) (samples []*model.Sample, err error) {
@@ -198,7 +199,7 @@ func Samples(
 	return samples, nil
 }
 
-// Worse is the larger of two differences; one that is not a number is infinitely large.
+// Worse returns the larger of two differences; NaN counts as the largest finite number.
 func Worse(a, b float64) float64 {
 	if math.IsNaN(b) {
 		return math.MaxFloat64

@@ -1,6 +1,6 @@
-// Package hubtest is a Hub on this machine: repositories, the API that lists them, files with the Hub's headers, large
-// files on another host. Faults can be ordered. Tests fetch from it, and the checks from Python have huggingface_hub do
-// so, too.
+// Package hubtest is a fake Hub on this machine: repositories, the API that lists them, files with the Hub's headers,
+// large files on another host, and uploads. Faults can be injected. Tests fetch from it, and the checks from Python
+// use it with huggingface_hub.
 package hubtest
 
 import (
@@ -31,39 +31,39 @@ type Repo struct {
 	ID      string                       // org/name
 	Refs    map[string]string            // commits of branches and tags
 	Commits map[string]map[string][]byte // files of commits
-	Gated   bool                         // its files are for the holders of the token
-	Private bool                         // and so is the repository
+	Gated   bool                         // its files need the token
+	Private bool                         // the repository itself needs the token
 }
 
-// Large is the size from which files lie in LFS, and so do safetensors of any size.
+// Large is the minimum size of files in LFS. Safetensors of any size are also in LFS.
 const Large = 1 << 20
 
-// Server is a Hub. Its fields may be changed while nothing is asked of it.
+// Server is a Hub. Its fields may be changed while there are no requests.
 type Server struct {
 	URL, CDN string // of the Hub, and of the host of large files
-	Token    string // that gated repositories want
-	Page     int    // files in a page of a list; 0: 1000
-	Links    string // host in links to the next page, as a mirror may have it; "": URL
+	Token    string // for gated repositories
+	Page     int    // files per page of a list; 0: 1000
+	Links    string // host in links to the next page, such as that of a mirror; "": URL
 
-	// Fault is asked before a request is answered. It may answer itself, and then returns true.
+	// Fault is called before a request is answered. It may answer itself, and then returns true.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
-	// Cut ends the connection after so many bytes of a file, which may be fewer than it has; nil: never.
+	// Cut closes the connection after the returned number of bytes of a file; nil: never.
 	Cut func(r *http.Request, size int) int
 	// Parts is the size of the parts in which larger files are uploaded; 0: in one.
 	Parts int64
-	// Slow is waited after each piece of 64 kB of a file.
+	// Slow is the pause after each piece of 64 kB of a file.
 	Slow time.Duration
 
 	mu      sync.Mutex
 	repos   map[string]*Repo
-	objects map[string][]byte // large files that were uploaded, by digest
-	pieces  map[string][]byte // parts of them, as digest/number
+	objects map[string][]byte // uploaded large files, by digest
+	pieces  map[string][]byte // their parts, by digest/number
 	log     []string
 	sent    int64
 	stop    []func()
 }
 
-// Start begins to serve on free ports.
+// Start starts a server on free ports.
 func Start(repos ...*Repo) *Server {
 	s := &Server{repos: map[string]*Repo{}}
 	for _, r := range repos {
@@ -76,14 +76,15 @@ func Start(repos ...*Repo) *Server {
 	return s
 }
 
-// Close ends it.
+// Close stops the server.
 func (s *Server) Close() {
 	for _, stop := range s.stop {
 		stop()
 	}
 }
 
-// Requests lists what was asked since the last call: method, host (hub or cdn), path, range, and "token" with one.
+// Requests lists the requests since the last call: method, host (hub or cdn), path, range, and "token" if there was
+// one.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,7 @@ func (s *Server) Requests() []string {
 	return list
 }
 
-// Sent counts the bytes of files that were sent since the last call.
+// Sent returns the number of bytes of files sent since the last call.
 func (s *Server) Sent() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +121,7 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	w.WriteHeader(status)
 }
 
-// Commit makes a commit's hash of a text.
+// Commit returns a commit hash derived from a text.
 func Commit(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -143,7 +144,8 @@ func Files(folder string) (map[string][]byte, error) {
 	return files, err
 }
 
-// Environment names the Hub and an empty cache by setenv, a test's Setenv, and unsets the Hub's other variables.
+// Environment sets the endpoint and an empty cache with setenv, a test's Setenv, and unsets the Hub's other
+// variables.
 func (s *Server) Environment(setenv func(name, value string), cache string) {
 	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE",
 		"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN_PATH", "HF_HUB_DOWNLOAD_TIMEOUT",
@@ -154,7 +156,7 @@ func (s *Server) Environment(setenv func(name, value string), cache string) {
 	setenv("HF_HOME", cache)
 }
 
-// Digest is the name of a file in the Hub's storage and in caches.
+// Digest returns the name of a file in the Hub's storage and in caches.
 func Digest(path string, content []byte) string {
 	if inLFS(path, content) {
 		sum := sha256.Sum256(content)
@@ -176,13 +178,13 @@ func pointer(content []byte) []byte {
 		len(content))
 }
 
-// place is what the path of a request names.
+// place is the parsed path of a request.
 type place struct {
 	api                        bool
 	repo, page, revision, file string // page: revision, tree or resolve
 }
 
-// at reads /api/models/org/name/revision/main, /org/name/resolve/main/file, /datasets/org/name/... and the like.
+// at parses /api/models/org/name/revision/main, /org/name/resolve/main/file, /datasets/org/name/... and so on.
 func at(r *http.Request) (p place) {
 	rest, api := strings.CutPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "api/")
 	if !api && !strings.HasPrefix(rest, "datasets/") {
@@ -331,7 +333,7 @@ func (s *Server) cdn(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// file sends a file or a range of it, as slowly as ordered.
+// file sends a file or a range of it, with the configured delay.
 func (s *Server) file(w http.ResponseWriter, r *http.Request, content []byte) {
 	out := &metered{ResponseWriter: w, s: s, left: -1}
 	if s.Cut != nil {
@@ -340,7 +342,7 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request, content []byte) {
 	http.ServeContent(out, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// metered counts what is sent of a file, slows it down, and cuts it off.
+// metered counts the bytes sent of a file, slows them down, and cuts them off.
 type metered struct {
 	http.ResponseWriter
 	s    *Server

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Repo is a repository, which may have been made meanwhile; nil: there is none.
+// Repo returns a repository, which may have been created meanwhile; nil if there is none.
 func (s *Server) Repo(kind, id string) *Repo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.repos[kind+"s/"+id]
 }
 
-// upload answers the requests by which files come into a repository; ok: it was one of them.
+// upload answers the requests for uploads; ok reports whether it was one.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) (ok bool) {
 	path := r.URL.Path
 	switch {
@@ -33,7 +33,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) (ok bool) {
 	case r.Method == http.MethodPost && strings.HasSuffix(path, ".git/info/lfs/objects/batch"):
 		s.authorized(w, r, s.batch)
 		return true
-	case r.Method == http.MethodPost && strings.HasPrefix(path, "/lfs/"): // verify, or the end of parts
+	case r.Method == http.MethodPost && strings.HasPrefix(path, "/lfs/"): // verify, or the end of a multipart upload
 		s.authorized(w, r, s.uploaded)
 		return true
 	}
@@ -55,7 +55,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) (ok bool) {
 	return true
 }
 
-// authorized answers those who have the token; without a Token, those who have any.
+// authorized calls do if the request has the token, or any token if Token is empty.
 func (s *Server) authorized(w http.ResponseWriter, r *http.Request, do http.HandlerFunc) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || s.Token != "" && token != s.Token {
@@ -147,7 +147,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": list})
 }
 
-// object is a large file that was uploaded, or that a repository has; nil: there is none.
+// object returns a large file that was uploaded, or is in a repository; nil if there is none.
 func (s *Server) object(oid string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Server) object(oid string) []byte {
 	return nil
 }
 
-// put takes a file, or a part of one, at CDN/put/OID/PART.
+// put accepts a file, or a part of one, at CDN/put/OID/PART.
 func (s *Server) put(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", `"part"`)
 }
 
-// uploaded joins the parts of an object, and looks at its digest.
+// uploaded joins the parts of an object, and verifies its digest.
 func (s *Server) uploaded(w http.ResponseWriter, r *http.Request) {
 	var ask struct{ OID string }
 	if !read(w, r, &ask) {
@@ -210,7 +210,7 @@ func (s *Server) uploaded(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{})
 }
 
-// commit adds files behind a branch's head.
+// commit adds files on top of a branch's head.
 func (s *Server) commit(w http.ResponseWriter, r *http.Request, repo *Repo, branch string) {
 	files := maps.Clone(repo.Commits[repo.Refs[branch]])
 	lines := bufio.NewReader(r.Body)
@@ -258,7 +258,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request, repo *Repo, bran
 		"hookOutput": ""})
 }
 
-// Again answers a request as if nothing were at fault; the answer is lost.
+// Again handles a request without the fault, and drops the response.
 func (s *Server) Again(r *http.Request) {
 	fault := s.Fault
 	s.Fault = nil

@@ -11,13 +11,13 @@ import (
 	"assay/data"
 )
 
-// What the guard looks for in folders, by the ends of names.
+// What the guard looks for in folders, by file extension.
 var (
-	// Picture files, also of formats that are not read: that is said of each of them.
+	// Picture files, including unsupported formats, which are reported one by one.
 	pictureFile = names(".png .jpg .jpeg .jfif .webp .gif .bmp .tif .tiff .avif .heic .heif .jp2 .jxl")
 	// Tables that may hold pictures.
 	tableFile = names(".parquet .jsonl .ndjson .json .csv .tsv")
-	// Files in which no pictures lie.
+	// Files without pictures.
 	plainFile = names(".txt .md .rst .py .sh .yaml .yml .toml .cfg .ini .log .lock .gitattributes .gitignore .bib .cff")
 )
 
@@ -30,13 +30,13 @@ func names(ends string) map[string]bool {
 }
 
 var (
-	errClosed = errors.New("pictures inside it are not looked for: unpack it, or convert it to Parquet")
-	errLink   = errors.New("a link to a folder is not followed: name that folder in guard.folders")
-	errNone   = errors.New("no picture is found in it")
+	errClosed = errors.New("not searched for pictures: unpack it, or convert it to Parquet")
+	errLink   = errors.New("a link to a folder is not followed: add that folder to guard.folders")
+	errNone   = errors.New("no pictures found")
 )
 
-// guardFiles are the picture files and tables in a folder. What may hold pictures and is not looked into is passed to
-// bad.
+// guardFiles returns the picture files and tables in a folder. Files that may hold pictures but are not searched are
+// passed to bad.
 func guardFiles(folder string, bad func(name string, err error)) (paths []string, err error) {
 	if folder, err = filepath.EvalSymlinks(folder); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isPicture reports whether a file begins like a picture, whatever its name.
+// isPicture reports whether a file starts like a picture, whatever its name.
 func isPicture(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -23,7 +23,7 @@ func photograph(t *testing.T, name string) *data.Picture {
 	return p
 }
 
-// TestGuardPassesNothing: in whatever spelling a picture lies in a folder, it is found, or the file is named.
+// TestGuardPassesNothing: a picture in a folder is found, however it is encoded, or its file is reported.
 func TestGuardPassesNothing(t *testing.T) {
 	var b bytes.Buffer
 	if err := photograph(t, "coffee.png").Resize(40, 30, data.Bilinear).EncodePNG(&b); err != nil {

@@ -1,8 +1,8 @@
-// Package guard finds the pictures of benchmarks in folders, so that none of them is trained on:
+// Package guard finds the pictures of benchmarks in folders, so that none of them is used for training:
 //
-//	files.go    which files hold pictures, and which ones are only named because nobody can tell
+//	files.go    which files hold pictures, and which are reported because their content is unknown
 //	inside.go   pictures inside tables: binary cells, base64, data URLs, in lists, objects and JSON text
-//	guard.go    each picture decoded, with its digest and its thumbnail for the search of near copies
+//	guard.go    decodes each picture, with its digest and its thumbnail for the search for near copies
 package guard
 
 import (
@@ -22,14 +22,14 @@ import (
 
 // Picture is a picture of a benchmark.
 type Picture struct {
-	Name      string   // where it is
+	Name      string   // its file, with row and column in a table
 	Pixels    [32]byte // data.Picture.Digest
 	Thumbnail nearcopy.Thumbnail
 }
 
-// Pictures reads every picture in folders, sorted by names: picture files, and the pictures inside Parquet, JSON and
-// CSV tables. What cannot be read is passed to bad, and so are files that may hold pictures and are not looked into.
-// bad is called by one goroutine at a time.
+// Pictures reads every picture in folders: picture files, and the pictures inside Parquet, JSON and CSV tables. The
+// result is sorted by name. Unreadable files and pictures are passed to bad, and so are files that may hold pictures
+// but are not searched. bad is called by one goroutine at a time.
 func Pictures(ctx context.Context, folders []string, bad func(name string, err error)) ([]Picture, error) {
 	var paths []string
 	for _, folder := range folders {

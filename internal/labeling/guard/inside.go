@@ -14,8 +14,8 @@ import (
 	"assay/data"
 )
 
-// tablePictures calls add for every picture that lies inside a table, in lists and objects too. Those that a table
-// names by their paths are files, found as such.
+// tablePictures calls add for every picture inside a table, including lists and objects. Pictures that a table refers
+// to by path are found as files.
 func tablePictures(ctx context.Context, path string, add func(string, data.Image)) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return err
@@ -42,8 +42,8 @@ func tablePictures(ctx context.Context, path string, add func(string, data.Image
 	return nil
 }
 
-// inside calls add for every picture in a value of a table: binary data, objects with bytes, base64 in text, and all of
-// these in lists and objects.
+// inside calls add for every picture in a cell: binary data, objects with bytes, base64 in text, and all of these in
+// lists and objects.
 func inside(v any, add func(data.Image)) {
 	if raw, ok := v.(json.RawMessage); ok {
 		v = fromJSON(raw)
@@ -76,7 +76,7 @@ func inside(v any, add func(data.Image)) {
 	}
 }
 
-// fromJSON returns text, lists and objects in which pictures may lie; nil for anything else.
+// fromJSON returns text, lists and objects, which may contain pictures; nil for anything else.
 func fromJSON(raw json.RawMessage) any {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -106,7 +106,7 @@ func fromJSON(raw json.RawMessage) any {
 	return nil
 }
 
-// inText calls add for every picture in text: base64 as a whole, data URLs anywhere, and JSON.
+// inText calls add for every picture in text: text that is base64, data URLs anywhere, and JSON.
 func inText(s string, add func(data.Image)) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -137,14 +137,14 @@ func inText(s string, add func(data.Image)) {
 	}
 }
 
-// heads are the beginnings of pictures in base64: PNG, JPEG, WebP, GIF, TIFF.
+// heads are the first characters of pictures in base64: PNG, JPEG, WebP, GIF, TIFF.
 var heads = []string{"iVBORw0KG", "/9j/", "UklGR", "R0lGOD", "SUkqA", "TU0AK"}
 
-// base64Picture reads a picture in base64: either alphabet, with or without padding and line breaks. What only begins
-// like a picture is returned as far as it can be read, so that opening it says what is wrong.
+// base64Picture reads a picture in base64: either alphabet, with or without padding and line breaks. Text that only
+// starts like a picture is returned as far as it is readable, so that opening it reports the error.
 func base64Picture(s string) (m data.Image, ok bool) {
 	s = strings.TrimSpace(s)
-	const head = 64 // nearly all other text is told by its first characters
+	const head = 64 // nearly all other text is recognized by its first characters
 	if len(s) < head || strings.Contains(s[:head], " ") {
 		return m, false
 	}
@@ -161,13 +161,13 @@ func base64Picture(s string) (m data.Image, ok bool) {
 	switch {
 	case broken == nil && err == nil:
 		return data.Image{Bytes: raw}, true
-	case like || err == nil: // a picture that is cut off or damaged
+	case like || err == nil: // a truncated or damaged picture
 		return data.Image{Bytes: raw[:min(len(raw), 1<<10)]}, true
 	}
 	return m, false
 }
 
-// byteList is a list of numbers as bytes, if it is one and they are a picture's.
+// byteList returns a list of numbers as bytes, if all are bytes and they form a picture.
 func byteList(list []any) (m data.Image, ok bool) {
 	if len(list) < 64 {
 		return m, false

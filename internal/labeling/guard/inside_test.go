@@ -13,7 +13,7 @@ import (
 	"assay/data"
 )
 
-// Pictures are found wherever they lie in a table, and files that are not looked into are named.
+// Pictures are found wherever they are in a table, and files that are not searched are reported.
 func TestGuardLooksInside(t *testing.T) {
 	dir := t.TempDir()
 	var b bytes.Buffer
@@ -63,8 +63,8 @@ func TestGuardLooksInside(t *testing.T) {
 	if len(unread) != 4 {
 		t.Fatalf("%q", unread)
 	}
-	for i, want := range []string{"closed.zip: pictures inside it are not looked for", "more.tar.gz: pictures inside",
-		"AVIF pictures are not read", "settings.json: "} {
+	for i, want := range []string{"closed.zip: not searched for pictures", "more.tar.gz: not searched",
+		"AVIF pictures are not supported", "settings.json: "} {
 		if !strings.Contains(unread[i], want) {
 			t.Errorf("%q, want %q", unread[i], want)
 		}

@@ -20,9 +20,9 @@ var (
 	varied     = flag.Bool("varied", false, "scenes that are unlike each other, not all cut from the same photographs")
 )
 
-// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and -copies edits and copies of it.
-// Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted. If varied,
-// it is a blend of a crop and of random shapes of all sizes; larger ones have more contrast, as in photographs.
+// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and -copies edits and copies of
+// it. Each scene is a blend of two crops of photographs, so that any number of different scenes can be made. If
+// varied, it is a blend of a crop and random shapes of all sizes; larger ones have more contrast, as in photographs.
 //
 //	go test ./internal/labeling/nearcopy -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000 -varied
 func BenchmarkNearCopies(b *testing.B) {
@@ -63,7 +63,7 @@ func BenchmarkNearCopies(b *testing.B) {
 	}
 }
 
-// forest is a forest of disjoint sets.
+// forest is a disjoint-set forest.
 type forest []int32
 
 func (f forest) root(n int32) int32 {
@@ -76,7 +76,8 @@ func (f forest) root(n int32) int32 {
 
 func (f forest) join(a, b int32) { f[f.root(a)] = f.root(b) }
 
-// benchmarkThumbnails are those that the flags ask for. They are kept in a file, if ASSAY_THUMBNAILS names one.
+// benchmarkThumbnails returns the thumbnails that the flags ask for. They are cached in a file, if ASSAY_THUMBNAILS
+// names one.
 func benchmarkThumbnails(b *testing.B) (found []Thumbnail) {
 	kept := os.Getenv("ASSAY_THUMBNAILS")
 	raw, err := os.ReadFile(kept)
@@ -112,7 +113,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// syntheticThumbnails are those of pictures and their copies, ten of each.
+// syntheticThumbnails returns the thumbnails of pictures and their copies, ten of each.
 func syntheticThumbnails(tb testing.TB, n int) []Thumbnail {
 	const side = 64
 	names, err := filepath.Glob(filepath.Join(*photos, "*.png"))
@@ -155,8 +156,8 @@ func syntheticThumbnails(tb testing.TB, n int) []Thumbnail {
 	return found[:n]
 }
 
-// shapes is a picture of random light at six scales. The contrast of a scale grows with its size, by a power that each
-// picture draws.
+// shapes returns a picture of random light at six scales. The contrast of a scale grows with its size, by a power
+// that is drawn for each picture.
 func shapes(rng *rand.Rand, side int) *data.Picture {
 	sum := make([]float64, 3*side*side)
 	fall := 0.6 + 0.6*rng.Float64()

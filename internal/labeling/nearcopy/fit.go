@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// clippedThumb is what pictures are compared by, pixel by pixel.
+// clippedThumb is the thumbnail by which pictures are compared, pixel by pixel.
 type clippedThumb struct {
 	pixels [thumbnailSize]byte
 	sum    float64 // of the pixels
-	spread float64 // sum of the squares of their distances from the mean
-	clear  bool    // it shows so much that only its copies are like it
+	spread float64 // sum of their squared deviations from the mean
+	clear  bool    // so distinctive that only its copies resemble it
 
 	certainty certainty
 }
@@ -39,18 +39,18 @@ func (p *plane) transposed() (out plane) {
 	return out
 }
 
-// fitter lays windows of one thumbnail over others. The zero value has none.
+// fitter fits windows of one thumbnail to other thumbnails. The zero value has no thumbnail.
 type fitter struct {
-	pixels, across plane // the thumbnail, and transposed
+	pixels, across plane // the thumbnail, and its transpose
 	started        [windowCount]bool
 	windows        [windowCount]plane
-	sums, spreads  [windowCount]float64 // as a thumbnail's
+	sums, spreads  [windowCount]float64 // as in clippedThumb
 
-	whole, wholeAcross plane // the other thumbnail
+	whole, wholeAcross plane // the other thumbnail, and its transpose
 	alongX, alongY     axisFit
 }
 
-// take makes t the thumbnail whose windows are looked at.
+// take makes t the thumbnail whose windows are fitted.
 func (f *fitter) take(t *clippedThumb) {
 	for i, v := range t.pixels {
 		f.pixels[i] = float64(v)
@@ -59,7 +59,7 @@ func (f *fitter) take(t *clippedThumb) {
 	f.started = [windowCount]bool{}
 }
 
-// start is the correlation of a window with another thumbnail in a turn.
+// start returns the correlation of a window with another thumbnail in a turn.
 func (f *fitter) start(window int, other *clippedThumb, t turn) float64 {
 	w := &f.windows[window]
 	if !f.started[window] {
@@ -82,8 +82,9 @@ func (f *fitter) start(window int, other *clippedThumb, t turn) float64 {
 	return pearson(even+odd-f.sums[window]*other.sum/thumbnailSize, f.spreads[window]*other.spread)
 }
 
-// pearson is a correlation: a sum of products of distances from the means, divided by the root of the product of the
-// sums of their squares. It is 0 if either does not vary.
+// pearson returns a correlation: products / sqrt(squares), where products is the sum of the products of the
+// deviations from the means, and squares the product of the sums of their squares. It is 0 if either side does not
+// vary.
 func pearson(products, squares float64) float64 {
 	if squares <= 1e-9 {
 		return 0
@@ -91,10 +92,12 @@ func pearson(products, squares float64) float64 {
 	return products / math.Sqrt(squares)
 }
 
-// Steps by which the edges of a window are moved, as long as that makes it more like the other thumbnail.
+// fitSteps are the steps by which the edges of a window are moved while that raises the correlation with the other
+// thumbnail.
 var fitSteps = []float64{0.02, 0.01}
 
-// fit moves the edges of a window until it fits another thumbnail best, and reports whether they are the same then.
+// fit moves the edges of a window until it fits another thumbnail best, and reports whether the two are then the
+// same.
 func (f *fitter) fit(window int, other *clippedThumb, t turn, as *sameness) bool {
 	for i, from := range &turned[t] {
 		f.whole[i] = float64(other.pixels[from])
@@ -111,17 +114,16 @@ func (f *fitter) fit(window int, other *clippedThumb, t turn, as *sameness) bool
 	return as.holds(&laid, &f.whole)
 }
 
-// What a window has in common with what it shows, before its edges, which are off by less than a pixel, are moved.
-// These are the mean correlation of the blocks that are most alike, and the correlation of detail finer than 5 x 5
-// pixels.
+// Thresholds for a window before its edges, which are off by less than a pixel, are moved: the mean correlation of
+// the blocks that are most alike, and the correlation of detail finer than 5 x 5 pixels.
 const (
-	promisingBlocks = 11 // of 16, as sameness.blocks asks of those that show something
+	promisingBlocks = 11 // of 16, like sameness.blocks of the blocks that show something
 	promisingBlock  = 0.5
 	promisingDetail = 0.1
 )
 
-// promising reports whether a window may fit another thumbnail once its edges are moved, which costs ten times as
-// much as to ask this: see docs/decisions/near-copies.md.
+// promising reports whether a window may fit another thumbnail after its edges are moved. Moving them costs ten times
+// as much as this check: see docs/decisions/near-copies.md.
 func promising(window, whole *plane) bool {
 	var like [blocksAcross * blocksAcross]float64
 	for b := range like {
@@ -139,15 +141,15 @@ func promising(window, whole *plane) bool {
 	return correlation(fineA[:], fineB[:]) >= promisingDetail
 }
 
-// climb moves one edge at a time by a step, wherever that raises the correlation with the other thumbnail. As only one
-// axis is resampled anew then, each try costs a few numbers for every line across it, not for every pixel.
+// climb moves one edge at a time by a step if that raises the correlation with the other thumbnail. Because only one
+// axis is resampled, each try costs a few operations per line across it instead of per pixel.
 func (f *fitter) climb(x, y span, other *clippedThumb) (span, span) {
 	f.wholeAcross = f.whole.transposed()
 	f.alongX.hold(&f.across, &f.wholeAcross, y)
 	f.alongY.fresh = false
 	best := f.alongX.correlation(x, other)
 	for _, step := range fitSteps {
-		moved, before := -1, 0.0 // the edge that was moved last, and where it was
+		moved, before := -1, 0.0 // the edge that was moved last, and its position before
 		for edge, failed := 0, 0; failed < 8; edge = (edge + 1) % 8 {
 			tx, ty := x, y
 			e := []*float64{&tx.from, &tx.to, &ty.from, &ty.to}[edge/2]
@@ -184,25 +186,26 @@ func (f *fitter) climb(x, y span, other *clippedThumb) (span, span) {
 	return x, y
 }
 
-// axisFit knows of a thumbnail whose lines are stretched over a fixed span what is needed to move the ends of a span
-// across them. A line of the window lies between two of its lines, L + w (M - L), so that its sums follow from theirs.
+// axisFit holds what is needed to move the ends of a span across the lines of a thumbnail that are stretched over a
+// fixed span. A line of the window is interpolated between two of its lines, L + w (M - L), so that its sums follow
+// from theirs.
 type axisFit struct {
 	fresh bool
 	lines plane
 	whole *plane // the other thumbnail, with its lines along the same axis
 	sums  [thumbnailSide]lineSums
-	// Dot products of line i of the other thumbnail with line k; valid where bit k of known[i] is set.
+	// Dot products of line i of the other thumbnail with line k; valid if bit k of known[i] is set.
 	products [thumbnailSide][thumbnailSide]float64
 	known    [thumbnailSide]uint32
 }
 
-// lineSums are the sum of a line and of its squares, with what they gain on the way to the next line.
+// lineSums holds the sum of a line and of its squares, with the coefficients of their change towards the next line.
 type lineSums struct {
 	sum, sumGain              float64 // sum L + w sum (M - L)
 	square, linear, quadratic float64 // sum L^2 + 2 w sum L (M - L) + w^2 sum (M - L)^2
 }
 
-// hold stretches a span of each line of a thumbnail.
+// hold stretches a span of each line of a thumbnail and computes the sums.
 func (a *axisFit) hold(thumb, whole *plane, s span) {
 	a.fresh, a.whole = true, whole
 	at, share := places(s)
@@ -225,12 +228,12 @@ func (a *axisFit) hold(thumb, whole *plane, s span) {
 	a.known = [thumbnailSide]uint32{}
 }
 
-// line is a row of a plane, a column if it is transposed.
+// line returns a row of a plane, or a column if the plane is transposed.
 func (p *plane) line(k int) *[thumbnailSide]float64 {
 	return (*[thumbnailSide]float64)(p[k*thumbnailSide : (k+1)*thumbnailSide])
 }
 
-// Four sums at once do not wait for each other.
+// total and dot use four independent sums, which do not wait for each other.
 func total(p *[thumbnailSide]float64) float64 {
 	var a, b, c, d float64
 	for i := 0; i < thumbnailSide; i += 4 {
@@ -247,7 +250,7 @@ func dot(p, q *[thumbnailSide]float64) float64 {
 	return a + b + c + d
 }
 
-// correlation is the correlation of the other thumbnail with the lines stretched over a span across them.
+// correlation returns the correlation of the other thumbnail with the lines stretched over a span across them.
 func (a *axisFit) correlation(s span, other *clippedThumb) float64 {
 	var sum, squares, products float64
 	step := s.to - s.from
@@ -278,7 +281,7 @@ func (a *axisFit) learn(i, k int) {
 	a.known[i] |= 3 << k
 }
 
-// holds compares two thumbnails that are laid over each other.
+// holds reports whether two aligned thumbnails meet the thresholds.
 func (as *sameness) holds(window, whole *plane) bool {
 	const side = blockSide
 	var same [blocksAcross * blocksAcross]bool
@@ -288,11 +291,11 @@ func (as *sameness) holds(window, whole *plane) bool {
 			alike++
 		}
 	}
-	if float64(alike) < as.blocks*float64(as.least) { // there are too few, however many show something
+	if float64(alike) < as.blocks*float64(as.least) { // too few, however many blocks show something
 		return false
 	}
 	fineA, fineB := detail(window), detail(whole)
-	// Values of the blocks that are the same, and of those that show nothing.
+	// Values of the blocks that are the same, and of the blocks that show nothing.
 	p, q := make([]float64, 0, thumbnailSize), make([]float64, 0, thumbnailSize)
 	fp, fq := make([]float64, 0, thumbnailSize), make([]float64, 0, thumbnailSize)
 	blocks, agree := 0, 0
@@ -313,10 +316,10 @@ func (as *sameness) holds(window, whole *plane) bool {
 		correlation(p, q) >= as.whole && correlation(fp, fq) >= as.detail
 }
 
-// blockCorner is where the first pixel of a block lies.
+// blockCorner returns the index of the first pixel of a block.
 func blockCorner(b int) int { return b/blocksAcross*blockSide*thumbnailSide + b%blocksAcross*blockSide }
 
-// blockCorrelation is the correlation of one block of two thumbnails.
+// blockCorrelation returns the correlation of one block of two thumbnails.
 func blockCorrelation(a, b *plane, block int) float64 {
 	var sp, sq, pp, qq, pq float64
 	for y := range blockSide {
@@ -331,7 +334,7 @@ func blockCorrelation(a, b *plane, block int) float64 {
 	return pearson(pq-sp*sq/n, (pp-sp*sp/n)*(qq-sq*sq/n))
 }
 
-// blockDeviation is the standard deviation of a block.
+// blockDeviation returns the standard deviation of a block.
 func blockDeviation(a *plane, block int) float64 {
 	var sum, squares float64
 	for y := range blockSide {
@@ -344,7 +347,7 @@ func blockDeviation(a *plane, block int) float64 {
 	return math.Sqrt(max(squares/n-sum*sum/(n*n), 0))
 }
 
-// detail is what a thumbnail has beyond the means of 5 x 5 pixels.
+// detail returns a thumbnail minus its means over 5 x 5 pixels.
 func detail(thumb *plane) (out plane) {
 	var rows plane // sums of five pixels of a row
 	for y := range thumbnailSide {
@@ -374,8 +377,8 @@ func detail(thumb *plane) (out plane) {
 	return out
 }
 
-// places are where the pixels of a span that is stretched over an axis come from: the pixel before, and the share of
-// the next one.
+// places returns the origin of each pixel of a span that is stretched over an axis: the pixel before, and the weight
+// of the next one.
 func places(s span) (at [thumbnailSide]int, share [thumbnailSide]float64) {
 	step := s.to - s.from
 	for i := range thumbnailSide {
@@ -386,7 +389,7 @@ func places(s span) (at [thumbnailSide]int, share [thumbnailSide]float64) {
 	return at, share
 }
 
-// resample stretches a window of a thumbnail over a whole one, bilinearly.
+// resample stretches a window of a thumbnail to a full thumbnail, bilinearly.
 func resample(out, thumb *plane, x, y span) {
 	atX, shareX := places(x)
 	atY, shareY := places(y)
@@ -402,7 +405,7 @@ func resample(out, thumb *plane, x, y span) {
 	}
 }
 
-// correlation is Pearson's; 0 if either does not vary.
+// correlation returns Pearson's correlation; 0 if either does not vary.
 func correlation(p, q []float64) float64 {
 	var sp, sq, pp, qq, pq float64
 	for i, a := range p {

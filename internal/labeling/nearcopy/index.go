@@ -1,12 +1,12 @@
 // Package nearcopy finds near-duplicate pictures: crops, mirrored and turned copies, copies with borders, watermarks,
 // other sizes, colours and compression.
 //
-//	ThumbnailOf   a picture in grey, 24 x 24 pixels of what is inside its uniform borders
+//	ThumbnailOf   the picture without its uniform borders, in grey, at 24 x 24 pixels
 //	Index.Add     perceptual hashes of the thumbnail in its eight orientations, in four bands (LSH)
-//	Index.Pairs   looks up 81 windows of each thumbnail, each a possible crop; what agrees in most bits is aligned and
-//	              compared pixel by pixel
+//	Index.Pairs   looks up 81 windows of each thumbnail, each a possible crop; entries that agree in most bits are
+//	              aligned and compared pixel by pixel
 //
-// docs/decisions/near-copies.md says why it works like this, and docs/label.md how many copies it finds.
+// docs/decisions/near-copies.md explains the design, and docs/label.md says how many copies it finds.
 package nearcopy
 
 import (
@@ -23,9 +23,9 @@ import (
 	"assay/internal/workers"
 )
 
-// The work grows with the pictures, and with the pairs that are alike. It is bounded for each picture: maxListed
-// entries of each key are looked at, and MaxCompared of what they propose are compared. The least certain bits of a
-// window's key are tried both ways (multi-probe hashing).
+// The work grows with the number of pictures and of similar pairs. It is limited for each picture: at most maxListed
+// entries of each key are examined, and at most MaxCompared of the resulting candidates are compared. The least
+// certain bits of a window's key are tried both ways (multi-probe hashing).
 const (
 	bandBits   = 16
 	bandCount  = 4
@@ -34,37 +34,37 @@ const (
 	// MaxDistance is the largest number of bits, of 63, in which hashes of near copies may differ.
 	MaxDistance = 16
 
-	maxDoubt = 0.15 // of the certainty of all bits, the share of those that differ
-	minLike  = 0.5  // correlation of thumbnails from which their windows are fitted
+	maxDoubt = 0.15 // largest share of the certainty of all bits that differing bits may have
+	minLike  = 0.5  // smallest correlation of thumbnails at which windows are fitted
 
-	maxListed = 512 // entries of a key that are looked at: those whose other bits are most like it
-	// MaxCompared is how many pictures are compared pixel by pixel with each picture.
+	maxListed = 512 // entries of a key that are examined: those nearest to the hash in its other bits
+	// MaxCompared is the maximum number of pictures that are compared pixel by pixel with each picture.
 	MaxCompared = 256
 )
 
-// sameness is what is asked of near copies once their windows are fitted.
+// sameness holds the thresholds for near copies after their windows are fitted.
 type sameness struct {
-	distance int     // of their hashes, at most
-	block    float64 // correlation of a block that is the same in both, at least
-	blocks   float64 // share of the blocks that are the same
-	least    int     // blocks that are compared at least
-	whole    float64 // correlation of all blocks that are the same
-	detail   float64 // and of what is finer in them than 5 x 5 pixels
-	windows  bool    // one may be a part of the other
+	distance int     // largest distance of their hashes
+	block    float64 // smallest correlation of a block that counts as the same
+	blocks   float64 // smallest share of the blocks that are the same
+	least    int     // smallest number of blocks that are compared
+	whole    float64 // smallest correlation of all blocks that are the same
+	detail   float64 // the same of their detail finer than 5 x 5 pixels
+	windows  bool    // one may be a crop of the other
 }
 
 var (
 	ofClear   = sameness{MaxDistance, 0.75, 0.7, 9, 0.9, 0.7, true}
-	ofUnclear = sameness{4, 0.9, 1, minBlocks, 0.98, 0.9, false} // of two pictures of which neither shows much
+	ofUnclear = sameness{4, 0.9, 1, minBlocks, 0.98, 0.9, false} // for two pictures that both show little
 )
 
-// band is one part of the hashes: thumbnails in turns, by the key that the part makes.
+// band is one band of the hashes: thumbnails in all turns, by their key in the band.
 type band struct {
-	first [1<<bandBits + 1]uint32 // of each key, in list
+	first [1<<bandBits + 1]uint32 // by key: its first index in list
 	list  []hashed
 }
 
-// shelf has a list for each band; nil if there is nothing to look for.
+// shelf holds a list for each band; nil if there are no entries.
 type shelf []*band
 
 // hashed is a thumbnail in one turn.
@@ -73,13 +73,13 @@ type hashed struct {
 	entry uint32 // thumbnail*8 + turn
 }
 
-// Index has the thumbnails of pictures. The zero Index is empty.
+// Index holds the thumbnails of pictures. The zero Index is empty.
 type Index struct {
-	pictures []indexed    // by their pixels once they are sorted, so that the order in which they came decides nothing
-	hashes   []uint64     // thumbnail*8 + turn
-	data     shelf        // pictures with numbers from 0
+	pictures []indexed    // sorted by pixels in build, so that the order of Add does not matter
+	hashes   []uint64     // by thumbnail*8 + turn
+	data     shelf        // pictures with numbers >= 0
 	guarded  shelf        // pictures of benchmarks
-	crowded  atomic.Int64 // pictures of which not all that is like them was compared
+	crowded  atomic.Int64 // pictures compared with only a part of the similar ones
 }
 
 // indexed is a picture in the index.
@@ -88,8 +88,8 @@ type indexed struct {
 	*clippedThumb
 }
 
-// Add adds the thumbnail of a picture, unless it is empty; Pairs calls the picture by its number. Pictures of
-// benchmarks have negative numbers: no bound applies to what is like them.
+// Add adds the thumbnail of a picture, unless it is empty; Pairs reports the picture by its number. Pictures of
+// benchmarks have negative numbers: no limit applies to pictures similar to them.
 func (n *Index) Add(picture int32, l Thumbnail) {
 	if len(l) > 0 {
 		n.pictures = append(n.pictures, indexed{picture, newClippedThumb(clipped(l))})
@@ -98,7 +98,7 @@ func (n *Index) Add(picture int32, l Thumbnail) {
 
 func key(hash uint64, band int) uint32 { return uint32(hash>>(band*bandBits)) & (1<<bandBits - 1) }
 
-// build sorts what was added by its pixels, and then by its keys.
+// build sorts the pictures by their pixels, and then their hashes by key.
 func (n *Index) build() {
 	slices.SortFunc(n.pictures, func(a, b indexed) int {
 		return cmp.Or(bytes.Compare(a.pixels[:], b.pixels[:]), cmp.Compare(a.owner, b.owner))
@@ -117,7 +117,7 @@ func (n *Index) build() {
 	n.guarded = n.shelve(func(owner int32) bool { return owner < 0 })
 }
 
-// shelve sorts the pictures whose numbers are wanted by their keys.
+// shelve returns the shelf of the pictures whose numbers are wanted.
 func (n *Index) shelve(wanted func(owner int32) bool) (s shelf) {
 	var entries []hashed
 	for i, h := range n.hashes {
@@ -156,8 +156,9 @@ func (n *Index) shelve(wanted func(owner int32) bool) (s shelf) {
 
 func (d *band) of(key uint32) []hashed { return d.list[d.first[key]:d.first[key+1]] }
 
-// around returns the entries with a key. If there are more than maxListed, which are sorted by their bits (the lowest
-// frequencies first), it returns the ones nearest to a hash in that order; all is false then.
+// around returns the entries with a key, and all = true. If there are more than maxListed, which are then sorted by
+// their bits (the lowest frequencies first), it returns the maxListed nearest to a hash in that order, and all =
+// false.
 func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) {
 	list = d.of(key)
 	if len(list) <= maxListed {
@@ -172,12 +173,12 @@ func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) 
 	return list[from : from+maxListed], false
 }
 
-// Crowded is the number of pictures that Pairs compared with only a part of what is like them.
+// Crowded is the number of pictures that Pairs compared with only a part of the similar ones.
 func (n *Index) Crowded() int { return int(n.crowded.Load()) }
 
-// Pairs calls found for pictures that are near copies of each other, with the bits in which their hashes differ. The
-// order is any, and two pictures may be found several times. Those for which skip is true are not compared. Both are
-// called by one goroutine at a time.
+// Pairs calls found for every two pictures that are near copies of each other, with the number of bits in which their
+// hashes differ. The order is arbitrary, and a pair may be found several times. Pairs for which skip is true are not
+// compared. Both functions are called by one goroutine at a time.
 func (n *Index) Pairs(ctx context.Context, skip func(a, b int32) bool, found func(a, b int32, distance int)) error {
 	if n.build(); n.data == nil {
 		return nil
@@ -207,7 +208,7 @@ func (n *Index) Pairs(ctx context.Context, skip func(a, b int32) bool, found fun
 	})
 }
 
-// candidate is a thumbnail in one turn that a window of another one may show.
+// candidate is a thumbnail in one turn that a window of another thumbnail may show.
 type candidate struct {
 	entry    uint32
 	distance uint8 // of the hashes, in bits
@@ -215,12 +216,12 @@ type candidate struct {
 	as       *sameness
 }
 
-// search looks for what the windows of one thumbnail after the other show. It is used by one goroutine.
+// search looks for copies of one thumbnail after another, window by window. It is used by one goroutine.
 type search struct {
 	index *Index
 	thumb *clippedThumb
 	self  int
-	// Of each entry that was met, the nearest window, and how near it is; found lists these entries.
+	// By entry: the distance of the nearest window, and that window. found lists the entries that were met.
 	distance, window []uint8
 	found            []uint32
 	list             []candidate
@@ -228,7 +229,7 @@ type search struct {
 	hashes    [windowCount]uint64
 	certainty [windowCount]certainty
 	windows   fitter
-	cut       bool // not all that has a key, or is near, was compared
+	cut       bool // some entries of a key, or some candidates, were not compared
 }
 
 const unmet = 255 // a distance
@@ -241,8 +242,8 @@ func newSearch(n *Index) *search {
 	return s
 }
 
-// candidates looks up all windows of a thumbnail. Of each other one in each turn it returns the window with the nearest
-// hash, the nearest first. The list is good until the next call.
+// candidates looks up all windows of a thumbnail. For each other thumbnail in each turn it returns the window with
+// the nearest hash, nearest first. The list is valid until the next call.
 func (s *search) candidates(at int) []candidate {
 	n := s.index
 	s.thumb, s.self, s.found, s.list = n.pictures[at].clippedThumb, at, s.found[:0], s.list[:0]
@@ -280,7 +281,7 @@ func (s *search) candidates(at int) []candidate {
 	return s.list
 }
 
-// match notes which entries are near to the hash of a window.
+// match records the entries that are near the hash of a window.
 func (s *search) match(list []hashed, hash uint64, window int) {
 	for _, h := range list {
 		if distance := bits.OnesCount64(hash ^ h.hash); distance <= MaxDistance && uint8(distance) < s.distance[h.entry] {
@@ -289,7 +290,7 @@ func (s *search) match(list []hashed, hash uint64, window int) {
 	}
 }
 
-// bound leaves out of the list what is too far down. What is said of benchmarks' pictures is never left out.
+// bound cuts the list to MaxCompared. Candidates that involve benchmark pictures are never cut.
 func (s *search) bound() {
 	if s.index.pictures[s.self].owner < 0 {
 		return
@@ -310,7 +311,8 @@ func (s *search) bound() {
 	}
 }
 
-// doubt is how certain the bits are that differ, as a share of all. Copies differ in bits that are uncertain in both.
+// doubt returns the certainty of the bits that differ, as a share of the certainty of all bits. Copies differ in bits
+// that are uncertain in both.
 func (s *search) doubt(c candidate) float32 {
 	own, other := &s.certainty[c.window], &s.index.pictures[c.entry/turns].certainty
 	differ := s.hashes[c.window] ^ s.index.hashes[c.entry]
@@ -330,7 +332,7 @@ func (s *search) doubt(c candidate) float32 {
 	return bad / max(sum, 1e-9)
 }
 
-// sameness is what is asked of the thumbnail and an entry.
+// sameness returns the thresholds for the thumbnail and an entry.
 func (s *search) sameness(entry uint32) *sameness {
 	if !s.thumb.clear && !s.index.pictures[entry/turns].clear {
 		return &ofUnclear
@@ -338,7 +340,7 @@ func (s *search) sameness(entry uint32) *sameness {
 	return &ofClear
 }
 
-// meet notes that a window is nearer to an entry than those before, if it may be compared with it.
+// meet records that a window is nearer to an entry than all before, if the two may be compared.
 func (s *search) meet(entry uint32, distance, window uint8) {
 	as := s.sameness(entry)
 	if int(entry/turns) == s.self || int(distance) > as.distance || !as.windows && window != 0 {
@@ -350,15 +352,15 @@ func (s *search) meet(entry uint32, distance, window uint8) {
 	s.distance[entry], s.window[entry] = distance, window
 }
 
-// shows compares the candidate's window with the whole of the candidate, pixel by pixel, after it has fitted the
-// window.
+// shows fits the window and compares it with the candidate's full thumbnail, pixel by pixel.
 func (s *search) shows(c candidate) bool {
 	other := s.index.pictures[c.entry/turns].clippedThumb
 	t := turn(c.entry % turns)
 	return s.windows.start(int(c.window), other, t) >= minLike && s.windows.fit(int(c.window), other, t, c.as)
 }
 
-// probes are the keys of a band: its own, and those with its least certain bits, of the smallest coefficients, changed.
+// probes returns the keys of a band to look up: its own, and those with its least certain bits (the ones with the
+// smallest coefficients) flipped.
 func probes(sizes *[hashBits]float64, h uint64, b int) (keys [1 << probedBits]uint32) {
 	own := sizes[b*bandBits : min((b+1)*bandBits, hashBits)]
 	var size [probedBits]float64

@@ -92,7 +92,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What an axisFit derives from sums of lines is the correlation of the resampled window, at any ends of its span.
+// The correlation that an axisFit derives from sums of lines equals the correlation of the resampled window, for any
+// ends of its span.
 func TestAxisFit(t *testing.T) {
 	a := newClippedThumb(ThumbnailOf(photograph(t, "astronaut.png")))
 	b := newClippedThumb(ThumbnailOf(photograph(t, "chelsea.png")))
@@ -137,7 +138,7 @@ func filled(w, h int, r, g, b byte) *data.Picture {
 	return p
 }
 
-// laid puts a picture on another one.
+// laid draws a picture on another one.
 func laid(on, p *data.Picture, left, top int) *data.Picture {
 	for y := range p.Height {
 		copy(on.Pix[3*((top+y)*on.Width+left):], p.Pix[3*y*p.Width:3*(y+1)*p.Width])
@@ -191,7 +192,8 @@ func mapped(p *data.Picture, f func(v float64, channel int) float64) *data.Pictu
 	return out
 }
 
-// watermark lays stripes, half transparent, over the lower right corner: a quarter of the width, a tenth of the height.
+// watermark draws half-transparent stripes over the lower right corner: a quarter of the width, a tenth of the
+// height.
 func watermark(p *data.Picture) *data.Picture {
 	out := p.Crop(0, 0, p.Width, p.Height)
 	w, h := p.Width/4, max(p.Height/10, 1)
@@ -210,7 +212,7 @@ func watermark(p *data.Picture) *data.Picture {
 
 var copying = []struct {
 	name   string
-	recall float64 // at least, of the small set
+	recall float64 // minimum on the small set
 	make   func(p *data.Picture, rng *rand.Rand) *data.Picture
 }{
 	{"5 % cut off each side", 0.95, func(p *data.Picture,
@@ -278,7 +280,7 @@ func tiles(t *testing.T) (out []*data.Picture) {
 	return out
 }
 
-// How many near copies are found, and how many pictures of different things are taken for copies.
+// Counts how many near copies are found, and how many pictures of different things are taken for copies.
 func TestNearCopies(t *testing.T) {
 	long.Test(t)
 	var n Index

@@ -9,27 +9,29 @@ import (
 )
 
 const (
-	thumbnailSide = 24 // of the grey thumbnails
+	thumbnailSide = 24 // pixels, of the grey thumbnails
 	thumbnailSize = thumbnailSide * thumbnailSide
-	hashLow       = 8 // lowest frequencies of each axis that are hashed
+	hashLow       = 8 // number of lowest frequencies per axis that are hashed
 	hashBits      = hashLow*hashLow - 1
 
-	blockSide    = 6 // of the 16 blocks of a thumbnail
+	blockSide    = 6 // pixels, of the 16 blocks of a thumbnail
 	blocksAcross = thumbnailSide / blockSide
-	blockFlat    = 1.5 // standard deviation of its detail, in grey levels, below which a block shows nothing
-	minBlocks    = 4   // blocks that show something in any picture that has a thumbnail
-	clearBlocks  = 12  // and in one that shows so much that only its copies are like it
+	blockFlat    = 1.5 // standard deviation of a block's detail, in grey levels, below which it shows nothing
+	minBlocks    = 4   // fewest blocks that show something in a picture with a thumbnail
+	clearBlocks  = 12  // the same for a picture so distinctive that only its copies resemble it
 
-	borderLevels = 4    // by which a pixel of a uniform border may differ from the mean of the outermost line
-	borderShare  = 0.98 // of a line's pixels that must not differ by more
-	borderLeft   = 0.2  // share of a side that is at least left when borders are cut off
+	borderLevels = 4    // grey levels by which a border pixel may differ from the mean of the outermost line
+	borderShare  = 0.98 // smallest share of a line's pixels within borderLevels
+	borderLeft   = 0.2  // smallest share of a side that must be left after cutting borders
 )
 
-// Thumbnail is what a picture has in common with its near copies: a grey thumbnail of 24 x 24 bytes of what is inside
-// its uniform borders. It is empty if that shows too little to be told from others, as one of a single colour.
+// Thumbnail is what a picture has in common with its near copies: a grey thumbnail of 24 x 24 bytes of the picture
+// without its uniform borders. It is empty if that shows too little to be distinguished from others, such as a single
+// colour.
 type Thumbnail []byte
 
-// ThumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
+// ThumbnailOf returns the Thumbnail of a picture: in grey (Pillow's L), without borders, resized with Pillow's
+// bilinear filter.
 func ThumbnailOf(p *data.Picture) Thumbnail {
 	small := withoutBorders(grey(p)).Resize(thumbnailSide, thumbnailSide, data.Bilinear)
 	l := make(Thumbnail, thumbnailSize)
@@ -42,7 +44,7 @@ func ThumbnailOf(p *data.Picture) Thumbnail {
 	return l
 }
 
-// clipped cuts off values that are further than 1.3 standard deviations from the mean, so that a small bright or dark
+// clipped clips values that are further than 1.3 standard deviations from the mean, so that a small bright or dark
 // mark does not outweigh the rest.
 func clipped(thumb []byte) []byte {
 	values := make([]float64, len(thumb))
@@ -59,7 +61,7 @@ func clipped(thumb []byte) []byte {
 	return out
 }
 
-// telling counts the blocks of a thumbnail, of 16, that show something finer than 5 x 5 pixels.
+// telling counts the blocks of a thumbnail, out of 16, that show detail finer than 5 x 5 pixels.
 func telling(thumb []byte) (blocks int) {
 	var values plane
 	for i, v := range thumb {
@@ -74,11 +76,12 @@ func telling(thumb []byte) (blocks int) {
 	return blocks
 }
 
-// withoutBorders cuts the uniform rows and columns off the sides of a grey picture, unless nearly nothing is left then.
+// withoutBorders cuts uniform rows and columns off the sides of a grey picture, unless almost nothing would be left.
 func withoutBorders(g *data.Picture) *data.Picture {
 	x0, x1, y0, y1 := 0, g.Width, 0, g.Height
 	some := func() bool { return x0 < x1 && y0 < y1 }
-	// cut counts the uniform lines from the first on: n pixels each, of which the first is at from + i*next.
+	// cut counts the uniform lines starting at the first: n pixels each, with the first pixel of line i at from +
+	// i*next.
 	cut := func(from, next, step, n, lines int) int {
 		like := func(at, level int) bool {
 			found := 0
@@ -101,7 +104,7 @@ func withoutBorders(g *data.Picture) *data.Picture {
 		}
 		return lines
 	}
-	for range 2 { // above and below a picture with bars at its sides there is more to cut once these are off
+	for range 2 { // cutting bars at the sides may expose more uniform rows above and below
 		if some() {
 			y0 += cut(y0*g.Width+x0, g.Width, 1, x1-x0, y1-y0)
 		}
@@ -123,7 +126,7 @@ func withoutBorders(g *data.Picture) *data.Picture {
 	return g.Crop(x0, y0, w, h)
 }
 
-// grey is Pillow's conversion to L, kept in three channels: (19595 R + 38470 G + 7471 B + 2^15) / 2^16.
+// grey is Pillow's conversion to L, stored in three channels: (19595 R + 38470 G + 7471 B + 2^15) / 2^16.
 func grey(p *data.Picture) *data.Picture {
 	out := data.NewPicture(p.Width, p.Height)
 	for i := 0; i < len(p.Pix); i += 3 {
@@ -133,10 +136,10 @@ func grey(p *data.Picture) *data.Picture {
 	return out
 }
 
-// span is a part of an axis, in shares of its length.
+// span is a part of an axis, as fractions of its length.
 type span struct{ from, to float64 }
 
-// spans are the parts of an axis that are hashed: up to a tenth is cut off each end. The first is the whole axis.
+// spans are the parts of an axis that are hashed: up to a tenth is cut off each end. The first is the full axis.
 var spans = func() (s []span) {
 	for _, a := range []float64{0, 0.05, 0.1} {
 		for _, b := range []float64{0, 0.05, 0.1} {
@@ -170,10 +173,10 @@ var spanWaves = func() (out []waves) {
 	return out
 }()
 
-// spectrum are the lowest coefficients [v][u] of a window; v counts along y.
+// spectrum holds the lowest coefficients [v][u] of a window; v is the frequency along y.
 type spectrum [hashLow][hashLow]float64
 
-// along transforms the rows of a thumbnail over a span of x: [y][u].
+// along transforms the rows of a thumbnail over a span of x; it returns [y][u].
 func along(thumb []byte, w *waves) (out [thumbnailSide][hashLow]float64) {
 	var row [thumbnailSide]float64
 	for y := range thumbnailSide {
@@ -191,7 +194,7 @@ func along(thumb []byte, w *waves) (out [thumbnailSide][hashLow]float64) {
 	return out
 }
 
-// across transforms what along returns over a span of y.
+// across transforms the result of along over a span of y.
 func across(rows *[thumbnailSide][hashLow]float64, w *waves) (s spectrum) {
 	for v := range hashLow {
 		var a, b, c, d, e, f, g, h float64
@@ -205,10 +208,10 @@ func across(rows *[thumbnailSide][hashLow]float64, w *waves) (s spectrum) {
 	return s
 }
 
-// windowCount is how many windows a crop may leave of a thumbnail.
+// windowCount is the number of windows that a crop may leave of a thumbnail.
 const windowCount = 81
 
-// windowSpans are the parts of the axes that a window shows. Window 0 is the whole thumbnail.
+// windowSpans returns the spans of the axes that a window shows. Window 0 is the full thumbnail.
 func windowSpans(window int) (x, y span) { return spans[window/len(spans)], spans[window%len(spans)] }
 
 // spectra calls f with every window that a crop may leave of a thumbnail, and its spectrum.
@@ -222,7 +225,7 @@ func spectra(thumb []byte, f func(window int, s *spectrum)) {
 	}
 }
 
-// wholeSpectrum is the spectrum of a whole thumbnail.
+// wholeSpectrum returns the spectrum of a full thumbnail.
 func wholeSpectrum(thumb []byte) spectrum {
 	rows := along(thumb, &spanWaves[0])
 	return across(&rows, &spanWaves[0])
@@ -241,7 +244,7 @@ var bitOf = func() [hashBits][2]int {
 	return [hashBits][2]int(list[1:])
 }()
 
-// hash says of each coefficient whether it is above 0.
+// hash has a bit for each coefficient: whether it is above 0.
 func (s *spectrum) hash() (h uint64) {
 	for bit, at := range &bitOf {
 		if s[at[0]][at[1]] > 0 {
@@ -251,8 +254,8 @@ func (s *spectrum) hash() (h uint64) {
 	return h
 }
 
-// certainty says of each bit of a hash how far its coefficient is from 0: the root of that, times the frequency, since
-// low frequencies are larger in all pictures. The product of two of them is the certainty of both.
+// certainty is, for each bit of a hash, the square root of the coefficient's absolute value times the frequency,
+// because low frequencies are larger in all pictures. The product of two of them is the certainty of both.
 type certainty [hashBits]float32
 
 func certaintyOf(sizes *[hashBits]float64) (c certainty) {
@@ -262,7 +265,7 @@ func certaintyOf(sizes *[hashBits]float64) (c certainty) {
 	return c
 }
 
-// frequencyOf is the frequency of each bit, in half waves along the diagonal; transposedBit is its place in the
+// frequencyOf is the frequency of each bit, in half waves along the diagonal; transposedBit is its index in the
 // transposed picture.
 var frequencyOf, transposedBit = func() (f [hashBits]float64, t [hashBits]int) {
 	for bit, at := range &bitOf {
@@ -272,7 +275,7 @@ var frequencyOf, transposedBit = func() (f [hashBits]float64, t [hashBits]int) {
 	return f, t
 }()
 
-// sizes are the absolute values of the coefficients, in the order of their bits.
+// sizes returns the absolute values of the coefficients, in the order of their bits.
 func (s *spectrum) sizes() (out [hashBits]float64) {
 	for bit, at := range &bitOf {
 		out[bit] = math.Abs(s[at[0]][at[1]])
@@ -280,13 +283,13 @@ func (s *spectrum) sizes() (out [hashBits]float64) {
 	return out
 }
 
-// turn is one of the eight ways to lay a picture on a square. It is transposed (bit 2) first, then mirrored left to
-// right (bit 0) and top to bottom (bit 1). Turn 0 leaves it as it is.
+// turn is one of the eight symmetries of a square. The picture is first transposed (bit 2), then mirrored left to
+// right (bit 0) and top to bottom (bit 1). Turn 0 is the identity.
 type turn int
 
 const turns = 8
 
-// spectrum is the spectrum of the turned picture: a mirror changes the sign of the odd frequencies.
+// spectrum returns the spectrum of the turned picture: a mirror changes the sign of the odd frequencies.
 func (t turn) spectrum(s *spectrum) (out spectrum) {
 	for v := range hashLow {
 		for u := range hashLow {
@@ -303,7 +306,7 @@ func (t turn) spectrum(s *spectrum) (out spectrum) {
 	return out
 }
 
-// turned lists for each turn where the pixels of the turned thumbnail come from.
+// turned holds, for each turn, the source index of every pixel of the turned thumbnail.
 var turned = func() (from [turns][thumbnailSize]uint16) {
 	for t := range turns {
 		for y := range thumbnailSide {

@@ -23,13 +23,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// Launch starts the server that an environment variable names (a command line with {port} and {folder}), and says where
-// what it writes is told. The test is skipped where none is named.
+// Launch starts the server in an environment variable (a command line with {port} and {folder}), and returns its port
+// and its output. The test is skipped if the variable is not set.
 func Launch(t *testing.T, variable string) (port string, log *bytes.Buffer) {
 	t.Helper()
 	command := os.Getenv(variable)
 	if command == "" {
-		t.Skipf("SKIPPED: %s names no server: this object storage was NOT tested (tools/cloud.sh)", variable)
+		t.Skipf("SKIPPED: %s is not set: this object storage was NOT tested (tools/cloud.sh)", variable)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,9 +48,8 @@ func Launch(t *testing.T, variable string) (port string, log *bytes.Buffer) {
 	return port, log
 }
 
-// Start starts the server that ASSAY_TEST_S3 names (a command line with {port} and {folder}; tools/cloud.sh chooses
-// one). It makes a bucket there, and points AWS's variables at it for the test. The test is skipped if no server is
-// named.
+// Start starts the server in ASSAY_TEST_S3 (a command line with {port} and {folder}; tools/cloud.sh chooses one),
+// creates a bucket, and sets AWS's variables to it for the test. The test is skipped if the variable is not set.
 func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
 	t.Helper()
 	port, log := Launch(t, "ASSAY_TEST_S3")
@@ -74,7 +73,8 @@ func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
 	return nil, ""
 }
 
-// Between puts a proxy between the server at endpoint and its clients: serve answers a request, or has behind do so.
+// Between puts a proxy between the server at endpoint and its clients: serve answers a request, or passes it on to
+// behind.
 func Between(t *testing.T, endpoint string, serve func(w http.ResponseWriter, r *http.Request, behind http.Handler)) {
 	t.Helper()
 	target, err := url.Parse(endpoint)

@@ -1,12 +1,12 @@
-// Package combine puts the scores of several judges together into one reward, by rules that trainers use.
+// Package combine combines the scores of several judges into one reward, by rules that trainers use.
 //
-// A reward's scores are a list, one of each edit, with NaN where the edit could not be judged. A rule turns them into
-// values, within groups of edits of one prompt; what failed may get its group's mean; and the weighted sum of the
-// values is the reward:
+// The scores of a judge are a list with one score per edit, NaN if the edit could not be judged. A rule turns them
+// into values, within groups of edits of one prompt; a failed edit may get the mean of its group; and the weighted
+// sum of the values is the reward:
 //
-//	scores -> Rule.Values -> Impute (if wanted) -> Sum or LowerBound
+//	scores -> Rule.Values -> Impute (optional) -> Sum or LowerBound
 //
-// A failure is never a number by itself: it stays out of its group's statistics, and it makes the sum NaN.
+// A failure is never a number by itself: it does not enter the statistics of its group, and it makes the sum NaN.
 package combine
 
 import (
@@ -16,7 +16,7 @@ import (
 	"slices"
 )
 
-// Rule says what of a score is summed.
+// Rule selects the value of a score that is summed.
 type Rule string
 
 const (
@@ -26,19 +26,19 @@ const (
 	Rank    Rule = "rank"    // rank within the group, from 0 (lowest) to 1
 )
 
-// ParseRule reads the name of a rule.
+// ParseRule parses the name of a rule.
 func ParseRule(name string) (Rule, error) {
 	all := []Rule{Raw, Score01, ZScore, Rank}
 	if r := Rule(name); slices.Contains(all, r) {
 		return r, nil
 	}
-	return "", fmt.Errorf("%q: there are %s, %s, %s and %s", name, Raw, Score01, ZScore, Rank)
+	return "", fmt.Errorf("%q: want %s, %s, %s or %s", name, Raw, Score01, ZScore, Rank)
 }
 
-// epsilon keeps z-scores of nearly equal scores finite. GDPO and TRL have the same.
+// epsilon keeps z-scores of nearly equal scores finite, as in GDPO and TRL.
 const epsilon = 1e-4
 
-// Values are what the rule makes of scores. groups has the number of each score's group.
+// Values applies the rule to scores. groups has the group number of each score.
 func (r Rule) Values(scores []float64, groups []int) []float64 {
 	values := slices.Clone(scores)
 	if r != ZScore && r != Rank {
@@ -60,7 +60,7 @@ func (r Rule) Values(scores []float64, groups []int) []float64 {
 	return values
 }
 
-// byGroup lists the places of the scores of each group, without failures.
+// byGroup returns the indices of the scores of each group, without failures.
 func byGroup(scores []float64, groups []int) map[int][]int {
 	members := map[int][]int{}
 	for i, x := range scores {
@@ -71,11 +71,11 @@ func byGroup(scores []float64, groups []int) map[int][]int {
 	return members
 }
 
-// zScores are (x - mean) / (std + epsilon), with the sample's standard deviation (n - 1). They are 0 where all scores
-// are equal, and of a single one.
+// zScores returns (x - mean) / (std + epsilon), with the sample standard deviation (n - 1). They are 0 if all scores
+// are equal, or if there is only one.
 func zScores(x []float64) []float64 {
 	out := make([]float64, len(x))
-	if slices.Min(x) == slices.Max(x) { // exactly 0, whatever the mean is rounded to
+	if slices.Min(x) == slices.Max(x) { // exactly 0, however the mean is rounded
 		return out
 	}
 	m, squares := stats.Mean(x), 0.0
@@ -89,8 +89,8 @@ func zScores(x []float64) []float64 {
 	return out
 }
 
-// ranks are (lower + half of the other equal ones) / (n - 1): scipy's rankdata (average), from 0 to 1. A single score
-// has 0.5.
+// ranks returns (number of lower scores + half of the other equal ones) / (n - 1): scipy's rankdata (average), from 0
+// to 1. A single score has 0.5.
 func ranks(x []float64) []float64 {
 	if len(x) == 1 {
 		return []float64{0.5}
@@ -102,8 +102,8 @@ func ranks(x []float64) []float64 {
 	return out
 }
 
-// Impute gives failed values the mean of their group, and reports which it was. Where all of a group failed, they stay
-// NaN.
+// Impute replaces failed values by the mean of their group, and reports which were replaced. If all values of a group
+// failed, they stay NaN.
 func Impute(values []float64, groups []int) (imputed []bool) {
 	imputed = make([]bool, len(values))
 	means := map[int]float64{}
@@ -122,8 +122,8 @@ func Impute(values []float64, groups []int) (imputed []bool) {
 	return imputed
 }
 
-// Sum is the weighted sum of values: values[k][i] is what reward k gives edit i. It is NaN where a reward has failed,
-// unless its weight is 0.
+// Sum returns the weighted sum of values: values[k][i] is the value of reward k for edit i. It is NaN for edits for
+// which a reward failed, unless its weight is 0.
 func Sum(weights []float64, values [][]float64, edits int) []float64 {
 	sums := make([]float64, edits)
 	for k, w := range weights {
@@ -137,14 +137,14 @@ func Sum(weights []float64, values [][]float64, edits int) []float64 {
 	return sums
 }
 
-// LowerBound is what judges agree on: the mean of their values, less penalty times the standard deviation of the
+// LowerBound returns the weighted mean of the values of judges, minus penalty times the standard deviation of the
 // mixture of their normal distributions (deep ensembles: Lakshminarayanan, Pritzel and Blundell, 2017),
 //
 //	mu - penalty S,   mu = sum w x / sum w,   S^2 = sum w (sigma^2 + (x - mu)^2) / sum w
 //
-// sigmas[k][i] is the standard deviation that judge k gives of edit i, 0 if it gives none: S is sigma for one judge,
-// and the spread of the values for judges without sigma. Weights are positive, or 0: that judge does not count. It is
-// NaN where one that counts has failed.
+// sigmas[k][i] is the standard deviation that judge k reports for edit i, 0 if it reports none: S is sigma for one
+// judge, and the spread of the values for judges without sigma. Weights are at least 0, and a judge with weight 0
+// does not count. The result is NaN for edits for which a judge that counts failed.
 func LowerBound(weights []float64, values, sigmas [][]float64, penalty float64, edits int) []float64 {
 	total := 0.0
 	for _, w := range weights {

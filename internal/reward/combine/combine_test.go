@@ -8,7 +8,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// oracle is what tools/oracle/rewards.py wrote: scores, z-scores and ranks by edit and reward. nil: NaN.
+// oracle is the output of tools/oracle/rewards.py: scores, z-scores and ranks by edit and reward. nil: NaN.
 type oracle struct {
 	Cases []struct {
 		Name    string
@@ -21,7 +21,7 @@ type oracle struct {
 	}
 }
 
-// column is what is said of one reward.
+// column returns the values of one reward.
 func column(rows [][]*float64, k int) (out []float64) {
 	for _, row := range rows {
 		v := math.NaN()
@@ -33,7 +33,7 @@ func column(rows [][]*float64, k int) (out []float64) {
 	return out
 }
 
-// TestRulesOfTRLAndPandas: z-scores and their weighted sum are TRL's (GDPO), ranks are pandas'.
+// TestRulesOfTRLAndPandas: z-scores and their weighted sum equal TRL's (GDPO), ranks equal pandas'.
 func TestRulesOfTRLAndPandas(t *testing.T) {
 	var o oracle
 	testfile.ReadJSON(t, "testdata/rewards.json", &o)
@@ -47,7 +47,7 @@ func TestRulesOfTRLAndPandas(t *testing.T) {
 					switch {
 					case math.IsNaN(scores[i]) != math.IsNaN(got[i]):
 						t.Errorf("reward %d, edit %d: got z-score %v of %v", k, i, got[i], scores[i])
-					case math.IsNaN(want[i]): // a single score of a group: TRL leaves it out, and 0 is the same in the sum
+					case math.IsNaN(want[i]): // a group with a single score: TRL skips it, and 0 is the same in the sum
 						if got[i] != 0 && !math.IsNaN(got[i]) {
 							t.Errorf("reward %d, edit %d: got z-score %v, want 0", k, i, got[i])
 						}
@@ -77,7 +77,8 @@ func TestRulesOfTRLAndPandas(t *testing.T) {
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// TestFailuresAreNoNumbers: a failure makes a sum NaN unless its group's mean stands in for it, and never counts as 0.
+// TestFailuresAreNoNumbers: a failure makes a sum NaN unless it is replaced by the mean of its group, and never
+// counts as 0.
 func TestFailuresAreNoNumbers(t *testing.T) {
 	nan := math.NaN()
 	groups := []int{0, 0, 0, 1, 1}
@@ -110,7 +111,7 @@ func TestFailuresAreNoNumbers(t *testing.T) {
 	}
 }
 
-// TestEqualScoresHaveNoAdvantage: exactly none, whatever their mean is rounded to.
+// TestEqualScoresHaveNoAdvantage: the advantage is exactly 0, however the mean is rounded.
 func TestEqualScoresHaveNoAdvantage(t *testing.T) {
 	for _, v := range []float64{0.1, 1e9 / 3, -7.3} {
 		for i, z := range ZScore.Values([]float64{v, v, v}, []int{0, 0, 0}) {
@@ -121,7 +122,7 @@ func TestEqualScoresHaveNoAdvantage(t *testing.T) {
 	}
 }
 
-// TestLowerBoundOfTorch: mean and standard deviation are those of torch's mixtures (tools/oracle/lower_bound.py).
+// TestLowerBoundOfTorch: mean and standard deviation equal those of torch's mixtures (tools/oracle/lower_bound.py).
 func TestLowerBoundOfTorch(t *testing.T) {
 	var cases []struct {
 		Name           string
@@ -142,6 +143,6 @@ func TestLowerBoundOfTorch(t *testing.T) {
 	}
 	got := LowerBound([]float64{1, 0}, [][]float64{{1, math.NaN()}, {math.NaN(), 2}}, [][]float64{{0, 0}, {0, 0}}, 1, 2)
 	if got[0] != 1 || !math.IsNaN(got[1]) {
-		t.Errorf("got %v, want 1 where a judge of weight 0 failed, and NaN where one that counts did", got)
+		t.Errorf("got %v, want 1 if a judge of weight 0 failed, and NaN if one that counts did", got)
 	}
 }

@@ -1,7 +1,8 @@
-// Package gate lets requests through to scorers while these are awake: while their weights are on the device.
+// Package gate lets requests through to scorers while these are awake, that is, while their weights are on the
+// device.
 //
-// A request enters, works, and leaves. Close finishes the work within, and puts all scorers to sleep; those who come
-// then wait outside until Open, or for a while. With PerCall they wake the scorers that they need themselves.
+// A request enters, works, and leaves. Close waits for requests inside, and puts all scorers to sleep; new requests
+// then wait until Open, at most for Gate.Wait. With PerCall, requests wake the scorers that they need themselves.
 package gate
 
 import (
@@ -13,30 +14,30 @@ import (
 )
 
 // ErrAsleep is the error of a request that has waited too long.
-var ErrAsleep = errors.New("the scorers sleep: POST /v1/wake loads their weights again")
+var ErrAsleep = errors.New("the scorers are asleep: POST /v1/wake reloads their weights")
 
-// Gate holds requests back while scorers sleep. Scorers are numbered from 0.
+// Gate holds requests back while scorers are asleep. Scorers are numbered from 0.
 type Gate struct {
 	Wait    time.Duration             // longest wait of a request
 	PerCall bool                      // the last request to leave a scorer puts it to sleep, and the next one wakes it
-	Sleep   func(scorers []int)       // called when no request is within that needs them
-	Wake    func(scorers []int) error // if it fails, they stay asleep
+	Sleep   func(scorers []int)       // called when no request that needs them is inside
+	Wake    func(scorers []int) error // if it fails, the scorers stay asleep
 
-	transition sync.Mutex // one at a time falls asleep or wakes
+	transition sync.Mutex // held while scorers fall asleep or wake
 
 	mu      sync.Mutex
-	active  int           // requests that have passed
-	uses    []int         // by scorer: those that need it
-	asleep  []bool        // by scorer: it sleeps, or is about to
-	changed chan struct{} // closed at the next change; nil: nobody waits
+	active  int           // requests inside
+	uses    []int         // by scorer: requests inside that need it
+	asleep  []bool        // by scorer: it is asleep, or about to be
+	changed chan struct{} // closed at the next change; nil: there are no waiters
 }
 
-// New makes the gate of so many scorers, which are awake.
+// New returns the gate of this number of scorers, all awake.
 func New(scorers int) *Gate {
 	return &Gate{uses: make([]int, scorers), asleep: make([]bool, scorers)}
 }
 
-// change wakes those that wait for one. g.mu is held.
+// change notifies all waiters. g.mu is held.
 func (g *Gate) change() {
 	if g.changed != nil {
 		close(g.changed)
@@ -44,7 +45,7 @@ func (g *Gate) change() {
 	}
 }
 
-// next is closed at the next change. g.mu is held.
+// next returns a channel that is closed at the next change. g.mu is held.
 func (g *Gate) next() <-chan struct{} {
 	if g.changed == nil {
 		g.changed = make(chan struct{})
@@ -52,14 +53,14 @@ func (g *Gate) next() <-chan struct{} {
 	return g.changed
 }
 
-// Asleep reports whether a scorer sleeps, or is about to.
+// Asleep reports whether any scorer is asleep, or about to be.
 func (g *Gate) Asleep() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Contains(g.asleep, true)
 }
 
-// all are the numbers of all scorers.
+// all returns the numbers of all scorers.
 func (g *Gate) all() (scorers []int) {
 	for i := range g.asleep {
 		scorers = append(scorers, i)
@@ -67,8 +68,8 @@ func (g *Gate) all() (scorers []int) {
 	return scorers
 }
 
-// Enter waits until the scorers are awake: all of them or, with PerCall, the ones that the caller needs. The caller
-// leaves when its work is done.
+// Enter waits until the scorers are awake: all of them or, with PerCall, the scorers that the caller needs. The
+// caller calls leave when its work is done.
 func (g *Gate) Enter(ctx context.Context, scorers []int) (leave func(), err error) {
 	late := time.NewTimer(g.Wait)
 	defer late.Stop()
@@ -100,7 +101,7 @@ func (g *Gate) Enter(ctx context.Context, scorers []int) (leave func(), err erro
 	}
 }
 
-// use counts a request that comes (1) or leaves (-1). g.mu is held.
+// use counts a request that enters (1) or leaves (-1). g.mu is held.
 func (g *Gate) use(scorers []int, n int) {
 	for _, i := range scorers {
 		g.uses[i] += n
@@ -135,7 +136,7 @@ func (g *Gate) leave(scorers []int) {
 	}
 }
 
-// Close puts the scorers to sleep once no request is in work.
+// Close puts the scorers to sleep once no request is inside.
 func (g *Gate) Close(ctx context.Context) error {
 	g.transition.Lock()
 	defer g.transition.Unlock()

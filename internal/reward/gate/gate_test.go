@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestGate: nobody is within while the scorers sleep, whoever comes and goes meanwhile.
+// TestGate: no request is inside while the scorers are asleep, whatever enters and leaves meanwhile.
 func TestGate(t *testing.T) {
 	for name, perCall := range map[string]bool{"resident": false, "per call": true} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestGate(t *testing.T) {
 						}
 						for _, i := range needs {
 							if asleep[i].Load() {
-								t.Errorf("got a request within while scorer %d sleeps", i)
+								t.Errorf("got a request inside while scorer %d is asleep", i)
 							}
 						}
 						leave()
@@ -62,7 +62,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateRefuses: who has waited too long is refused, and what cannot be woken stays asleep.
+// TestGateRefuses: a request that has waited too long is refused, and a scorer that cannot be woken stays asleep.
 func TestGateRefuses(t *testing.T) {
 	lost := errors.New("the device is lost")
 	g := New(1)
@@ -81,7 +81,7 @@ func TestGateRefuses(t *testing.T) {
 		t.Fatalf("got %v, asleep %v", err, g.Asleep())
 	}
 
-	// Whoever would put them to sleep may give up, while somebody is within.
+	// Close may give up while a request is inside.
 	leave, err := g.Enter(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestGateRefuses(t *testing.T) {
 	leave()
 }
 
-// TestPerCallWakesTheNeeded: a request wakes the scorers that it needs, and those alone.
+// TestPerCallWakesTheNeeded: a request wakes only the scorers that it needs.
 func TestPerCallWakesTheNeeded(t *testing.T) {
 	var woken, slept [][]int
 	g := New(3)

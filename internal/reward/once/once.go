@@ -1,8 +1,8 @@
-// Package once makes work that is asked for again, by its id, be done once.
+// Package once runs the work of a request id only once, however often the request is retried.
 //
-// The first request of an id starts the work; those that come while it is in progress wait for the same result; later
-// ones get it from memory, which is bounded in bytes and in age. A result that may be another the next time, such as a
-// busy server's, is not kept.
+// The first request with an id starts the work; requests that arrive while it is in progress wait for the same
+// result; later ones get it from memory, which is limited in bytes and age. A result that may differ the next time,
+// such as that of a busy server, is not kept.
 package once
 
 import (
@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// ErrOther is the error of an id that was used for other work.
+// ErrOther is the error for an id that was used for other work.
 var ErrOther = errors.New("this id was used for another request")
 
-// Digest identifies what is asked for.
+// Digest identifies the requested work.
 type Digest [32]byte
 
 // Cache keeps results of type T by id.
@@ -27,11 +27,11 @@ type Cache[T any] struct {
 
 	mu    sync.Mutex
 	calls map[string]*Call[T]
-	ended list.List // of *Call[T] that are kept, oldest first
+	ended list.List // kept *Call[T], oldest first
 	held  int64
 }
 
-// New makes a cache that keeps results of so many bytes, each for at most that long.
+// New returns a cache that keeps results of at most this many bytes in total, each for at most age.
 func New[T any](bytes int64, age time.Duration) *Cache[T] {
 	return &Cache[T]{bytes: bytes, age: age, now: time.Now, calls: map[string]*Call[T]{}}
 }
@@ -46,7 +46,8 @@ type Call[T any] struct {
 	ended  time.Time
 }
 
-// Begin returns the work of an id. If it is new, the caller does it and calls End. [ErrOther]: the id is of other work.
+// Begin returns the call of an id. If first is true, the caller does the work and then calls End. The error is
+// [ErrOther] if the id was used for other work.
 func (c *Cache[T]) Begin(id string, digest Digest) (call *Call[T], first bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +104,7 @@ func (call *Call[T]) Wait(ctx context.Context) (result T, err error) {
 	}
 }
 
-// Held is how many results are kept, and their bytes.
+// Held returns the number of kept results, and their bytes.
 func (c *Cache[T]) Held() (results int, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,7 +24,7 @@ func do(t *testing.T, c *Cache[string], id string, digest byte, result string, s
 	return got, first
 }
 
-// TestRetries: work is done once per id, unless its result may not be kept or is no longer.
+// TestRetries: work is done once per id, unless its result must not be kept or has been dropped.
 func TestRetries(t *testing.T) {
 	now := time.Now()
 	c := New[string](3*(overhead+100), time.Minute)
@@ -45,7 +45,7 @@ func TestRetries(t *testing.T) {
 	expect("too large to keep", "large", "x", 1<<20, true, "x", true)
 	expect("too large, again", "large", "y", 1<<20, true, "y", true)
 	expect("a third one", "c", "c", 100, true, "c", true)
-	expect("a fourth one, for which the oldest goes", "d", "d", 100, true, "d", true)
+	expect("a fourth one, which replaces the oldest", "d", "d", 100, true, "d", true)
 	if n, bytes := c.Held(); n != 3 || bytes != 3*(overhead+100) {
 		t.Errorf("got %d results of %d bytes, want 3 of %d", n, bytes, 3*(overhead+100))
 	}
@@ -57,7 +57,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestWaiting: who comes while the work is in progress gets its result, and who leaves does not end it.
+// TestWaiting: a request that arrives while the work is in progress gets its result, and one that leaves does not
+// stop the work.
 func TestWaiting(t *testing.T) {
 	c := New[string](1<<20, time.Minute)
 	call, first, err := c.Begin("a", Digest{})
@@ -71,7 +72,7 @@ func TestWaiting(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if _, err := call.Wait(gone); !errors.Is(err, context.Canceled) {
-		t.Errorf("who left: got %v", err)
+		t.Errorf("a request that left: got %v", err)
 	}
 	go c.End(call, "done", 4, false)
 	if got, err := again.Wait(t.Context()); got != "done" || err != nil {

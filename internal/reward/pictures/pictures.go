@@ -1,4 +1,4 @@
-// Package pictures keeps decoded pictures for the requests that come next.
+// Package pictures caches decoded pictures for later requests.
 package pictures
 
 import (
@@ -11,8 +11,8 @@ import (
 	"assay/data"
 )
 
-// Cache keeps recently decoded pictures by the digest of their encoded bytes, up to a number of bytes. The edits
-// of a group and their sources come in many requests, and are decoded once. Nobody changes a picture.
+// Cache keeps recently decoded pictures by the digest of their encoded bytes, up to a number of bytes. The edits of a
+// group and their sources arrive in many requests, and are decoded once. Callers must not modify a picture.
 type Cache struct {
 	limit int64
 	found func(cached bool)
@@ -23,7 +23,7 @@ type Cache struct {
 	used *list.List                          // most recently used first
 }
 
-// cachedPicture is a picture that is being decoded, or is.
+// cachedPicture is a picture that is decoded or being decoded.
 type cachedPicture struct {
 	key     [sha256.Size]byte
 	done    chan struct{}
@@ -32,13 +32,13 @@ type cachedPicture struct {
 	bytes   int64
 }
 
-// NewCache makes a cache of so many bytes of pixels. found is told of each picture that is asked for.
+// NewCache returns a cache of at most limit bytes of pixels. found is called for each requested picture.
 func NewCache(limit int64, found func(cached bool)) *Cache {
 	return &Cache{limit: limit, found: found, at: map[[sha256.Size]byte]*list.Element{},
 		used: list.New()}
 }
 
-// Get returns a picture, and calls decode if it is not there. Who asks for one that is being decoded waits for it.
+// Get returns a picture, and calls decode if it is not cached. It waits for a picture that is already being decoded.
 func (c *Cache) Get(
 	ctx context.Context, key [sha256.Size]byte, decode func() (*data.Picture, error),
 ) (p *data.Picture, cached bool, err error) {
@@ -76,14 +76,14 @@ func (c *Cache) Get(
 	return one.picture, false, one.err
 }
 
-// errPanic is what others see of a picture whose decoding panicked: they try it themselves.
+// errPanic is the error that other callers see if the decoding panicked: they then try it themselves.
 var errPanic = errors.New("the decoder panicked")
 
-// end keeps a picture that was decoded, and drops the oldest ones that are too many. c.mu is held.
+// end keeps a decoded picture, and drops the least recently used ones above the limit. c.mu is held.
 func (c *Cache) end(e *list.Element) {
 	one := e.Value.(*cachedPicture)
 	close(one.done)
-	if one.err != nil { // it may be that of its request alone
+	if one.err != nil { // the error may only concern its request
 		c.drop(e)
 		return
 	}
@@ -91,14 +91,14 @@ func (c *Cache) end(e *list.Element) {
 	c.held += one.bytes
 	for e := c.used.Back(); e != nil && c.held > c.limit; {
 		before := e.Prev()
-		if e.Value.(*cachedPicture).bytes > 0 { // else it is being decoded
+		if e.Value.(*cachedPicture).bytes > 0 { // otherwise it is being decoded
 			c.drop(e)
 		}
 		e = before
 	}
 }
 
-// drop forgets a picture. c.mu is held.
+// drop removes a picture. c.mu is held.
 func (c *Cache) drop(e *list.Element) {
 	one := e.Value.(*cachedPicture)
 	c.used.Remove(e)

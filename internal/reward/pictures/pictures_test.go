@@ -10,7 +10,7 @@ import (
 	"assay/data"
 )
 
-// TestCache: a picture is decoded once while it is kept, by whoever comes first.
+// TestCache: a picture is decoded once while it is cached, by the first caller.
 func TestCache(t *testing.T) {
 	var cached, decoded atomic.Int64
 	c := NewCache(3*75, func(hit bool) { // three pictures of 5 x 5 pixels
@@ -47,7 +47,7 @@ func TestCache(t *testing.T) {
 	get(2)
 	expect("one that was used since", 9, 5)
 
-	// A failure is that of its request alone.
+	// A failure concerns only its own request.
 	failed := errors.New("damaged")
 	if _, _, err := c.Get(t.Context(), [32]byte{9}, func() (*data.Picture, error) { return nil, failed }); err != failed {
 		t.Errorf("got %v, want %v", err, failed)
@@ -72,7 +72,7 @@ func TestCache(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if _, _, err := c.Get(gone, [32]byte{10}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("who left while another decodes: got %v", err)
+		t.Errorf("a caller that left while another decodes: got %v", err)
 	}
 	close(end)
 }

@@ -1,5 +1,6 @@
 // Package bybenchmark lets training choose its best scorer by a published benchmark (validate.by: benchmark). It is a
-// package of its own because benchmarks and trainer know nothing of each other.
+// separate package so that the benchmarks and the trainer stay independent: it opens the benchmark that a
+// configuration names, runs the current scorer on its items, and returns one of its numbers.
 package bybenchmark
 
 import (
@@ -29,10 +30,10 @@ type benchmark struct {
 	items  []*edit.Edit
 	number string
 	part   string   // subset and human value
-	files  []string // of ratings
+	files  []string // that were read
 }
 
-// Open reads the data of a benchmark that scorers can be run on. It is a trainer.BenchmarkOpener.
+// Open reads the data of a benchmark that scorers can run on. It is a trainer.BenchmarkOpener.
 func Open(c *config.BenchmarkConfig) (trainer.Benchmark, error) {
 	b, err := registry.Find(c.Name)
 	if err != nil {
@@ -51,10 +52,10 @@ func Open(c *config.BenchmarkConfig) (trainer.Benchmark, error) {
 	}
 	scorable, ok := set.(protocol.Scorable)
 	if _, mixed := set.(protocol.Mixed); !ok || mixed {
-		return nil, fmt.Errorf("%s: its numbers are not of one scorer's scores of edits", b.Name)
+		return nil, fmt.Errorf("%s: its numbers are not computed from one scorer's scores of edits", b.Name)
 	}
 	if _, answers := set.(protocol.Questions); answers {
-		return nil, fmt.Errorf("%s: its numbers are of answers, not of scores", b.Name)
+		return nil, fmt.Errorf("%s: its numbers are computed from answers, not scores", b.Name)
 	}
 	items, err := scorable.Items()
 	if err != nil {
@@ -64,18 +65,18 @@ func Open(c *config.BenchmarkConfig) (trainer.Benchmark, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(files) == 0 { // a resumed run could not tell that they changed
-		return nil, fmt.Errorf("%s: it does not say which files it reads: name another benchmark", b.Name)
+	if len(files) == 0 { // a resumed run could not detect changes
+		return nil, fmt.Errorf("%s: it does not report which files it reads: use another benchmark", b.Name)
 	}
 	part := strings.Trim(o.Subset+" "+o.Target, " ")
 	return &benchmark{Benchmark: b, set: set, items: items, number: number, part: part, files: files}, nil
 }
 
-// numberOf finds a number among those that made up predictions have; "": the one that tables are sorted by.
+// numberOf finds a number among the numbers of random predictions; "": the one that tables are sorted by.
 func numberOf(b *protocol.Benchmark, set protocol.Set, name string) (string, error) {
 	guess, ok := set.(protocol.Guessable)
 	if !ok {
-		return "", fmt.Errorf("%s: it cannot say beforehand which numbers it has", b.Name)
+		return "", fmt.Errorf("%s: it cannot list its numbers in advance", b.Name)
 	}
 	var names []string
 	for _, n := range guess.Guess(rand.New(rand.NewPCG(1, 1))).Result().Numbers {
@@ -88,15 +89,15 @@ func numberOf(b *protocol.Benchmark, set protocol.Set, name string) (string, err
 		name = names[0]
 	}
 	if !slices.Contains(names, name) {
-		return "", fmt.Errorf("number: %s has no %q here, but %s", b.Name, name, strings.Join(names, ", "))
+		return "", fmt.Errorf("number: %s has no %q here, only %s", b.Name, name, strings.Join(names, ", "))
 	}
 	if slices.Contains(b.Neutral, name) {
-		return "", fmt.Errorf("number: neither more nor less of %s is better: name another one", name)
+		return "", fmt.Errorf("number: neither a higher nor a lower %s is better: use another one", name)
 	}
 	return name, nil
 }
 
-// given fills in the usual part and value, and refuses what the benchmark does not ask for.
+// given fills in the default subset and target, and refuses keys that the benchmark does not use.
 func given(b *protocol.Benchmark, c *config.BenchmarkConfig, o *protocol.Options) error {
 	for _, key := range []struct {
 		name, value, usual string
@@ -110,7 +111,7 @@ func given(b *protocol.Benchmark, c *config.BenchmarkConfig, o *protocol.Options
 	} {
 		asks := slices.Contains(b.Flags, key.name)
 		if key.value != "" && !asks {
-			return fmt.Errorf("%s: %s has no such choice", key.name, b.Name)
+			return fmt.Errorf("%s: not used by %s", key.name, b.Name)
 		}
 		if key.value == "" && asks && key.to != nil {
 			*key.to = key.usual
@@ -119,7 +120,7 @@ func given(b *protocol.Benchmark, c *config.BenchmarkConfig, o *protocol.Options
 	return nil
 }
 
-// String says what is measured.
+// String describes what is measured.
 func (b *benchmark) String() string {
 	return fmt.Sprintf("%s of %s, %d edits", b.number, b.Name, len(b.items))
 }
@@ -127,7 +128,7 @@ func (b *benchmark) String() string {
 // Lower reports whether lower is better.
 func (b *benchmark) Lower() bool { return b.Direction(b.number) < 0 }
 
-// Fingerprint identifies all that the number depends on besides the scorer.
+// Fingerprint identifies everything besides the scorer that the number depends on.
 func (b *benchmark) Fingerprint() (map[string]string, error) {
 	out := map[string]string{"number": strings.TrimSpace(b.String() + " " + b.part)}
 	for _, path := range b.files {

@@ -17,7 +17,7 @@ import (
 	"assay/internal/trainer/records"
 )
 
-// TestRoundTrip: Find gives the state that Write wrote, and slices of tensors read what others wrote.
+// TestRoundTrip: Find returns the state that Write wrote, and slices of tensors read what other slices wrote.
 func TestRoundTrip(t *testing.T) {
 	c := config.Default()
 	c.Out = t.TempDir()
@@ -65,18 +65,18 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSlicesTravelEmpty: ranks tell each other of their slices by gob, and send the elements later.
+// TestSlicesTravelEmpty: ranks send descriptions of their slices by gob, without the elements.
 func TestSlicesTravelEmpty(t *testing.T) {
 	var b bytes.Buffer
 	if err := gob.NewEncoder(&b).Encode([]Slice{NewSlice("a", []int{5000}, 0, make([]float32, 5000), nil)}); err != nil {
 		t.Fatal(err)
 	}
 	if b.Len() > 500 {
-		t.Errorf("got %d bytes, want a description alone", b.Len())
+		t.Errorf("got %d bytes, want only a description", b.Len())
 	}
 }
 
-// TestPackets cuts slices into packets that are full but for the last one.
+// TestPackets splits slices into packets that are full, except the last one.
 func TestPackets(t *testing.T) {
 	kept := []Slice{NewSlice("a", []int{5}, 0, make([]float32, 5), nil),
 		NewSlice("b", []int{4}, 0, make([]float32, 4), nil)}
@@ -93,7 +93,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// TestDifferences: where things lie may differ, what decides numbers may not.
+// TestDifferences: paths may differ, settings that affect results may not.
 func TestDifferences(t *testing.T) {
 	state := func(change func(c *config.Config)) *State {
 		c := config.Default()
@@ -108,7 +108,7 @@ func TestDifferences(t *testing.T) {
 	old := state(func(*config.Config) {})
 	now := state(func(*config.Config) {})
 	now.JPEG = "libjpeg-turbo" // an earlier version noted no decoder: it was Go's
-	want := []string{"decoder of JPEG: go in the checkpoint, libjpeg-turbo now (ASSAY_LIBJPEG=go: Go's)"}
+	want := []string{"JPEG decoder: go in the checkpoint, libjpeg-turbo now (ASSAY_LIBJPEG=go: Go's)"}
 	if got, err := Differences(old, now); err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("another decoder: got %q, %v, want %q", got, err, want)
 	}
@@ -136,7 +136,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestTidy: a folder that was moved away when a process was killed comes back, and nothing else of it stays.
+// TestTidy: a folder that was moved away when a process was killed is restored, and other leftovers are removed.
 func TestTidy(t *testing.T) {
 	out := t.TempDir()
 	best := filepath.Join(out, config.BestDir)
@@ -155,6 +155,6 @@ func TestTidy(t *testing.T) {
 	}
 	left, err := os.ReadDir(out)
 	if err != nil || len(left) != 1 {
-		t.Errorf("got %v, %v, want %s alone", left, err, config.BestDir)
+		t.Errorf("got %v, %v, want only %s", left, err, config.BestDir)
 	}
 }

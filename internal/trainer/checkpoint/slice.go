@@ -8,31 +8,31 @@ import (
 	"assay/onnx"
 )
 
-// Slice is a part of a tensor of a checkpoint that lies here: consecutive elements, all of them where one process
+// Slice is the part of a checkpoint tensor that this process has: consecutive elements, all of them if one process
 // trains.
 type Slice struct {
 	Name   string // in the checkpoint
-	Shape  []int  // of the whole tensor
+	Shape  []int  // of the full tensor
 	Packed bool   // its elements are bytes, not float32
-	First  int    // number of the first element
+	First  int    // index of the first element
 	Length int    // in elements
 
-	values []float32 // not exported, so that gob sends what describes a slice without its elements
-	bytes  []byte    // of one that is packed
+	values []float32 // not exported, so that gob sends the description without the elements
+	bytes  []byte    // elements of a packed slice
 }
 
-// NewSlice is the elements from first on of a tensor of some shape: values or, where they are packed, bytes.
+// NewSlice returns the elements starting at first of a tensor with a shape: values or, if packed, bytes.
 func NewSlice(name string, shape []int, first int, values []float32, bytes []byte) Slice {
 	return Slice{name, shape, bytes != nil, first, len(values) + len(bytes), values, bytes}
 }
 
-// Putter takes the contents of a slice.
+// Putter receives the contents of a slice.
 type Putter func(s *Slice, data []byte) error
 
-// WriteFunc writes tensors, whose contents each gives; the order of the slices does not matter.
+// WriteFunc writes tensors; each passes their contents to put, in any order.
 type WriteFunc func(tensors []Slice, each func(put Putter) error) error
 
-// info describes the whole tensor.
+// info describes the full tensor.
 func (s *Slice) info() checkpoints.TensorInfo {
 	info := checkpoints.TensorInfo{Name: s.Name, Type: onnx.Float, Shape: []int64{}}
 	if s.Packed {
@@ -44,7 +44,7 @@ func (s *Slice) info() checkpoints.TensorInfo {
 	return info
 }
 
-// Size is the size of n elements in bytes.
+// Size returns the size of n elements in bytes.
 func (s *Slice) Size(n int) int {
 	if s.Packed {
 		return n
@@ -52,16 +52,16 @@ func (s *Slice) Size(n int) int {
 	return 4 * n
 }
 
-// Contents are the slice as a checkpoint has it.
+// Contents appends the bytes of the slice, as stored in a checkpoint, to b.
 func (s *Slice) Contents(b []byte) []byte {
 	if s.Packed {
 		return append(b, s.bytes...)
 	}
-	b, _ = checkpoints.AppendFloat32s(b, onnx.Float, s.values) // that is a floating-point type
+	b, _ = checkpoints.AppendFloat32s(b, onnx.Float, s.values) // cannot fail for a floating-point type
 	return b
 }
 
-// cut gives the slice in parts of at most n elements.
+// cut splits the slice into parts of at most n elements.
 func (s *Slice) cut(n int) (out []Slice) {
 	for at := 0; at < s.Length; at += n {
 		part := *s
@@ -76,11 +76,11 @@ func (s *Slice) cut(n int) (out []Slice) {
 	return out
 }
 
-// Read fills the slice with what a file has.
+// Read fills the slice from a file.
 func (s *Slice) Read(f *checkpoints.SafetensorsFile) error {
 	data, err := f.Bytes(s.Name)
 	if err != nil {
-		return fmt.Errorf("the checkpoint is of another model or optimizer: %w", err)
+		return fmt.Errorf("the checkpoint is from a different model or optimizer: %w", err)
 	}
 	has, _ := f.Info(s.Name)
 	if want := s.info(); !slices.Equal(has.Shape, want.Shape) || has.Type != want.Type {
@@ -91,7 +91,7 @@ func (s *Slice) Read(f *checkpoints.SafetensorsFile) error {
 		copy(s.bytes, data)
 		return nil
 	}
-	for at := 0; at < s.Length; at += packet { // a copy of little at a time
+	for at := 0; at < s.Length; at += packet { // copy a little at a time
 		end := min(at+packet, s.Length)
 		part, err := checkpoints.Float32s(has.Type, data[4*at:4*end])
 		if err != nil {
@@ -102,10 +102,10 @@ func (s *Slice) Read(f *checkpoints.SafetensorsFile) error {
 	return nil
 }
 
-// packet bounds the elements of a slice that are copied at a time.
+// packet is the maximum number of elements that are copied at a time.
 const packet = 1 << 20
 
-// PutAll gives the contents of slices that all lie here.
+// PutAll passes the contents of slices, all of this process, to put.
 func PutAll(kept []Slice, put Putter) error {
 	var buffer []byte
 	for i := range kept {
@@ -119,7 +119,7 @@ func PutAll(kept []Slice, put Putter) error {
 	return nil
 }
 
-// writeTensors writes a file of the tensors that slices are of, with the contents that each gives.
+// writeTensors writes a file with the tensors of the slices, and the contents from each.
 func writeTensors(path string, kept []Slice, each func(put Putter) error) error {
 	var infos []checkpoints.TensorInfo
 	seen := map[string]bool{}
@@ -141,7 +141,7 @@ func writeTensors(path string, kept []Slice, each func(put Putter) error) error 
 	return w.Close()
 }
 
-// Packets puts slices into packets of about the same size, of at most so many elements.
+// Packets divides slices into packets of about the same size, of at most most elements.
 func Packets(kept []Slice, most int) [][]Slice {
 	out, room := [][]Slice(nil), 0
 	for i := range kept {

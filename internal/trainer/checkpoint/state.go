@@ -1,6 +1,6 @@
-// Package checkpoint saves and restores a run: tensors (parameters and the optimizer's state) as slices, of which each
-// process may have some, and a State of counters, metrics and fingerprints. It also keeps the run directory: the lock,
-// and folders that are replaced as a whole.
+// Package checkpoint saves and restores a run: tensors (parameters and optimizer state) as slices, of which each
+// process may have some, and a State of counters, metrics and fingerprints. It also manages the run directory: the
+// lock, and folders that are replaced atomically.
 package checkpoint
 
 import (
@@ -37,22 +37,22 @@ type State struct {
 	Validations
 	Train    *records.StepMetrics           `json:"train,omitempty"`    // of the last step
 	Plateaus map[string]*optim.PlateauState `json:"plateaus,omitempty"` // of schedules of that kind, by group
-	// Completions are the answers that the next step learns from, too, by their prompts' numbers in the batch.
+	// Completions are the answers that the next step also learns from, by the index of their prompt in the batch.
 	Completions map[int][]dataset.Completion `json:"completions,omitempty"`
 	Identity
 
-	began  time.Time // of this process's training
+	began  time.Time // when training in this process began
 	before float64   // seconds of training in earlier processes
 }
 
-// Progress is where a run stands.
+// Progress is how far a run has got.
 type Progress struct {
 	Step       int64   `json:"step"`             // optimizer steps done, skipped ones included
 	Updates    int64   `json:"updates"`          // updates of the optimizer, t of Adam
-	Samples    int64   `json:"samples"`          // seen: epoch times samples of an epoch plus index
-	Edits      int64   `json:"edits,omitempty"`  // seen, where Samples counts whole groups
+	Samples    int64   `json:"samples"`          // samples seen: epoch times samples per epoch plus index
+	Edits      int64   `json:"edits,omitempty"`  // edits seen, if Samples counts whole groups
 	Before     int64   `json:"before,omitempty"` // Samples before the last step
-	MicroBatch int     `json:"micro_batch"`      // as chosen when the run began
+	MicroBatch int     `json:"micro_batch"`      // chosen when the run began
 	Seconds    float64 `json:"seconds"`          // of training until the last checkpoint
 	Metrics    int64   `json:"metrics"`          // bytes of metrics.jsonl
 	Events     int64   `json:"events"`           // bytes of the event file
@@ -67,28 +67,29 @@ type Validations struct {
 	Worse     int64                      `json:"worse,omitempty"` // validations since the best one
 }
 
-// Identity is what a resumed run must find again.
+// Identity is what must be unchanged when a run resumes.
 type Identity struct {
 	Config string            `json:"config"`          // YAML
 	Model  map[string]string `json:"model"`           // fingerprint
-	Files  map[string]string `json:"files,omitempty"` // digests of the backbone's
+	Files  map[string]string `json:"files,omitempty"` // digests of the backbone's files
 	Data   map[string]string `json:"data"`            // hash and count of the tables
 
-	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the one that validate.by names
+	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the benchmark of validate.by
 	Kernels   string            `json:"kernels,omitempty"`   // plain, fused; "" in earlier versions: plain
-	JPEG      string            `json:"jpeg,omitempty"`      // decoder; "" in earlier versions, which had Go's
+	JPEG      string            `json:"jpeg,omitempty"`      // decoder; "" in earlier versions: Go's
 }
 
-// Begin begins to count the time of training.
+// Begin starts counting training time.
 func (s *State) Begin() { s.began, s.before = time.Now(), s.Seconds }
 
-// Elapsed is the time of training so far, in seconds.
+// Elapsed returns the training time so far, in seconds.
 func (s *State) Elapsed() float64 { return s.before + time.Since(s.began).Seconds() }
 
-// Exhausted reports whether as many validations as patience were no better than the best one before them; 0: never.
+// Exhausted reports whether patience validations in a row were no better than the best one; with patience 0 it is
+// false.
 func (s *State) Exhausted(patience int64) bool { return patience > 0 && s.Worse >= patience }
 
-// Seen is the number of edits that the run has seen.
+// Seen returns the number of edits that the run has seen.
 func (s *State) Seen(groups bool) int64 {
 	if groups {
 		return s.Edits
@@ -96,19 +97,19 @@ func (s *State) Seen(groups bool) int64 {
 	return s.Samples
 }
 
-// Checkpointer knows when the last checkpoint was saved.
+// Checkpointer records when the last checkpoint was saved.
 type Checkpointer struct {
 	Step int64
 	Time time.Time
 }
 
-// Due is true if the run's configuration wants a checkpoint at a step.
+// Due reports whether the run's configuration requires a checkpoint at a step.
 func (k *Checkpointer) Due(c *config.CheckpointConfig, step int64) bool {
 	return c.Steps > 0 && step-k.Step >= c.Steps || c.Minutes > 0 && time.Since(k.Time).Minutes() >= c.Minutes
 }
 
-// Find reads the state of the newest good checkpoint below a run directory; nil if there is none. problem tells of
-// damaged ones that were passed over.
+// Find reads the state of the newest good checkpoint below a run directory; nil if there is none. problem reports
+// damaged checkpoints that were skipped.
 func Find(out string) (s *State, dir string, problem error, err error) {
 	dir, _, err = checkpoints.Latest(filepath.Join(out, config.CheckpointsDir))
 	var damaged *checkpoints.DamagedError
@@ -133,7 +134,7 @@ func Find(out string) (s *State, dir string, problem error, err error) {
 	return s, dir, problem, nil
 }
 
-// Write writes a checkpoint of tensors and a state; each gives the contents of tensors, whose order does not matter.
+// Write writes a checkpoint of tensors and a state; each passes the contents of the tensors, in any order.
 func Write(c *config.Config, s *State, tensors []Slice, each func(put Putter) error) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -148,7 +149,8 @@ func Write(c *config.Config, s *State, tensors []Slice, each func(put Putter) er
 	})
 }
 
-// ReplaceDir writes a folder atomically, in place of one that may be there: beside it, synced, renamed.
+// ReplaceDir writes a folder atomically, replacing one that may exist: the new folder is written next to it, synced
+// and renamed.
 func ReplaceDir(path string, write func(dir string) error) error {
 	fresh, old := hiddenSibling(path, "new"), hiddenSibling(path, "old")
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {
@@ -166,8 +168,8 @@ func ReplaceDir(path string, write func(dir string) error) error {
 	return os.RemoveAll(old)
 }
 
-// Tidy removes what killed processes left of the folders that ReplaceDir writes. A folder that was just moved away
-// comes back.
+// Tidy removes temporary files and folders that killed processes left. A folder that ReplaceDir had just moved away
+// is restored.
 func Tidy(out string) error {
 	var errs []error
 	files, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), ".*.tmp"))
@@ -189,12 +191,12 @@ func Tidy(out string) error {
 	return errors.Join(errs...)
 }
 
-// hiddenSibling names a hidden sibling.
+// hiddenSibling returns the name of a hidden folder next to path.
 func hiddenSibling(path, what string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+what)
 }
 
-// WriteConfig puts the resolved configuration into the run directory.
+// WriteConfig writes the resolved configuration into the run directory.
 func WriteConfig(c *config.Config) error {
 	text, err := c.Loadable()
 	if err != nil {
@@ -218,8 +220,8 @@ func RemoveRun(out string) error {
 	return err
 }
 
-// ForgetBest drops measurements by another benchmark, which compare with nothing now. The scorer of
-// the checkpoint is measured again.
+// ForgetBest drops validations made with a different benchmark, which are no longer comparable. The scorer of the
+// checkpoint is measured again.
 func (s *State) ForgetBest() {
 	s.Validations = Validations{}
 	for _, p := range s.Plateaus {
@@ -227,13 +229,13 @@ func (s *State) ForgetBest() {
 	}
 }
 
-// InconsistentError came after the parameters had changed: what is recorded does not go with them, so that they must
+// InconsistentError occurred after the parameters had changed: the recorded state does not match them, so they must
 // not be saved.
 type InconsistentError struct{ Err error }
 
 func (e *InconsistentError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the error itself.
+// Unwrap returns the underlying error.
 func (e *InconsistentError) Unwrap() error { return e.Err }
 
 // Lock keeps a second process out of a run directory.
@@ -241,17 +243,17 @@ func Lock(out string) (unlock func(), err error) {
 	f, err := filelock.Take(filepath.Join(out, ".lock"))
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
-		return nil, fmt.Errorf("another process trains in %s: wait for it, or choose another out", out)
+		return nil, fmt.Errorf("another process trains in %s: wait for it, or use another out", out)
 	case err != nil:
 		return nil, fmt.Errorf("the run directory %s: %w", out, err)
 	}
 	return func() { f.Close() }, nil
 }
 
-// BenchmarkPrefix begins the names of what a benchmark was computed on.
+// BenchmarkPrefix is the prefix of the fingerprint names of a benchmark.
 const BenchmarkPrefix = "validate.benchmark: "
 
-// Differences lists what is no longer as the checkpoint has it.
+// Differences lists what differs from the checkpoint.
 func Differences(old, now *State) ([]string, error) {
 	past, err := config.Values([]byte(old.Config))
 	if err != nil {
@@ -269,19 +271,19 @@ func Differences(old, now *State) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A checkpoint of an earlier version lacks newer keys: then they had their defaults.
-	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
+	// A checkpoint of an earlier version lacks newer keys: they had their defaults.
+	if _, ok := past["lora.parts"]; !ok { // except this one: what is trained was compared already
 		before["lora.parts"] = present["lora.parts"]
 	}
 	maps.Copy(before, past)
 	out := config.Changed("", before, present)
 	out = append(out, config.Changed("model: ", old.Model, now.Model)...)
-	if len(old.Files) > 0 && len(now.Files) > 0 { // an earlier version noted none
+	if len(old.Files) > 0 && len(now.Files) > 0 { // earlier versions recorded none
 		out = append(out, config.Changed("backbone: ", old.Files, now.Files)...)
 	}
 	out = append(out, config.Changed("data: ", old.Data, now.Data)...)
 	if was, is := cmp.Or(old.JPEG, data.GoDecoder), cmp.Or(now.JPEG, data.GoDecoder); was != is {
-		out = append(out, fmt.Sprintf("decoder of JPEG: %s in the checkpoint, %s now (%s=go: Go's)", was, is, data.JPEGEnv))
+		out = append(out, fmt.Sprintf("JPEG decoder: %s in the checkpoint, %s now (%s=go: Go's)", was, is, data.JPEGEnv))
 	}
 	return append(out, config.Changed(BenchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
 }

@@ -11,10 +11,10 @@ import (
 	"assay/ort"
 )
 
-// Instruction is what a question template holds in place of the edit instruction.
+// Instruction is the placeholder for the edit instruction in a question template.
 const Instruction = "[INSTRUCTION]"
 
-// checker notes problems of values that have the right type.
+// checker reports problems with values that have the right type.
 type checker struct{ *strictyaml.Document }
 
 func (d checker) oneOf(key, value string, allowed ...string) {
@@ -25,12 +25,12 @@ func (d checker) oneOf(key, value string, allowed ...string) {
 func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
 	d.Want(c.Backbone != "" || c.Init != "" || c.Judge != nil, "backbone",
-		"the folder of a Hugging Face checkpoint is wanted")
-	d.Want(c.Out != "", "out", "the run directory to write is wanted")
-	d.Want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out",
+		"is required: the folder of a Hugging Face checkpoint")
+	d.Want(c.Out != "", "out", "is required: the run directory to write")
+	d.Want(!c.replaces(c.Init), "init", "is in a folder that this run replaces (%s and %s in out): use another out",
 		c.resultDir(), BestDir)
 	d.Want(c.Init != "" || !c.replaces(c.Backbone), "backbone",
-		"lies in what this run replaces (%s and %s of out): choose another out", c.resultDir(), BestDir)
+		"is in a folder that this run replaces (%s and %s in out): use another out", c.resultDir(), BestDir)
 	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
 	c.checkText(d)
 	c.checkGRPO(d)
@@ -47,12 +47,12 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.oneOf("non_finite", c.NonFinite, "stop", "skip")
 	d.oneOf("augment", c.Augment, "none", "adiee")
 	d.Want(c.Mode != "head" || c.Augment == "none", "augment",
-		"mode head trains on hidden states that are computed once; it knows none")
+		"mode head trains on hidden states that are computed once: want none")
 	for _, name := range c.ReportTo {
 		d.oneOf("report_to", name, ReportTensorBoard, ReportWandB, ReportMLflow, ReportNone)
 	}
-	d.Want(len(c.ReportTo) > 0, "report_to", "want a name, or several; %s: no curves", ReportNone)
-	d.Want(!c.Reports(ReportNone) || len(c.ReportTo) == 1, "report_to", "%s stands alone", ReportNone)
+	d.Want(len(c.ReportTo) > 0, "report_to", "want one or more names; %s: no curves", ReportNone)
+	d.Want(!c.Reports(ReportNone) || len(c.ReportTo) == 1, "report_to", "%s cannot be combined", ReportNone)
 	c.checkScorer(d)
 	c.checkLora(d)
 	c.checkTrain(d)
@@ -63,7 +63,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	c.checkPlateaus(d)
 }
 
-// replaces reports whether path lies in a folder that the run writes anew.
+// replaces reports whether path is in a folder that the run replaces.
 func (c *Config) replaces(path string) bool {
 	return slices.ContainsFunc([]string{c.resultDir(), BestDir}, func(name string) bool {
 		rest, err := filepath.Rel(filepath.Join(c.Out, name), path)
@@ -97,7 +97,7 @@ func (c *Config) checkLora(d checker) {
 	if l.Start != "" {
 		d.oneOf("lora.start", l.Start, string(lora.StartPiSSA), string(lora.StartOLoRA))
 	}
-	d.Want(!l.DoRA || l.Start == "", "lora.start", "with lora.dora the usual start is the only one: leave one of them out")
+	d.Want(!l.DoRA || l.Start == "", "lora.start", "cannot be combined with lora.dora: leave one of them out")
 	for name, r := range l.RankPattern {
 		d.Want(r >= 1, "lora.rank_pattern", "%s: want a rank of at least 1, not %d", name, r)
 	}
@@ -105,39 +105,39 @@ func (c *Config) checkLora(d checker) {
 		d.Want(a > 0, "lora.alpha_pattern", "%s: want more than 0, not %g", name, a)
 	}
 	for _, i := range l.Layers {
-		d.Want(i >= 0, "lora.layers", "want indices of layers, from 0, not %d", i)
+		d.Want(i >= 0, "lora.layers", "want layer indices of at least 0, not %d", i)
 	}
 }
 
 func (c *Config) checkData(d checker) {
 	t := &c.Data
-	d.Want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
+	d.Want(len(t.Train) > 0, "data.train", "is required: one or more label tables (Parquet or JSONL)")
 	d.oneOf("data.sampling", t.Sampling, "rows", "group", WholeGroups)
 	d.Want(t.GroupEdits >= 0 && (t.GroupEdits <= c.BatchSize || c.BatchSize < 1), "data.group_edits",
-		"want at most batch_size (%d), not %d; 0: as many", c.BatchSize, t.GroupEdits)
-	d.Want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
+		"want at most batch_size (%d), not %d; 0: batch_size", c.BatchSize, t.GroupEdits)
+	d.Want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "only for data.sampling: %s", WholeGroups)
 	d.oneOf("data.balance", t.Balance, "", ByLabel, ByTable)
 	d.Want(t.Balance != ByLabel || t.Sampling != WholeGroups, "data.balance",
 		"whole groups have edits with every label: want data.sampling: rows or group")
 	d.Want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
 	d.Want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
-		"give this or a fraction in data.validation, not both")
+		"set this or a fraction in data.validation, not both")
 	d.Want(
 		t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
-		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")
+		"data.validation_split", "takes rows from the training tables: data.train_split must name a different split")
 	for ours := range t.Columns {
 		err := data.CheckEditColumn(ours)
 		d.Want(err == nil, "data.columns."+ours, "%v", err)
 	}
 }
 
-// steps looks at a number of steps or a fraction of all of them.
+// steps checks a number of steps or a fraction of all steps.
 func steps(d checker, key string, n float64) {
 	d.Want(n >= 0 && (n < 1 || n == float64(int64(n))), key,
 		"want a whole number of steps, or below 1 a fraction of all steps, not %g", n)
 }
 
-// checkCourse looks at the optimizer and the length of the run.
+// checkCourse checks the optimizer and the length of the run.
 func (c *Config) checkCourse(d checker) {
 	o, s := &c.Optimizer, &c.Schedule
 	d.oneOf("optimizer.name", o.Name, "adamw", "adamw_8bit", "lion", "adafactor")
@@ -145,11 +145,11 @@ func (c *Config) checkCourse(d checker) {
 	d.Want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
 	d.Want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
 		"want two numbers of at least 0 and below 1, not %v", o.Betas)
-	usual := Default().Optimizer // what config.yaml has, whoever reads it
+	usual := Default().Optimizer // a resolved config.yaml contains these values
 	d.Want(o.Name != "adafactor" || slices.Equal(o.Betas, usual.Betas), "optimizer.betas",
 		"adafactor has no betas: leave it out")
 	d.Want(strings.HasPrefix(o.Name, "adamw") || o.Eps == usual.Eps, "optimizer.eps",
-		"%s has no eps to choose: leave it out", o.Name)
+		"%s has no eps setting: leave it out", o.Name)
 	d.Want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
 	d.Want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
 	s.check(d, "schedule.", "optimizer.lr", o.LR)
@@ -157,12 +157,12 @@ func (c *Config) checkCourse(d checker) {
 	d.Want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
 	d.Want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")
 	d.Want(c.Mode != "head" || c.Loss.Score != 0 || c.Loss.Text == 0, "loss.score",
-		"mode head trains on this alone: with 0 there is nothing to learn")
+		"mode head trains only on this: with 0 there is nothing to learn")
 	d.Want(c.BatchSize >= 1, "batch_size", "want at least 1, not %d", c.BatchSize)
 	d.Want(c.ClipNorm >= 0, "clip_norm", "want at least 0 (no clipping), not %g", c.ClipNorm)
 	d.Want(c.Epochs >= 1 || c.Epochs == 0 && c.Steps > 0, "epochs", "want at least 1, not %d", c.Epochs)
 	d.Want(c.Steps >= 0, "steps", "want at least 0 (epochs decide), not %d", c.Steps)
-	d.Want(c.Steps <= 0 || c.Epochs == 0, "steps", "give steps or epochs, not both")
+	d.Want(c.Steps <= 0 || c.Epochs == 0, "steps", "set steps or epochs, not both")
 	d.Want(c.Checkpoint.Steps >= 0, "checkpoint.steps", "want at least 0 (off), not %d", c.Checkpoint.Steps)
 	d.Want(c.Checkpoint.Minutes >= 0, "checkpoint.minutes", "want at least 0 (off), not %g", c.Checkpoint.Minutes)
 	d.Want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)

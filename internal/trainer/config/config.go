@@ -1,7 +1,7 @@
 // Package config reads the YAML file of a training run. Load decodes it strictly, fills in what init, mode and other
 // keys imply, makes paths absolute, and reports all problems at once, each with its line. The result is a Config in
-// which every key has a value; a run writes it into its directory, and a resumed run compares it with the one it began
-// with.
+// which every key has a value; a run writes it into its directory, and a resumed run compares it with the
+// configuration that the run started with.
 package config
 
 import (
@@ -15,20 +15,20 @@ import (
 	"assay/ort"
 )
 
-// Config is one training run, as its YAML file says. Every key has a default (see Default and
-// docs/training-keys.md) but backbone, out and data.train. Relative paths start at the file's folder.
+// Config is one training run, as described by its YAML file. Every key except backbone, out and data.train has a
+// default (see Default and docs/training-keys.md). Paths are relative to the file's folder.
 type Config struct {
 	Backbone string `yaml:"backbone"` // Hugging Face checkpoint directory
-	Init     string `yaml:"init"`     // scorer directory to go on from; gives the defaults of what a scorer.yaml says
+	Init     string `yaml:"init"`     // scorer directory to fine-tune from; its scorer.yaml sets defaults
 
-	Scorer string `yaml:"scorer,omitempty"` // scorer.yaml of format 2 to begin with, instead of what pair to dtype say
+	Scorer string `yaml:"scorer,omitempty"` // scorer.yaml of format 2 for a new scorer, instead of the keys pair to dtype
 	Out    string `yaml:"out"`              // run directory
 	Mode   string `yaml:"mode"`             // lora, full, head, text
 
 	Pair     string `yaml:"pair"`             // sequence, concat, frames
 	PairSize []int  `yaml:"pair_size"`        // [height, width] in pixels; empty: pictures keep their size
 	Layout   string `yaml:"layout,omitempty"` // instruction_first, or empty: pictures first
-	// with [INSTRUCTION]; of several one is drawn per sample and epoch
+	// with [INSTRUCTION]; if there are several, one is drawn per sample and epoch
 	Question      Strings          `yaml:"question"`
 	Answer        Strings          `yaml:"answer"`         // with the score token
 	TextLoss      string           `yaml:"text_loss"`      // answer, all
@@ -43,7 +43,7 @@ type Config struct {
 
 	Dtype string `yaml:"dtype"` // auto, float32, bfloat16
 
-	Train *TrainConfig `yaml:"train,omitempty"` // part by part what trains
+	Train *TrainConfig `yaml:"train,omitempty"` // what trains, by part
 
 	Lora LoraConfig `yaml:"lora"`
 	Data DataConfig `yaml:"data"`
@@ -51,7 +51,7 @@ type Config struct {
 
 	Text *TextConfig `yaml:"text,omitempty"` // of mode text
 
-	Objective string      `yaml:"objective,omitempty"` // of mode text: grpo; empty: the answers of the conversations
+	Objective string      `yaml:"objective,omitempty"` // of mode text: grpo; empty: learn the answers of the conversations
 	GRPO      *GRPOConfig `yaml:"grpo,omitempty"`      // of that objective
 
 	Losses []losses.Spec `yaml:"losses,omitempty"` // terms of the objective, instead of Loss
@@ -67,7 +67,7 @@ type Config struct {
 	NonFinite  string          `yaml:"non_finite"`  // stop, skip
 	Augment    string          `yaml:"augment"`     // none, adiee
 
-	Reduce  string `yaml:"reduce"`  // of the gradients of several ranks: ordered, fast
+	Reduce  string `yaml:"reduce"`  // how gradients are summed over ranks: ordered, fast
 	Device  string `yaml:"device"`  // auto, cpu, cuda:N, cuda:auto
 	Threads int    `yaml:"threads"` // 0: all cores
 
@@ -79,12 +79,12 @@ type Config struct {
 	Cache      CacheConfig      `yaml:"cache"`
 	ReportTo   Strings          `yaml:"report_to"` // where curves are shown: tensorboard, wandb, mlflow; or none
 
-	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
+	Judge *model.ScorerConfig `yaml:"-"` // the scorer.yaml of scorer or init, if it has format 2
 
-	Ranks int `yaml:"-"` // processes that train together, as far as memory is planned; 0: one
+	Ranks int `yaml:"-"` // processes that train together, for memory planning; 0: one
 }
 
-// DeviceOptions are the options of a CUDA device, see ort.CUDAOptions, and the operators of any.
+// DeviceOptions are the options of a CUDA device, see ort.CUDAOptions, and the kernels on any device.
 type DeviceOptions struct {
 	MemoryLimit CacheSize `yaml:"memory_limit,omitempty"` // bytes; 0: all of the device
 	Arena       string    `yaml:"arena,omitempty"`        // doubling, requested
@@ -92,12 +92,12 @@ type DeviceOptions struct {
 	Kernels     string    `yaml:"kernels,omitempty"`      // auto, plain, fused: see model.Options
 }
 
-// CUDA are the options as sessions take them.
+// CUDA returns the options in the form that sessions take.
 func (o DeviceOptions) CUDA() ort.CUDAOptions {
 	return ort.CUDAOptions{MemoryLimit: int64(o.MemoryLimit), Arena: o.Arena, CudnnSearch: o.CudnnSearch}
 }
 
-// LoraConfig says which linear layers get an adapter. The meaning of each key is PEFT's.
+// LoraConfig configures the adapters and the layers that get one. Each key means the same as in PEFT.
 type LoraConfig struct {
 	R            int                `yaml:"r"`
 	Alpha        float64            `yaml:"alpha"`
@@ -111,7 +111,7 @@ type LoraConfig struct {
 	Layers       []int              `yaml:"layers,omitempty"` // layers_to_transform
 	DoRA         bool               `yaml:"dora,omitempty"`   // use_dora
 	Bias         string             `yaml:"bias,omitempty"`   // none, all, lora_only; "": none
-	Start        string             `yaml:"start,omitempty"`  // init_lora_weights: pissa, olora; "": the usual one
+	Start        string             `yaml:"start,omitempty"`  // init_lora_weights: pissa, olora; "": PEFT's default
 
 	ModulesToSave []string `yaml:"modules_to_save,omitempty"`
 }
@@ -122,12 +122,12 @@ type DataConfig struct {
 	TrainSplit      string            `yaml:"train_split"`           // only rows with this in their split column
 	Validation      Validation        `yaml:"validation"`            // tables, or a fraction of the training groups
 	ValidationSplit string            `yaml:"validation_split"`      // only rows with this in their split column
-	Columns         map[string]string `yaml:"columns"`               // our name: the table's
+	Columns         map[string]string `yaml:"columns"`               // our name to the table's
 	Sampling        string            `yaml:"sampling"`              // rows, group, whole_groups
-	Balance         string            `yaml:"balance,omitempty"`     // label, table: all equally often
-	Weight          string            `yaml:"weight,omitempty"`      // the column of the tables that rows are drawn by
-	GroupEdits      int               `yaml:"group_edits,omitempty"` // most edits of a group in a step; 0: batch_size
-	Skip            int               `yaml:"skip"`                  // rows that cannot be used and may be set aside
+	Balance         string            `yaml:"balance,omitempty"`     // label, table: draw each equally often
+	Weight          string            `yaml:"weight,omitempty"`      // the table column with the sampling weight
+	GroupEdits      int               `yaml:"group_edits,omitempty"` // maximum edits per group in a step; 0: batch_size
+	Skip            int               `yaml:"skip"`                  // unusable rows that may be set aside
 }
 
 // LossConfig weighs the two parts of the loss.
@@ -145,30 +145,31 @@ type OptimizerConfig struct {
 	WeightDecay float64   `yaml:"weight_decay"`
 	Decay       string    `yaml:"decay"` // all, weights: which tensors decay
 
-	Groups *GroupsConfig `yaml:"groups,omitempty"` // of tensors, with rates of their own
+	Groups *GroupsConfig `yaml:"groups,omitempty"` // of tensors, with their own learning rates
 }
 
-// ScheduleConfig is the course of the learning rate; see Schedule.
+// ScheduleConfig is the learning rate schedule; see optim.Schedule.
 type ScheduleConfig struct {
 	Kind   string  `yaml:"kind"`   // constant, linear, cosine, restarts, wsd, plateau
 	Warmup float64 `yaml:"warmup"` // steps, or below 1 the fraction of all steps
-	MinLR  float64 `yaml:"min_lr"` // where all but constant end
+	MinLR  float64 `yaml:"min_lr"` // final rate of every kind except constant
 	Cycles int64   `yaml:"cycles"` // of restarts
 	Decay  float64 `yaml:"decay"`  // of wsd: steps at the end, or below 1 the fraction of all steps
 
-	Factor    float64 `yaml:"factor"`    // of plateau: what the rate is multiplied with
-	Patience  int64   `yaml:"patience"`  // of plateau: validations that may be no better
-	Threshold float64 `yaml:"threshold"` // of plateau: the share by which better is better
+	Factor    float64 `yaml:"factor"`    // of plateau: the rate is multiplied by this
+	Patience  int64   `yaml:"patience"`  // of plateau: validations without improvement that are allowed
+	Threshold float64 `yaml:"threshold"` // of plateau: relative improvement that counts as better
 }
 
-// CheckpointConfig says how often the run's state is saved; whichever interval is over first. 0 switches one off.
+// CheckpointConfig says how often the run's state is saved: when the first of the intervals is over. 0 disables an
+// interval.
 type CheckpointConfig struct {
 	Steps   int64   `yaml:"steps"`
 	Minutes float64 `yaml:"minutes"`
-	Keep    int     `yaml:"keep"` // checkpoints that are kept, the newest
+	Keep    int     `yaml:"keep"` // number of newest checkpoints that are kept
 }
 
-// ValidateConfig says when the validation rows are scored; at the end they always are.
+// ValidateConfig says when the validation rows are scored; they always are at the end.
 type ValidateConfig struct {
 	Every int64  `yaml:"every"` // steps; 0: after every epoch
 	Limit int    `yaml:"limit"` // rows; 0: all
@@ -176,10 +177,10 @@ type ValidateConfig struct {
 
 	Benchmark *BenchmarkConfig `yaml:"benchmark,omitempty"` // of by: benchmark
 
-	Patience int64 `yaml:"patience"` // the run ends after so many validations that were not better; 0: it does not
+	Patience int64 `yaml:"patience"` // the run ends after this many validations without improvement; 0: off
 }
 
-// CacheConfig bounds what is kept of what the frozen parts compute.
+// CacheConfig bounds the cached outputs of the frozen parts.
 type CacheConfig struct {
 	Vision CacheSize `yaml:"vision"` // image features: bytes in memory, or in Folder
 	Folder string    `yaml:"folder"` // of the store; "": cache below the run directory
@@ -228,7 +229,7 @@ func Default() *Config {
 // The ways to sum gradients over ranks.
 const (
 	ReduceOrdered = "ordered" // in the order of the micro-batches
-	ReduceFast    = "fast"    // in the order that the library likes
+	ReduceFast    = "fast"    // in the library's order
 )
 
 // The values of report_to.
@@ -239,10 +240,10 @@ const (
 	ReportMLflow      = "mlflow"
 )
 
-// ScoredAnswer is the answer that scoring gives: without the reasons that train behind the score.
+// ScoredAnswer returns the answer used for scoring: without the reasons that are trained after the score.
 func (c *Config) ScoredAnswer() string { return model.WithoutWhy(c.Answer[0]) }
 
-// Reports reports whether the run's curves are shown somewhere, a value of report_to.
+// Reports reports whether the run's curves are sent to a value of report_to.
 func (c *Config) Reports(to string) bool { return slices.Contains(c.ReportTo, to) }
 
 // What data.balance may name.
@@ -251,11 +252,11 @@ const (
 	ByTable = "table"
 )
 
-// CUDAAuto is the device that is the GPU with the number that a process has on its machine.
+// CUDAAuto is the GPU whose index is the process's index on its machine.
 const CUDAAuto = "cuda:auto"
 
-// OnDevice is the configuration for one of several processes (0: of one), with the device of the local-th of its
-// machine.
+// OnDevice returns the configuration for one of several processes (0: one), with the device of the local-th process
+// on its machine.
 func OnDevice(c *Config, processes, local int) *Config {
 	here := *c
 	here.Ranks = processes

@@ -89,7 +89,7 @@ device: cuda:1
 	}
 }
 
-// TestNullIsLeftOut: a key that is null has its default, also where that depends on other keys.
+// TestNullIsLeftOut: a null key has its default, even if that depends on other keys.
 func TestNullIsLeftOut(t *testing.T) {
 	for text, check := range map[string]func(c *Config) bool{
 		"steps: 5\nepochs: null\n":                   func(c *Config) bool { return c.Epochs == 0 && c.Steps == 5 },
@@ -124,11 +124,11 @@ func TestCacheSize(t *testing.T) {
 	}
 }
 
-// TestReportTo: a name, a list of them, or none; a resumed run may have another.
+// TestReportTo: a name, a list of names, or none; it may change when a run resumes.
 func TestReportTo(t *testing.T) {
 	for text, want := range map[string]string{"": "[tensorboard]", "~": "[tensorboard]", "mlflow": "[mlflow]",
-		"[wandb, mlflow]": "[wandb mlflow]", "none": "[none]", "[none, mlflow]": "none stands alone",
-		"comet": `not "comet"`, "[]": "want a name, or several"} {
+		"[wandb, mlflow]": "[wandb mlflow]", "none": "[none]", "[none, mlflow]": "none cannot be combined",
+		"comet": `not "comet"`, "[]": "want one or more names"} {
 		t.Run(text, func(t *testing.T) {
 			c, err := loadText(t, least+"report_to: "+text+"\n")
 			if err != nil && strings.Contains(err.Error(), want) {
@@ -201,13 +201,13 @@ device: gpu
 	}
 }
 
-// TestOneMistake: a value that is wrong is told once, not again with every key that is compared with it.
+// TestOneMistake: a wrong value is reported once, not again for every key that depends on it.
 func TestOneMistake(t *testing.T) {
 	for text, want := range map[string]string{
 		"batch_size: -1":                                             "batch_size: want at least 1, not -1",
-		"answer: '[WHY] [SCORE]'":                                    "answer: [WHY] stands before [SCORE]",
+		"answer: '[WHY] [SCORE]'":                                    "answer: [WHY] is before [SCORE]",
 		"batch_size: 0":                                              "batch_size: want at least 1, not 0",
-		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains on this alone: with 0",
+		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains only on this: with 0",
 		"mode: head\nloss: {text: 0, score: 0}":                      "loss: with both weights 0 there is nothing to learn",
 		"optimizer: {lr: 0}\nschedule: {kind: cosine, min_lr: 1e-6}": "optimizer.lr: want more than 0, not 0",
 		"optimizer: {lr: 1e-3, groups: {head: {lr: -1, schedule: {kind: cosine}}}}": "" +
@@ -215,21 +215,21 @@ func TestOneMistake(t *testing.T) {
 		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 0}}}": "" +
 			"optimizer.groups.head.lr: want more than 0, not 0",
 		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 1e-6, schedule: {warmup: 1}}}}": "" +
-			"optimizer.groups.head.lr: is below schedule.min_lr (1e-05): give the group one of its own",
+			"optimizer.groups.head.lr: is below schedule.min_lr (1e-05): set one for the group",
 	} {
 		_, err := loadText(t, least+text+"\n")
 		if err == nil || strings.Count(err.Error(), "run.yaml:") != 1 || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q alone", text, err, want)
+			t.Errorf("%q: %v, want only %q", text, err, want)
 		}
 	}
 }
 
-// TestNamesElsewhere: a key by the name that other programs have for it is told by ours, which exists.
+// TestNamesElsewhere: for a key name of another program, the error suggests ours, which exists.
 func TestNamesElsewhere(t *testing.T) {
 	const run = "backbone: b\nout: o\ndata: {train: t.jsonl}\n"
 	for name, key := range elsewhere {
 		_, err := loadText(t, run+name+": 1\n")
-		if want := "run.yaml:4:1: " + name + ": unknown key (here it is " + key + ")"; err == nil ||
+		if want := "run.yaml:4:1: " + name + ": unknown key (use " + key + " here)"; err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -245,7 +245,7 @@ func TestNamesElsewhere(t *testing.T) {
 	}
 }
 
-// TestLoadable: what a run with losses writes can be read again.
+// TestLoadable: the configuration that a run with losses writes can be loaded.
 func TestLoadable(t *testing.T) {
 	c, err := loadText(t, "backbone: b\nout: o\ndata: {train: t.jsonl}\nlosses: [{kind: mse, votes: soft}]\n")
 	if err != nil {
@@ -264,20 +264,20 @@ func TestLoadable(t *testing.T) {
 	}
 }
 
-// TestARunDoesNotReplaceItsBeginning: --fresh would remove the weights that training begins with.
+// TestARunDoesNotReplaceItsBeginning: --fresh would remove the weights that training starts from.
 func TestARunDoesNotReplaceItsBeginning(t *testing.T) {
 	for text, bad := range map[string]bool{
 		"backbone: o/scorer/backbone": true, "backbone: o/best": true, "backbone: o/backbone": false,
 		"backbone: o/scorers": false,
 	} {
 		_, err := loadText(t, text+"\nout: o\ndata: {train: t.jsonl}\n")
-		if bad != (err != nil && strings.Contains(err.Error(), "run.yaml:1:1: backbone: lies in what this run replaces")) {
+		if bad != (err != nil && strings.Contains(err.Error(), "run.yaml:1:1: backbone: is in a folder that this run")) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
 
-// TestInitBringsTheScorersSettings goes on from the oracle's scorer directory.
+// TestInitBringsTheScorersSettings fine-tunes the oracle's scorer directory.
 func TestInitBringsTheScorersSettings(t *testing.T) {
 	dir, err := filepath.Abs("../../../testdata/oracle/llavanext")
 	if err != nil {
@@ -318,8 +318,8 @@ func TestInitBringsTheScorersSettings(t *testing.T) {
 func TestShippedConfigurations(t *testing.T) {
 	runs := 0
 	err := filepath.WalkDir("../../../examples", func(path string, _ fs.DirEntry, err error) error {
-		// Those called label... and captions... are of other commands, which read them in their own tests; those of
-		// clusters and monitoring are other programs'.
+		// Files named label... and captions... belong to other commands, whose tests read them; files for clusters
+		// and monitoring belong to other programs.
 		name := filepath.Base(path)
 		others := slices.Contains([]string{"cluster", "monitoring"}, filepath.Base(filepath.Dir(path)))
 		if err != nil || others || filepath.Ext(path) != ".yaml" ||

@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
-// lies at the paths is compared by content.
+// mayDiffer are the keys that may change when a run resumes: they are paths, or do not affect the results. The files
+// at the paths are compared by content.
 var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
 	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
 	"validate.benchmark.votes", "validate.benchmark.targets", "report_to"}
@@ -30,14 +30,14 @@ func flatten(key string, tree map[string]any) map[string]string {
 	return out
 }
 
-// Values are the values of all keys of a configuration's YAML, as text, by keys with dots.
+// Values returns the values of all keys in a configuration's YAML, as text, by dotted key.
 func Values(text []byte) (map[string]string, error) {
 	var tree map[string]any
 	err := yaml.Unmarshal(text, &tree)
 	return flatten("", tree), err
 }
 
-// values are the values of all keys.
+// values returns the values of all keys.
 func (c *Config) values() map[string]string {
 	text, err := c.YAML()
 	if err != nil {
@@ -56,7 +56,7 @@ func sameValue(a, b map[string]string, key string) bool {
 	return maps.Equal(a, b)
 }
 
-// Changed lists the keys whose values differ, unless they are of the configuration (prefix "") and may.
+// Changed lists the keys whose values differ, except keys of the configuration (prefix "") that may differ.
 func Changed(prefix string, was, is map[string]string) []string {
 	names := slices.Sorted(maps.Keys(was))
 	for _, n := range slices.Sorted(maps.Keys(is)) {
@@ -82,7 +82,7 @@ func Changed(prefix string, was, is map[string]string) []string {
 	return out
 }
 
-// Moved reports whether a key may differ when a run resumes. data.validation may as a path, not as a fraction.
+// Moved reports whether a key may differ when a run resumes. data.validation may differ as a path, not as a fraction.
 func Moved(name, a, b string) bool {
 	if name == "data.validation" {
 		return !number01(a) && !number01(b)
@@ -94,7 +94,7 @@ func number01(s string) bool {
 	return strings.HasPrefix(s, "0") && strings.Trim(s, "0123456789.e-") == ""
 }
 
-// Short cuts a long text.
+// Short truncates a long text.
 func Short(s string) string {
 	if len(s) > 80 {
 		return s[:77] + "..."

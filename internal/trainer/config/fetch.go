@@ -11,16 +11,16 @@ import (
 	"assay/internal/strictyaml"
 )
 
-// fetch fetches what the file names on the Hugging Face Hub, and puts its path in place of the name. An error that may
-// pass is returned, others are problems of the file.
+// fetch downloads what the file names on the Hugging Face Hub, and replaces the names with local paths. Transient
+// errors are returned; others become problems of the file.
 func (c *Config) fetch(d *strictyaml.Document, folder string) error {
 	if hub.Is(c.Out) {
-		d.Problem("out", "%s: a run writes into a folder of this machine", c.Out)
+		d.Problem("out", "%s: a run writes into a local folder", c.Out)
 	}
 	models := map[string]*string{"backbone": &c.Backbone, "init": &c.Init}
 	for _, key := range slices.Sorted(maps.Keys(models)) {
 		if strings.HasPrefix(*models[key], filepath.Clean(c.Out)+"/") {
-			continue // of an earlier run in the same folder
+			continue // output of an earlier run in the same folder
 		}
 		var needs []string
 		if key == "backbone" {
@@ -44,7 +44,7 @@ func (c *Config) fetch(d *strictyaml.Document, folder string) error {
 	return nil
 }
 
-// told notes an error of fetching as a problem of a key, unless it may pass.
+// told records a download error as a problem of a key, unless the error is transient.
 func told(d *strictyaml.Document, key string, err error) error {
 	if err == nil || exit.Code(exit.Named(err)) != exit.Wrong {
 		return err

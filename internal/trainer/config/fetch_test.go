@@ -10,8 +10,7 @@ import (
 	"assay/internal/strictyaml"
 )
 
-// TestToldOfFetching: an interruption and a failure that may pass end the reading of a file; a name that means nothing
-// is one of its problems.
+// TestToldOfFetching: an interruption or a transient failure ends loading; an unknown name is a problem of the file.
 func TestToldOfFetching(t *testing.T) {
 	for _, c := range []struct {
 		name    string

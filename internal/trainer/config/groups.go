@@ -14,14 +14,14 @@ import (
 // The parameter groups that may have their own learning rates. The parts of the model are [lora.Parts].
 const (
 	AdapterGroup  = "adapters"
-	AdapterBGroup = "adapters.B" // where optimizer.groups.adapters has a ratio
+	AdapterBGroup = "adapters.B" // if optimizer.groups.adapters has a ratio
 	HeadGroup     = "head"
 	RowsGroup     = "rows"   // of the score token
-	OtherGroup    = "others" // all that have no group of their own
-	LossGroup     = "losses" // what terms of the objective learn, which never has one
+	OtherGroup    = "others" // tensors without their own group
+	LossGroup     = "losses" // parameters learned by terms of the objective, never configurable
 )
 
-// GroupsConfig gives groups of tensors learning rates, decays and schedules of their own.
+// GroupsConfig sets learning rates, weight decays and schedules for groups of tensors.
 type GroupsConfig struct {
 	Adapters  *GroupConfig `yaml:"adapters,omitempty"`
 	Head      *GroupConfig `yaml:"head,omitempty"`
@@ -34,12 +34,12 @@ type GroupsConfig struct {
 // GroupConfig overrides optimizer and schedule for a parameter group, key by key.
 type GroupConfig struct {
 	LR          *float64        `yaml:"lr,omitempty"`           // nil: optimizer.lr
-	Ratio       *float64        `yaml:"ratio,omitempty"`        // of adapters: of B, in A's (LoRA+); nil: 1
+	Ratio       *float64        `yaml:"ratio,omitempty"`        // of adapters: B's rate over A's (LoRA+); nil: 1
 	WeightDecay *float64        `yaml:"weight_decay,omitempty"` // nil: optimizer.weight_decay
 	Schedule    *ScheduleConfig `yaml:"schedule,omitempty"`     // nil: schedule
 }
 
-// Of is the configuration of a group; nil: it has none.
+// Of returns the configuration of a group; nil: none.
 func (g *GroupsConfig) Of(name string) *GroupConfig {
 	if g == nil {
 		return nil
@@ -57,13 +57,13 @@ func defaultSchedule() ScheduleConfig {
 	return ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4}
 }
 
-// SetDefaults fills in keys that neither the group's schedule nor the run's has.
+// SetDefaults fills in keys that are set in neither the group's schedule nor the run's.
 func (s *ScheduleConfig) SetDefaults() { *s = defaultSchedule() }
 
 // scheduleKey is a key of a schedule.
 type scheduleKey struct {
 	name  string
-	kinds []string // that have it; nil: all have
+	kinds []string // kinds that use it; nil: all
 	value func(s *ScheduleConfig) any
 	take  func(s, from *ScheduleConfig)
 }
@@ -73,7 +73,7 @@ func scheduleKeyOf[T any](name string, field func(s *ScheduleConfig) *T, kinds .
 		func(s, from *ScheduleConfig) { *field(s) = *field(from) }}
 }
 
-// scheduleKeys lists all keys of a schedule, its kind first.
+// scheduleKeys lists all keys of a schedule, kind first.
 var scheduleKeys = []scheduleKey{
 	scheduleKeyOf("kind", func(s *ScheduleConfig) *string { return &s.Kind }),
 	scheduleKeyOf("warmup", func(s *ScheduleConfig) *float64 { return &s.Warmup }),
@@ -86,10 +86,10 @@ var scheduleKeys = []scheduleKey{
 		plateau),
 }
 
-// of reports whether schedules of a kind have the key.
+// of reports whether schedules of a kind use the key.
 func (k *scheduleKey) of(kind string) bool { return k.kinds == nil || slices.Contains(k.kinds, kind) }
 
-// String is what train prints: the kind, and the other keys that it has and that are not 0.
+// String returns what train prints: the kind, and the other keys that it uses and that are not 0.
 func (s ScheduleConfig) String() string {
 	words := []string{s.Kind}
 	for _, k := range scheduleKeys[1:] {
@@ -106,7 +106,7 @@ type scheduleOwner struct {
 	key string // prefix of the schedule's keys
 }
 
-// Scheduled lists the groups that have schedules of their own.
+// scheduled lists the groups with their own schedules.
 func (g *GroupsConfig) scheduled() (out []scheduleOwner) {
 	for _, name := range GroupNames() {
 		if x := g.Of(name); x != nil && x.Schedule != nil && name != AdapterBGroup {
@@ -116,7 +116,8 @@ func (g *GroupsConfig) scheduled() (out []scheduleOwner) {
 	return out
 }
 
-// inheritSchedules gives the groups' schedules what they leave out of the run's, as far as their kinds have it.
+// inheritSchedules fills in keys that the groups' schedules leave out from the run's schedule, if their kinds use
+// them.
 func (c *Config) inheritSchedules(d *strictyaml.Document) {
 	for _, x := range c.Optimizer.Groups.scheduled() {
 		for _, k := range scheduleKeys {
@@ -127,7 +128,7 @@ func (c *Config) inheritSchedules(d *strictyaml.Document) {
 	}
 }
 
-// settle fills in what the groups leave out of rates and decays.
+// settle fills in the learning rates and weight decays that the groups leave out.
 func (g *GroupsConfig) settle(c *Config) {
 	if g == nil {
 		return
@@ -161,11 +162,11 @@ func (c *Config) checkGroups(d checker) {
 		if x.Ratio != nil {
 			d.Want(*x.Ratio > 0, key+".ratio", "want more than 0, not %g", *x.Ratio)
 		}
-		d.Want(x.Ratio == nil || name == AdapterGroup, key+".ratio", "is for adapters alone: their matrices B")
+		d.Want(x.Ratio == nil || name == AdapterGroup, key+".ratio", "only applies to adapters, whose B matrices it sets")
 		d.Want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
 		peak := *x.LR
-		if x.Schedule == nil || !d.Has(key+".schedule.min_lr") && x.Schedule.MinLR > 0 { // then it is the run's
-			d.Want(c.Schedule.MinLR <= peak, key+".lr", "is below schedule.min_lr (%g): give the group one of its own, "+
+		if x.Schedule == nil || !d.Has(key+".schedule.min_lr") && x.Schedule.MinLR > 0 { // then it is the run's min_lr
+			d.Want(c.Schedule.MinLR <= peak, key+".lr", "is below schedule.min_lr (%g): set one for the group, "+
 				"schedule: {min_lr: ...}", c.Schedule.MinLR)
 			peak = math.Inf(1)
 		}
@@ -175,7 +176,7 @@ func (c *Config) checkGroups(d checker) {
 	}
 }
 
-// checkPlateaus refuses schedules that wait for validations which this file does not ask for.
+// checkPlateaus refuses plateau schedules if the file configures no validation.
 func (c *Config) checkPlateaus(d checker) {
 	v := &c.Data.Validation
 	if len(v.Tables) > 0 || v.Fraction > 0 || c.Data.ValidationSplit != "" || d.Bad("data") {
@@ -190,7 +191,7 @@ func (c *Config) checkPlateaus(d checker) {
 	}
 }
 
-// check looks at a schedule; rate is the key of its peak.
+// check checks a schedule; rate is the key of its peak.
 func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
 	d.oneOf(prefix+"kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd", plateau)
 	d.Want(s.Cycles >= 1, prefix+"cycles", "want at least 1, not %d", s.Cycles)
@@ -201,14 +202,14 @@ func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
 	d.Want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
 	d.Want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)
 	d.Want(s.Threshold >= 0 && s.Threshold < 1, prefix+"threshold", "want at least 0 and below 1, not %g", s.Threshold)
-	usual := defaultSchedule() // what config.yaml has, whoever reads it
+	usual := defaultSchedule() // a resolved config.yaml contains these values
 	for _, k := range scheduleKeys {
-		d.Want(k.of(s.Kind) || k.value(s) == k.value(&usual), prefix+k.name, "kind: %s has none: it is of %s", s.Kind,
+		d.Want(k.of(s.Kind) || k.value(s) == k.value(&usual), prefix+k.name, "not used by %s, only by %s", s.Kind,
 			strings.Join(k.kinds, ", "))
 	}
 }
 
-// GroupOf is the parameter group of a tensor, by its name.
+// GroupOf returns the parameter group of a tensor by its name.
 func GroupOf(name string) string {
 	_, adapted := lora.ModuleOf(name)
 	path, brought := lora.ParameterOf(name)
@@ -227,7 +228,7 @@ func GroupOf(name string) string {
 	return lora.Part(lora.Canonical(name))
 }
 
-// Rates says which group a tensor is of, as far as the configuration knows groups.
+// Rates returns the group whose learning rate a tensor uses: OtherGroup if the configuration has no such group.
 func (c *Config) Rates(name string) string {
 	group := GroupOf(name)
 	x := c.Optimizer.Groups.Of(group)
@@ -240,7 +241,7 @@ func (c *Config) Rates(name string) string {
 	return group
 }
 
-// DecayOf is a group's weight decay.
+// DecayOf returns a group's weight decay.
 func (c *Config) DecayOf(group string) float64 {
 	if x := c.Optimizer.Groups.Of(group); x != nil {
 		return *x.WeightDecay
@@ -248,7 +249,7 @@ func (c *Config) DecayOf(group string) float64 {
 	return c.Optimizer.WeightDecay
 }
 
-// ScheduleOf is the schedule of a group, and its peak.
+// ScheduleOf returns the schedule of a group, and its peak.
 func (c *Config) ScheduleOf(group string) (s *ScheduleConfig, peak float64) {
 	x := c.Optimizer.Groups.Of(group)
 	if x == nil {
@@ -260,7 +261,7 @@ func (c *Config) ScheduleOf(group string) (s *ScheduleConfig, peak float64) {
 	return &c.Schedule, *x.LR
 }
 
-// CourseOf is the course of a group's learning rate in a run of total steps.
+// CourseOf returns a group's learning rate schedule in a run of total steps.
 func (c *Config) CourseOf(group string, total int64) optim.Schedule {
 	s, peak := c.ScheduleOf(group)
 	course := s.course(peak, total)
@@ -270,16 +271,16 @@ func (c *Config) CourseOf(group string, total int64) optim.Schedule {
 	return course
 }
 
-// PlanFile is where a run says what it trains, and on what: its Trained, and what auto came to.
+// PlanFile records what a run trains and on what device: its models.Resolved, with what auto resolved to.
 const PlanFile = "plan.json"
 
-// The files that keep the number of a run at an MLflow server, and at W&B (clients/python/assay_reward/wandb_run.py).
+// The files that store the run ID at an MLflow server and at W&B (clients/python/assay_reward/wandb_run.py).
 const (
 	MLflowFile = "mlflow.json"
 	WandBFile  = "wandb.json"
 )
 
-// headTensor recognises layers.N.weight and layers.N.bias, and the rows of choices.
+// headTensor reports whether a tensor is layers.N.weight or layers.N.bias of a head, or the rows of choices.
 func headTensor(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "heads."); ok { // of format 2: heads.NAME.layers.N.weight
 		if strings.HasSuffix(rest, ".rows") {

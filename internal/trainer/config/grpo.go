@@ -8,48 +8,48 @@ import (
 	"strings"
 )
 
-// ObjectiveGRPO trains a model of mode text by rewards of answers that it gives itself: group relative policy
-// optimization (arXiv 2402.03300).
+// ObjectiveGRPO trains a model of mode text on rewards of its own answers: group relative policy optimization (arXiv
+// 2402.03300).
 const ObjectiveGRPO = "grpo"
 
 // GRPOConfig has the keys of objective grpo, with the names and defaults of TRL's GRPOConfig (1.16.0).
 type GRPOConfig struct {
-	NumGenerations      int     `yaml:"num_generations"`       // answers to a prompt: a group
-	MaxCompletionLength int     `yaml:"max_completion_length"` // tokens of an answer
-	GenerationBatchSize int     `yaml:"generation_batch_size"` // answers that are made at a time
-	Temperature         float64 `yaml:"temperature"`           // of drawing answers, and of the loss
+	NumGenerations      int     `yaml:"num_generations"`       // answers per prompt: a group
+	MaxCompletionLength int     `yaml:"max_completion_length"` // maximum tokens per answer
+	GenerationBatchSize int     `yaml:"generation_batch_size"` // answers generated at a time
+	Temperature         float64 `yaml:"temperature"`           // for sampling answers, and in the loss
 	TopP                float64 `yaml:"top_p"`
 	TopK                int     `yaml:"top_k"`          // 0: all tokens
 	NumIterations       int64   `yaml:"num_iterations"` // steps over the same answers
-	Beta                float64 `yaml:"beta"`           // weight of the divergence from the base; 0: it is not computed
+	Beta                float64 `yaml:"beta"`           // weight of the KL divergence from the base; 0: not computed
 	Epsilon             float64 `yaml:"epsilon"`        // the ratio is clipped below 1 - epsilon
 	EpsilonHigh         float64 `yaml:"epsilon_high"`   // and above 1 + epsilon_high; 0: epsilon
 	LossType            string  `yaml:"loss_type"`      // dapo, grpo, bnpo, dr_grpo
 	ScaleRewards        string  `yaml:"scale_rewards"`  // group, batch, none
 
-	MaskTruncated bool `yaml:"mask_truncated_completions"` // answers that were cut off are not learnt from
+	MaskTruncated bool `yaml:"mask_truncated_completions"` // exclude truncated answers from the loss
 
 	Rewards []RewardConfig `yaml:"rewards"` // their weighted sum is the reward of an answer
 }
 
 // The kinds of rewards.
 const (
-	RewardMatch    = "match"    // 1 if the answer is the truth
-	RewardDistance = "distance" // 1 - |answer - truth| / range, of numbers
-	RewardFormat   = "format"   // 1 if a judge's grammar reads the answer
+	RewardMatch    = "match"    // 1 if the answer equals the truth
+	RewardDistance = "distance" // 1 - |answer - truth| / range, for numbers
+	RewardFormat   = "format"   // 1 if a judge's grammar parses the answer
 	RewardJudge    = "judge"    // a judge's score of the edit whose instruction is the answer
 )
 
-// RewardConfig is a term of the reward. What cannot be read is worth 0.
+// RewardConfig is a term of the reward. An unreadable answer has reward 0.
 type RewardConfig struct {
 	Kind   string    `yaml:"kind"`
 	Weight float64   `yaml:"weight,omitempty"` // 0: 1
 	Column string    `yaml:"column,omitempty"` // of the truth; "": the conversation's last message
-	Judge  string    `yaml:"judge,omitempty"`  // text judge whose grammar reads answer and truth; of kind judge: a scorer
-	Range  []float64 `yaml:"range,omitempty"`  // of distance: the least and the largest truth
+	Judge  string    `yaml:"judge,omitempty"`  // text judge that parses answer and truth; for kind judge: a scorer
+	Range  []float64 `yaml:"range,omitempty"`  // of distance: the smallest and the largest truth
 }
 
-// Name is what metrics call the reward.
+// Name is the name of the reward in metrics.
 func (r *RewardConfig) Name() string {
 	if r.Column != "" {
 		return r.Kind + "." + r.Column
@@ -57,7 +57,7 @@ func (r *RewardConfig) Name() string {
 	return r.Kind
 }
 
-// RewardColumns are the columns that rewards read of the tables.
+// RewardColumns lists the table columns that rewards read.
 func (c *Config) RewardColumns() (names []string) {
 	if c.GRPO == nil {
 		return nil
@@ -70,7 +70,7 @@ func (c *Config) RewardColumns() (names []string) {
 	return names
 }
 
-// StepRows is the number of rows of a step: batch_size counts answers where a model gives several to each.
+// StepRows returns the number of rows in a step: batch_size counts answers if a model generates several per row.
 func (c *Config) StepRows() int {
 	if c.GRPO == nil {
 		return c.BatchSize
@@ -78,7 +78,7 @@ func (c *Config) StepRows() int {
 	return max(1, c.BatchSize/max(1, c.GRPO.NumGenerations))
 }
 
-// Iterations is the number of steps over the same rows.
+// Iterations returns the number of steps over the same rows.
 func (c *Config) Iterations() int64 {
 	if c.GRPO == nil {
 		return 1
@@ -103,38 +103,38 @@ func (c *Config) settleGRPO(folder string) {
 	for i := range g.Rewards {
 		r := &g.Rewards[i]
 		r.Weight = cmp.Or(r.Weight, 1)
-		if strings.ContainsAny(r.Judge, `./\`) { // a path; others are names of judges that ship
+		if strings.ContainsAny(r.Judge, `./\`) { // a path; others are names of shipped judges
 			r.Judge = strictyaml.Absolute(folder, filepath.FromSlash(r.Judge))
 		}
 	}
 }
 
-// checkGRPO looks at objective and its section.
+// checkGRPO checks objective and its section.
 func (c *Config) checkGRPO(d checker) {
 	d.oneOf("objective", c.Objective, "", ObjectiveGRPO)
 	if c.Objective == "" {
-		d.Want(c.GRPO == nil, "grpo", "is for objective: %s", ObjectiveGRPO)
+		d.Want(c.GRPO == nil, "grpo", "only applies to objective: %s", ObjectiveGRPO)
 		return
 	}
-	d.Want(c.Mode == ModeText, "objective", "%s is for mode: %s", ObjectiveGRPO, ModeText)
+	d.Want(c.Mode == ModeText, "objective", "%s only applies to mode: %s", ObjectiveGRPO, ModeText)
 	g := c.GRPO
 	if g == nil {
-		d.Problem("objective", "%s wants a section grpo with rewards", ObjectiveGRPO)
+		d.Problem("objective", "%s needs a section grpo with rewards", ObjectiveGRPO)
 		return
 	}
-	d.Want(g.NumGenerations >= 2, "grpo.num_generations", "want at least 2, which are compared, not %d", g.NumGenerations)
+	d.Want(g.NumGenerations >= 2, "grpo.num_generations", "want at least 2 answers to compare, not %d", g.NumGenerations)
 	d.Want(c.BatchSize%max(1, g.NumGenerations) == 0, "batch_size",
-		"%d answers are no whole groups of grpo.num_generations: %d", c.BatchSize, g.NumGenerations)
+		"%d is not a multiple of grpo.num_generations: %d", c.BatchSize, g.NumGenerations)
 	d.Want(g.MaxCompletionLength >= 1, "grpo.max_completion_length", "want at least 1, not %d", g.MaxCompletionLength)
 	d.Want(g.GenerationBatchSize >= 1, "grpo.generation_batch_size", "want at least 1, not %d", g.GenerationBatchSize)
-	d.Want(g.Temperature > 0, "grpo.temperature", "want more than 0, not %g: equal answers have no advantages",
+	d.Want(g.Temperature > 0, "grpo.temperature", "want more than 0, not %g: identical answers have no advantages",
 		g.Temperature)
 	d.Want(g.TopP > 0 && g.TopP <= 1, "grpo.top_p", "want more than 0 and at most 1, not %g", g.TopP)
 	d.Want(g.TopK >= 0, "grpo.top_k", "want at least 0 (all tokens), not %d", g.TopK)
 	d.Want(g.NumIterations >= 1, "grpo.num_iterations", "want at least 1, not %d", g.NumIterations)
 	d.Want(g.Beta >= 0, "grpo.beta", "want at least 0, not %g", g.Beta)
 	d.Want(g.Beta == 0 || c.Text == nil || c.Text.Tune == "lora", "grpo.beta",
-		"the base is the model with its adapter switched off: tune: full has none. Leave beta out, or tune: lora")
+		"the base is the model with its adapter disabled, and tune: full has no adapter: leave beta out, or use tune: lora")
 	d.Want(g.Epsilon > 0 && g.Epsilon < 1, "grpo.epsilon", "want more than 0 and less than 1, not %g", g.Epsilon)
 	d.Want(g.EpsilonHigh > 0, "grpo.epsilon_high", "want more than 0, not %g", g.EpsilonHigh)
 	d.oneOf("grpo.loss_type", g.LossType, "dapo", "grpo", "bnpo", "dr_grpo")
@@ -148,13 +148,13 @@ func (c *Config) checkGRPO(d checker) {
 
 func (r *RewardConfig) check(d checker, names map[string]bool) {
 	d.oneOf("grpo.rewards", r.Kind, RewardMatch, RewardDistance, RewardFormat, RewardJudge)
-	d.Want(!names[r.Name()], "grpo.rewards", "%s is there twice", r.Name())
+	d.Want(!names[r.Name()], "grpo.rewards", "%s is listed twice", r.Name())
 	names[r.Name()] = true
 	d.Want(r.Judge != "" || r.Kind != RewardFormat && r.Kind != RewardJudge, "grpo.rewards",
-		"kind: %s wants a judge", r.Kind)
+		"kind: %s needs a judge", r.Kind)
 	d.Want(r.Column == "" || r.Kind == RewardMatch || r.Kind == RewardDistance, "grpo.rewards",
-		"kind: %s compares with no truth: it has no column", r.Kind)
+		"kind: %s does not compare with a truth: it has no column", r.Kind)
 	d.Want(r.Kind != RewardDistance || len(r.Range) == 2 && r.Range[0] < r.Range[1], "grpo.rewards",
-		"kind: %s wants range: [least, largest], not %v", RewardDistance, r.Range)
+		"kind: %s needs range: [smallest, largest], not %v", RewardDistance, r.Range)
 	d.Want(r.Kind == RewardDistance || len(r.Range) == 0, "grpo.rewards", "kind: %s has no range", r.Kind)
 }

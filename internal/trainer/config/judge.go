@@ -11,7 +11,8 @@ import (
 	"assay/model"
 )
 
-// readJudge looks whether the run is about a scorer of format 2: scorer is the file of a fresh one, init a directory.
+// readJudge checks whether the run trains a scorer of format 2: scorer is the file of a new one, init the directory
+// of a trained one.
 func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 	file, key := strictyaml.Absolute(folder, c.Scorer), "scorer"
 	if c.Scorer == "" {
@@ -20,36 +21,36 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 		}
 		file, key = filepath.Join(strictyaml.Absolute(folder, c.Init), model.ConfigFile), "init"
 	}
-	if _, err := os.Stat(file); err != nil && key == "init" { // told later
+	if _, err := os.Stat(file); err != nil && key == "init" { // reported later
 		return nil
 	}
 	judge, err := model.ReadScorerConfig(file)
 	switch {
-	case key == "init" && (err != nil || judge.Format != 2): // told later, as for format 1
+	case key == "init" && (err != nil || judge.Format != 2): // reported later, as for format 1
 		return nil
 	case err != nil:
 		d.Problem(key, "%v", err)
 		return nil
 	case judge.Format != 2:
-		d.Problem(key, "%s has format %d: a run says itself what a scorer of format 1 is", file, judge.Format)
+		d.Problem(key, "%s has format %d: a scorer of format 1 is configured by the keys of the run", file, judge.Format)
 		return nil
 	}
 	if c.Init != "" && c.Scorer != "" {
-		d.Problem("scorer", "init brings a scorer: give one of the two")
+		d.Problem("scorer", "init already has a scorer: set only one of the two")
 	}
 	usual := Default() // what config.yaml of such a run has
 	usual.Question, usual.Answer = Strings{""}, Strings{""}
 	now, empty := c.values(), usual.values()
 	for _, k := range formatOneKeys {
 		if d.Has(k) && !sameValue(now, empty, k) {
-			d.Problem(k, "belongs to a scorer of format 1; here %s says it", file)
+			d.Problem(k, "belongs to scorers of format 1; here %s sets it", file)
 		}
 	}
 	c.takeJudge(d, judge, folder)
 	return nil
 }
 
-// takeJudge takes from a scorer of format 2 what the configuration does not say.
+// takeJudge takes from a scorer of format 2 what the configuration does not set.
 func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, folder string) {
 	c.Judge = judge
 	if c.Backbone == "" {
@@ -58,7 +59,7 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 	if d.Has("dtype") && c.Dtype != "auto" { // as with a scorer of format 1, it may be changed
 		judge.DType = c.Dtype
 	}
-	// Nothing of format 1 is asked, and config.yaml says so.
+	// Format 1 questions are not used, and config.yaml records that.
 	c.Question, c.Answer, c.Dtype = Strings{""}, Strings{""}, judge.DType
 	if c.Init != "" {
 		if a, err := lora.LoadConfig(strictyaml.Absolute(folder, c.Init)); err == nil && !d.Has("lora") {
@@ -67,7 +68,7 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 	}
 }
 
-// Classes are the names of classes without an order, by dimension.
+// Classes returns the names of unordered classes by dimension.
 func (c *Config) Classes() map[string][]string {
 	out := map[string][]string{}
 	if c.Judge != nil {
@@ -80,15 +81,15 @@ func (c *Config) Classes() map[string][]string {
 	return out
 }
 
-// checkTerm compares a term with the heads of a scorer of format 2.
+// checkTerm checks a term against the heads of a scorer of format 2.
 func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Row) {
-	d.Want(row.Over != losses.Tokens, key+".kind", "a scorer of format 2 has no text that it learns")
+	d.Want(row.Over != losses.Tokens, key+".kind", "a scorer of format 2 learns no text")
 	if row.Over == losses.Tokens {
 		return
 	}
 	d.Want(!s.Fused || s.Dimension == "", key+".fused",
-		"a term of the fusion has no dimension: it learns from what is said of the score")
-	d.Want(!s.Fused || len(c.Judge.Score.Of) > 0, key+".fused", "no head has a score that could be fused")
+		"a fused term has no dimension: it learns from the labels of the score")
+	d.Want(!s.Fused || len(c.Judge.Score.Of) > 0, key+".fused", "no head has a score to fuse")
 	name, head, err := c.Judge.HeadOf(s)
 	if err != nil {
 		d.Problem(key+".dimension", "%v", err)
@@ -97,22 +98,22 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 	d.Want(len(head.Names) == 0 || s.Kind == "classes", key+".kind",
 		"the classes of heads.%s have no order: want classes, not %s", name, s.Kind)
 	d.Want(row.Outputs == losses.Value || row.Outputs == head.LossOutputs(), key+".kind",
-		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
+		"%s needs a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
 }
 
-// checkFused refuses a fresh scorer of format 2 whose score has a part in it that no term trains: it would stay as it
-// was drawn.
+// checkFused refuses a new scorer of format 2 whose score includes a head that no term trains: it would keep its
+// random initialization.
 func (c *Config) checkFused(d checker) {
 	if c.Judge == nil || c.Judge.Score == nil || c.Init != "" || len(c.Losses) == 0 {
 		return
 	}
 	for _, name := range c.Judge.Score.Of {
-		d.Want(c.Trains(name), "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
+		d.Want(c.Trains(name), "losses", "no loss trains heads.%s, but the score includes it: add a term with dimension: "+
 			"%s, or leave it out of score.of in %s", name, name, c.Scorer)
 	}
 }
 
-// Trains reports whether a term of the losses reaches a head of a scorer of format 2, by itself or through the fusion.
+// Trains reports whether a term of the losses trains a head of a scorer of format 2, directly or through the fusion.
 func (c *Config) Trains(head string) bool {
 	return slices.ContainsFunc(c.Losses, func(s losses.Spec) bool {
 		if s.Factor() == 0 || s.Over() == losses.Tokens {

@@ -17,8 +17,8 @@ import (
 	"assay/model"
 )
 
-// Load reads a run's YAML file. The error lists everything that is wrong with it, each problem with file and line (a
-// strictyaml.Problems), or says why the file cannot be read. All paths of the result are absolute.
+// Load reads a run's YAML file. The error lists every problem with file and line (a strictyaml.Problems), or says why
+// the file cannot be read. All paths of the result are absolute.
 func Load(path string) (*Config, error) {
 	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func Load(path string) (*Config, error) {
 			c = base
 		}
 	}
-	if err := c.fetch(d, folder); err != nil { // what was read again
+	if err := c.fetch(d, folder); err != nil { // the keys that were decoded again
 		return nil, err
 	}
 	c.settle(d, folder)
@@ -60,10 +60,10 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// settle makes paths absolute, and fills in what follows from what was said.
+// settle makes paths absolute, and fills in what follows from the keys that are set.
 func (c *Config) settle(d *strictyaml.Document, folder string) {
 	if c.Lora.Targets.wholePaths() && !d.Has("lora.parts") {
-		c.Lora.Parts = lora.Parts() // an expression for whole paths says itself which parts are meant
+		c.Lora.Parts = lora.Parts() // an expression for whole paths selects the parts itself
 	}
 	c.refuseStorage(d)
 	if d.Has("backbone") && c.Backbone != "" {
@@ -94,11 +94,11 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 		c.Data.Sampling = WholeGroups
 	}
 	if d.Has("losses") && d.Has("loss") {
-		d.Problem("loss", "losses is there as well: it says all of the objective (the text's part is {kind: text})")
+		d.Problem("loss", "conflicts with losses, which is the complete objective (its text term is {kind: text})")
 	}
 }
 
-// refuseStorage refuses names on object storage: as paths they would be folders of this machine.
+// refuseStorage refuses object storage URLs: as paths they would be folders on this machine.
 func (c *Config) refuseStorage(d *strictyaml.Document) {
 	paths := map[string][]string{
 		"backbone": {c.Backbone}, "init": {c.Init}, "scorer": {c.Scorer}, "out": {c.Out}, "cache.folder": {c.Cache.Folder},
@@ -134,8 +134,8 @@ func (c *Config) fromScorer(dir string) error {
 	return nil
 }
 
-// fromAdapter takes what a bare PEFT adapter says as the defaults of a run that begins with it: its layers, and its
-// backbone if that is a folder here.
+// fromAdapter takes the settings of a bare PEFT adapter as the defaults of a run that starts from it: its layers, and
+// its backbone if that is a folder on this machine.
 func (c *Config) fromAdapter(a *lora.Config, err error) error {
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *Config) fromAdapter(a *lora.Config, err error) error {
 	return nil
 }
 
-// takeAdapter takes the layers and ranks of an adapter. Dropout, which is about training, is the run's own.
+// takeAdapter takes the layers and ranks of an adapter. Dropout only affects training, so the run's own is kept.
 func (c *Config) takeAdapter(a *lora.Config) {
 	dropout := c.Lora.Dropout
 	c.Lora = LoraConfigOf(a)
@@ -160,17 +160,17 @@ func BareAdapter(init string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// keepsScorer refuses what contradicts the weights that init brings: another head or score token. (The adapter needs
-// the backbone to compare: see checkSameAdapter.)
+// keepsScorer refuses settings that contradict init's weights: another head or score token. (Comparing the adapter
+// needs the backbone: see checkSameAdapter.)
 func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	was := Default()
 	dir := strictyaml.Absolute(filepath.Dir(d.File), init)
 	if err := was.fromScorer(dir); err != nil || BareAdapter(dir) {
-		return // told already, or there is nothing to keep
+		return // already reported, or there is nothing to keep
 	}
 	if d.Has("score_token") && !d.Bad("score_token") && c.ScoreToken != was.ScoreToken {
 		d.Problem("score_token",
-			"%q here, but the scorer of init was trained with %q, whose rows it brings: leave the key out", c.ScoreToken,
+			"%q here, but the scorer of init was trained with %q and includes its rows: leave this key out", c.ScoreToken,
 			was.ScoreToken)
 	}
 	if d.Has("head") && !d.Bad("head") && !sameValue(c.values(), was.values(), "head") {
@@ -179,8 +179,8 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	}
 }
 
-// Departures lists the settings of init's scorer that this run changes, as people read them. They do not contradict its
-// weights, which adapt, but a scorer knows best what it was trained with.
+// Departures lists the settings of init's scorer that this run changes, in readable form. They do not contradict its
+// weights, which can adapt, but the scorer was trained with other values.
 func (c *Config) Departures() []string {
 	was := Default()
 	if c.Init == "" || c.Judge != nil || BareAdapter(c.Init) || was.fromScorer(c.Init) != nil {
@@ -196,7 +196,7 @@ func (c *Config) Departures() []string {
 	return out
 }
 
-// Loadable is YAML without the key loss where losses replace it: Load refuses both.
+// Loadable returns YAML without the key loss if losses replaces it: Load refuses both.
 func (c *Config) Loadable() ([]byte, error) {
 	text, err := c.YAML()
 	if err != nil || len(c.Losses) == 0 {
@@ -210,7 +210,7 @@ func (c *Config) Loadable() ([]byte, error) {
 	return yaml.MarshalWithOptions(all, yaml.Flow(false), yaml.IndentSequence(true))
 }
 
-// YAML writes the configuration with every key.
+// YAML returns the configuration with every key.
 func (c *Config) YAML() ([]byte, error) {
 	return yaml.MarshalWithOptions(c, yaml.Flow(false), yaml.IndentSequence(true))
 }

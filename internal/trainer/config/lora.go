@@ -13,7 +13,7 @@ func (t Targets) wholePaths() bool {
 	return t.Pattern != "" && !strings.EqualFold(t.Pattern, "all-linear")
 }
 
-// PEFTConfig is the configuration of the adapter that a run asks for, as PEFT writes it.
+// PEFTConfig returns the configuration of a run's adapter in PEFT's form.
 func PEFTConfig(c *Config) *lora.Config {
 	names := func(t Targets) lora.Names { return lora.Names{List: t.List, Regex: t.Pattern} }
 	l := lora.NewConfig(c.Lora.R, c.Lora.Alpha, names(c.Lora.Targets))
@@ -32,7 +32,7 @@ func PEFTConfig(c *Config) *lora.Config {
 	return l
 }
 
-// LoraConfigOf is the inverse of loraConfig.
+// LoraConfigOf is the inverse of PEFTConfig.
 func LoraConfigOf(a *lora.Config) LoraConfig {
 	parts, rest := a.Exclude.Outside()
 	l := LoraConfig{

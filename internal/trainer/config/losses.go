@@ -10,10 +10,10 @@ import (
 // WholeGroups is the data.sampling that keeps the edits of a group together.
 const WholeGroups = "whole_groups"
 
-// What validate.by may name.
+// The values of validate.by, besides auto.
 const (
 	ByL1            = "l1"
-	ByLoss          = "loss" // of mode text, and the next one
+	ByLoss          = "loss" // of mode text, like token_accuracy
 	ByTokenAccuracy = "token_accuracy"
 	ByReward        = "reward" // of objective grpo
 	BySpearman      = "spearman"
@@ -44,7 +44,7 @@ func (c *Config) Reads(dimension string) bool {
 	})
 }
 
-// checkLosses looks at the terms of the objective, and fills in what they leave out.
+// checkLosses checks the terms of the objective, and fills in what they leave out.
 func (c *Config) checkLosses(d checker) {
 	texts := 0
 	for i := range c.Losses {
@@ -69,18 +69,18 @@ func (c *Config) checkLosses(d checker) {
 			c.checkTerm(d, key, s, &row)
 			continue
 		}
-		d.Want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q",
+		d.Want(s.Dimension == "", key+".dimension", "the scorer only has a score head: it has no dimension %q",
 			s.Dimension)
 		d.Want(!s.Fused, key+".fused", "the scorer has one head: there is nothing to fuse")
-		d.Want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s wants head.kind: classification", s.Kind)
-		d.Want(row.Outputs != losses.MuSigma, key+".kind", "%s wants a head with mu and log sigma; this one has %s", s.Kind,
+		d.Want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s needs head.kind: classification", s.Kind)
+		d.Want(row.Outputs != losses.MuSigma, key+".kind", "%s needs a head with mu and log sigma; this one is %s", s.Kind,
 			c.Head.Kind)
 	}
 	d.Want(c.Judge == nil || len(c.Losses) > 0, "losses", "a scorer of format 2 trains on losses: want at least one")
 	c.checkFused(d)
 	d.Want(texts < 2, "losses", "two terms of kind text: one is enough")
 	d.Want(len(c.Losses) == 0 || c.Mode != "head", "losses",
-		"mode head trains the head alone, on loss.score: use mode lora or full, or leave losses out")
+		"mode head only trains the head, on loss.score: use mode lora or full, or leave losses out")
 	d.Want(!c.compares() || c.Data.Sampling == WholeGroups, "data.sampling",
 		"losses compare edits of a group: want %s, not %s", WholeGroups, c.Data.Sampling)
 	total := 0.0
@@ -90,7 +90,7 @@ func (c *Config) checkLosses(d checker) {
 	d.Want(len(c.Losses) == 0 || total > 0, "losses", "with all weights 0 there is nothing to learn")
 }
 
-// TextWeight is the weight of the text's loss.
+// TextWeight returns the weight of the text loss.
 func (c *Config) TextWeight() float64 {
 	if len(c.Losses) == 0 {
 		return c.Loss.Text

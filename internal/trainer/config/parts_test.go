@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestGroupSchedules: what a group's schedule leaves out is as in schedule, key by key, and a given 0 is a 0.
+// TestGroupSchedules: keys that a group's schedule leaves out are inherited from schedule, and an explicit 0 stays 0.
 func TestGroupSchedules(t *testing.T) {
 	usual := defaultSchedule()
 	set := func(change func(s *ScheduleConfig)) ScheduleConfig {

@@ -9,16 +9,16 @@ import (
 	"assay/internal/optim"
 )
 
-// plateau is the schedule that cuts the rate where validations do not get better.
+// plateau is the schedule that cuts the rate when validations stop improving.
 const plateau = "plateau"
 
-// PlateauWants says what a schedule of kind plateau lacks.
-const PlateauWants = "plateau wants validation rows: name them with data.validation or data.validation_split"
+// PlateauWants is the error of a plateau schedule without validation rows.
+const PlateauWants = "plateau needs validation rows: set data.validation or data.validation_split"
 
-// IsTokenRow recognises the rows of the score token.
+// IsTokenRow reports whether a tensor is a row of the score token.
 func IsTokenRow(name string) bool { return strings.HasPrefix(name, "score_token.") }
 
-// course resolves the learning rates of a run of total steps.
+// course returns the learning rate schedule for a run of total steps.
 func (s *ScheduleConfig) course(peak float64, total int64) optim.Schedule {
 	return optim.Schedule{Kind: s.Kind, Peak: peak, End: s.MinLR, Warmup: stepsOf(s.Warmup, total), Total: total,
 		Cycles: s.Cycles, Decay: stepsOf(s.Decay, total), Factor: s.Factor}
@@ -32,7 +32,7 @@ func stepsOf(n float64, total int64) int64 {
 	return int64(n)
 }
 
-// OwnerOf names the group whose schedule a group follows.
+// OwnerOf returns the group whose schedule a group follows.
 func (c *Config) OwnerOf(group string) string {
 	if x := c.Optimizer.Groups.Of(group); x == nil || x.Schedule == nil {
 		return OtherGroup
@@ -43,7 +43,7 @@ func (c *Config) OwnerOf(group string) string {
 	return group
 }
 
-// Plateaus are the schedules of that kind, by the groups that own them.
+// Plateaus returns the schedules of kind plateau by the groups that own them.
 func (c *Config) Plateaus() map[string]*ScheduleConfig {
 	out := map[string]*ScheduleConfig{}
 	for _, name := range GroupNames() {
@@ -55,8 +55,8 @@ func (c *Config) Plateaus() map[string]*ScheduleConfig {
 	return out
 }
 
-// CheckSchedules refuses a warm-up and a decay that do not both fit the run, its own and those of groups, and tells of
-// a warm-up that the run ends within.
+// CheckSchedules returns an error if warm-up and decay together are longer than the run, in its schedule or a
+// group's. It warns if a run ends during its warm-up.
 func (c *Config) CheckSchedules(steps int64, warn func(text string)) error {
 	if err := c.Schedule.checkSteps("schedule", steps, warn); err != nil {
 		return err

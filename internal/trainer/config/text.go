@@ -18,20 +18,20 @@ type TextConfig struct {
 	MaxTokens int    `yaml:"max_tokens"` // longest conversation; 0: the model's positions decide
 }
 
-// The names in a run directory.
+// The names of files and folders in a run directory.
 const (
-	ConfigFile     = "config.yaml" // as resolved
+	ConfigFile     = "config.yaml" // the resolved configuration
 	CheckpointsDir = "checkpoints"
 	ScorerDir      = "scorer"   // the result
-	AdapterDir     = "adapter"  // that of mode text
-	BackboneDir    = "backbone" // likewise, with tune: full
-	BestDir        = "best"     // as the result, of the best validation
+	AdapterDir     = "adapter"  // the result in mode text
+	BackboneDir    = "backbone" // the result in mode text with tune: full
+	BestDir        = "best"     // like the result, from the best validation
 )
 
-// ResultDirs are the folders that a run may write its result into, and the best one.
+// ResultDirs are the folders that a run may write its result to, and BestDir.
 var ResultDirs = []string{ScorerDir, AdapterDir, BackboneDir, BestDir}
 
-// resultDir is the one of this run.
+// resultDir returns the result folder of this run.
 func (c *Config) resultDir() string {
 	switch {
 	case c.Mode != ModeText:
@@ -42,7 +42,7 @@ func (c *Config) resultDir() string {
 	return BackboneDir
 }
 
-// ResultPath is where the result will lie.
+// ResultPath returns the path of the result.
 func (c *Config) ResultPath() string { return filepath.Join(c.Out, c.resultDir()) }
 
 // settleText fills in what follows from the mode.
@@ -58,7 +58,7 @@ func (c *Config) settleText() {
 	}
 }
 
-// withAdapter decodes a run's file again, with what the adapter of init says as the defaults of the lora section.
+// withAdapter decodes a run's file again, with the settings of init's adapter as the defaults of the lora section.
 func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.Document) (
 	*Config, *strictyaml.Document) {
 	a, err := lora.LoadConfig(dir)
@@ -71,17 +71,17 @@ func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.
 	return base, strictyaml.Decode(path, text, base)
 }
 
-// checkText looks at the keys of mode text, and refuses those that say how a scorer is asked.
+// checkText checks the keys of mode text, and refuses keys that only apply to scorers.
 func (c *Config) checkText(d checker) {
 	if c.Mode != ModeText {
-		d.Want(c.Text == nil, "text", "is for mode: text")
+		d.Want(c.Text == nil, "text", "only applies to mode: text")
 		return
 	}
 	d.oneOf("text.tune", c.Text.Tune, "lora", "full")
 	d.Want(
 		c.Init == "" || c.Text.Tune == "lora",
 		"init",
-		"is an adapter to go on from, which tune: full does not train: "+
+		"is an adapter to fine-tune, which tune: full does not train: "+
 			"merge it first (train merge --backbone DIR --adapter DIR --out DIR)",
 	)
 	d.Want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
@@ -89,7 +89,7 @@ func (c *Config) checkText(d checker) {
 	now, usual := c.values(), Default().values()
 	d.oneOf("pair", c.Pair, model.Sequence, model.Frames)
 	for _, key := range scorerKeys {
-		d.Want(sameValue(now, usual, key), key, "is of scorers: mode text, which learns conversations, has no such key")
+		d.Want(sameValue(now, usual, key), key, "only applies to scorers: mode text learns conversations and has no such key")
 	}
 }
 

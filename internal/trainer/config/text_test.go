@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTextConfig refuses keys that have no meaning for conversations.
+// TestTextConfig: keys without a meaning for conversations are refused.
 func TestTextConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.yaml")
 	text := "mode: text\nbackbone: b\nout: o\ndata: {train: t.jsonl, sampling: group}\npair: concat\n" +
@@ -18,8 +18,8 @@ func TestTextConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load(path)
-	for _, want := range []string{"data.sampling: is of scorers", "pair: want one of sequence, frames",
-		"losses: is of scorers", "number_pictures: is of scorers", "text.tune", "text.max_tokens", "validate.by"} {
+	for _, want := range []string{"data.sampling: only applies to scorers", "pair: want one of sequence, frames",
+		"losses: only applies to scorers", "number_pictures: only applies", "text.tune", "text.max_tokens", "validate.by"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

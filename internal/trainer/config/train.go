@@ -9,9 +9,9 @@ import (
 	"assay/lora"
 )
 
-// How a part of the model may train.
+// How a part of the model trains.
 const (
-	byLora = "lora"   // its layers that lora.targets names get adapters
+	byLora = "lora"   // adapters on the layers that lora.targets names
 	Whole  = "full"   // all of its parameters
 	frozen = "frozen" // not at all
 )
@@ -22,12 +22,12 @@ const (
 	rowOutput    = "lm_head"   // of the output layer
 )
 
-// TrainConfig says part by part what trains, instead of mode and lora.parts.
+// TrainConfig says what trains in each part, instead of mode and lora.parts.
 type TrainConfig struct {
 	Language  string   `yaml:"language"`       // lora, full, frozen
 	Projector string   `yaml:"projector"`      //
 	Vision    string   `yaml:"vision"`         //
-	Last      int      `yaml:"last,omitempty"` // only that many layers of the language model, the last ones; 0: all
+	Last      int      `yaml:"last,omitempty"` // only this many last layers of the language model; 0: all
 	Rows      []string `yaml:"rows"`           // of the score token: embedding, lm_head
 }
 
@@ -35,7 +35,7 @@ func (t *TrainConfig) part(name string) *string {
 	return map[string]*string{lora.Language: &t.Language, lora.Projector: &t.Projector, lora.Vision: &t.Vision}[name]
 }
 
-// Parts lists those that train in one way.
+// Parts lists the parts that train in the given way.
 func (t *TrainConfig) Parts(how string) (out []string) {
 	for _, p := range lora.Parts() {
 		if *t.part(p) == how {
@@ -45,7 +45,7 @@ func (t *TrainConfig) Parts(how string) (out []string) {
 	return out
 }
 
-// settleTrain fills in what train leaves out, by what mode and lora.parts say, and makes these say what train does.
+// settleTrain fills in what train leaves out from mode and lora.parts, and then sets these to match train.
 func (c *Config) settleTrain(d checker) {
 	t := c.Train
 	if t == nil || c.Mode == ModeText {
@@ -71,16 +71,16 @@ func (c *Config) settleTrain(d checker) {
 	if len(adapted) == 0 && len(t.Parts(Whole)) > 0 {
 		mode = "full"
 	}
-	d.Want(!d.Has("mode") || c.Mode == mode, "mode", "train says what trains, which is mode %s: leave this out", mode)
+	d.Want(!d.Has("mode") || c.Mode == mode, "mode", "train implies mode %s: leave this out", mode)
 	c.Mode = mode
 	if c.BringsAdapter() {
 		for _, p := range adapted {
-			d.Want(slices.Contains(c.Lora.Parts, p), "train."+p, "the adapter of init has no layers there: want full or frozen")
+			d.Want(slices.Contains(c.Lora.Parts, p), "train."+p, "init's adapter has no layers there: want full or frozen")
 		}
 		return
 	}
 	d.Want(!d.Has("lora.parts") || SameSet(adapted, c.Lora.Parts), "lora.parts",
-		"train says that adapters are on %v: leave this out", adapted)
+		"train puts adapters on %v: leave this out", adapted)
 	c.Lora.Parts = adapted
 }
 
@@ -90,7 +90,7 @@ func SameSet(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// BringsAdapter reports whether init has an adapter, which decides where adapters are.
+// BringsAdapter reports whether init has an adapter, which then decides where adapters are.
 func (c *Config) BringsAdapter() bool {
 	if c.Init == "" {
 		return false
@@ -124,7 +124,7 @@ func (c *Config) Adapts() bool {
 	return c.Mode == "lora" && (c.Train == nil || len(c.Train.Parts(byLora)) > 0)
 }
 
-// layerOf is the number of the language model's layer that a module or parameter lies in; -1: in none.
+// layerOf returns the index of the language model layer that a module or parameter is in; -1: none.
 func layerOf(path string) int {
 	rest, ok := strings.CutPrefix(path, "model.language_model.layers.")
 	if !ok {
@@ -145,7 +145,7 @@ func layers(modules []lora.Module) (n int) {
 	return n
 }
 
-// lastLayers counts the language model's layers, of which train.last must be some.
+// lastLayers counts the language model's layers; it returns an error if train.last is more.
 func (t *TrainConfig) lastLayers(modules []lora.Module) (int, error) {
 	n := layers(modules)
 	if t.Last > n {
@@ -187,7 +187,7 @@ func (c *Config) TrainsTensor(modules []lora.Module) (func(name string) bool, er
 	}, nil
 }
 
-// Narrow makes an adapter's configuration of what train says of parts and last layers.
+// Narrow applies train's parts and last layers to an adapter's configuration.
 func (t *TrainConfig) Narrow(l *lora.Config, modules []lora.Module, parameters []string) error {
 	n, err := t.lastLayers(modules)
 	if err != nil {

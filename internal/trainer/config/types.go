@@ -17,7 +17,7 @@ func (s *Strings) UnmarshalValue(v any) error {
 	return err
 }
 
-// MarshalYAML writes a single text as such.
+// MarshalYAML writes a single text as a plain scalar.
 func (s Strings) MarshalYAML() (any, error) {
 	if len(s) == 1 {
 		return s[0], nil
@@ -89,7 +89,7 @@ func (d *Validation) UnmarshalValue(v any) error {
 	}
 	list, err := texts(v)
 	if err != nil {
-		return errors.New("want a table, a list of tables or the fraction of the training groups that is held out")
+		return errors.New("want a table, a list of tables or the fraction of training groups to hold out")
 	}
 	d.Tables = list
 	return nil
@@ -103,13 +103,13 @@ func (d Validation) MarshalYAML() (any, error) {
 	return d.Fraction, nil
 }
 
-// RecomputeAuto as recompute computes as few layers again as the memory asks for.
+// RecomputeAuto recomputes as few layers as memory allows.
 const RecomputeAuto = "auto"
 
 // MicroBatch is a number of samples, or Auto.
 type MicroBatch int
 
-// Auto lets the model choose by the memory that is free.
+// Auto lets the model choose by the free memory.
 const Auto MicroBatch = 0
 
 // UnmarshalValue reads auto or a whole number of at least 1.
@@ -160,13 +160,12 @@ func (c CacheSize) MarshalYAML() (any, error) {
 	return strictyaml.Bytes(c).MarshalYAML()
 }
 
-// elsewhere are names of Hugging Face's TrainingArguments, of PEFT's LoraConfig and of TRL, and the keys that say the
-// same here.
+// elsewhere maps names in Hugging Face's TrainingArguments, PEFT's LoraConfig and TRL to the equivalent keys here.
 var elsewhere = map[string]string{
 	"adam_epsilon":                "optimizer.eps",
 	"bf16":                        "dtype: bfloat16",
 	"eval_steps":                  "validate.every",
-	"gradient_accumulation_steps": "batch_size, which a step takes in runs of micro_batch",
+	"gradient_accumulation_steps": "batch_size, which a step splits into runs of micro_batch",
 	"gradient_checkpointing":      "recompute: layers",
 	"learning_rate":               "optimizer.lr",
 	"load_best_model_at_end":      "validate.by",
@@ -193,5 +192,5 @@ var elsewhere = map[string]string{
 	"weight_decay":                "optimizer.weight_decay",
 }
 
-// KeyElsewhere says which key is meant by a name that other programs have for it; "": none.
+// KeyElsewhere returns the key here for a name that other programs use; "": none.
 func (c *Config) KeyElsewhere(name string) string { return elsewhere[name] }

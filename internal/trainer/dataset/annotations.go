@@ -13,7 +13,7 @@ import (
 	"assay/losses"
 )
 
-// labelled reports whether the row has a label of the score.
+// labelled reports whether the row has a score label.
 func (r *Row) labelled() bool {
 	_, ok := r.Annotations.Labels[""]
 	return ok
@@ -46,11 +46,11 @@ func learnsFrom(c *config.Config, e *data.Row) bool {
 	return false
 }
 
-// measures reports whether an edit can be validated on.
+// measures reports whether an edit can be used for validation.
 func measures(c *config.Config, e *data.Row) bool { return e.Label != nil || learnsFrom(c, e) }
 
-// groupOf is the group of an edit: the name that its table gives it. Without a name, comparisons and what whole groups
-// are made of are grouped by source and instruction. "": it is on its own.
+// groupOf returns the group of an edit: its name in the table. Without a name, comparisons, and all edits of runs
+// with whole groups, are grouped by source and instruction. "": the edit has no group.
 func (r *Row) groupOf(e *data.Row, whole bool) string {
 	if e.Group != "" || e.Verdict == nil && !whole {
 		return e.Group
@@ -58,8 +58,8 @@ func (r *Row) groupOf(e *data.Row, whole bool) string {
 	return r.Asked
 }
 
-// comparedIn is the group that the edit of a row is compared in. A name says no more than that edits belong together:
-// tables may use it for different ones, and only those of one source and instruction can be compared.
+// comparedIn returns the group that the edit of a row is compared in. A group name alone is not enough: several
+// tables may use the same one, and only edits of the same source and instruction can be compared.
 func (r *Row) comparedIn(e *data.Row) string {
 	if e.Group == "" {
 		return r.Group
@@ -70,8 +70,8 @@ func (r *Row) comparedIn(e *data.Row) string {
 // maxContrary bounds the contradictions that an error lists.
 const maxContrary = 10
 
-// CheckContrary refuses edits of a group of which labels and ranks say opposite things: pairs and orders are by both. A
-// tie of one of the two contradicts nothing, since labels may be finer than ranks, or coarser.
+// CheckContrary returns an error if labels and ranks order two edits of a group differently: pairs and orders use
+// both. A tie in labels or ranks is not a contradiction, because one may be finer than the other.
 func (s *Samples) CheckContrary(key string, dimensions []string) error {
 	var problems []error
 	for _, rows := range NewOrder(0, s.Units(), config.WholeGroups).Units {
@@ -91,7 +91,7 @@ func (s *Samples) CheckContrary(key string, dimensions []string) error {
 		"leave out one of the two columns):\n%w", key, errors.Join(problems...)))
 }
 
-// contrary looks for two edits of a group of which the one with the higher label has the worse rank.
+// contrary finds two edits of a group where the one with the higher label has the worse rank.
 func (s *Samples) contrary(rows []int, dimension string) (high, low int, found bool) {
 	var both []int
 	for _, i := range rows {
@@ -106,7 +106,7 @@ func (s *Samples) contrary(rows []int, dimension string) (high, low int, found b
 	slices.SortFunc(both, func(a, b int) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(label(b), label(a)), cmp.Compare(a, b))
 	})
-	for k := 1; k < len(both); k++ { // the one before has the better rank, or is no worse by label
+	for k := 1; k < len(both); k++ { // the previous one has the better rank, or an equal rank and at least as high a label
 		if high, low = both[k], both[k-1]; label(high) > label(low) {
 			return high, low, true
 		}
@@ -114,7 +114,7 @@ func (s *Samples) contrary(rows []int, dimension string) (high, low int, found b
 	return 0, 0, false
 }
 
-// contradiction says what two edits of a group contradict each other in.
+// contradiction describes the contradiction between two edits of a group.
 func (s *Samples) contradiction(high, low int, dimension string) error {
 	suffix := ""
 	if dimension != "" {

@@ -8,22 +8,22 @@ import (
 	"assay/chat"
 )
 
-// Completion is an answer that a model gave to an example's prompt, and what it is worth.
+// Completion is a model's answer to an example's prompt, with its reward.
 type Completion struct {
-	IDs       []int64   `json:"ids"`            // tokens, the end token among them
-	Truncated bool      `json:"cut,omitempty"`  // it was cut off
+	IDs       []int64   `json:"ids"`            // tokens, including the end token
+	Truncated bool      `json:"cut,omitempty"`  // it reached the length limit
 	Rewards   []float64 `json:"rewards"`        // by term
-	Read      bool      `json:"read"`           // all terms could read it
+	Read      bool      `json:"read"`           // all reward terms could parse it
 	Reward    float64   `json:"reward"`         // their weighted sum
 	Advantage float64   `json:"advantage"`      // over the other answers to the same prompt
-	Old       []float64 `json:"old,omitempty"`  // log-probability of each token by the model that gave it; nil: it learns
-	Base      []float64 `json:"base,omitempty"` // likewise by the model without its adapter
+	Old       []float64 `json:"old,omitempty"`  // token log-probabilities when generated; nil: the current model's
+	Base      []float64 `json:"base,omitempty"` // token log-probabilities without the adapter
 
 	Weight float64 `json:"-"` // of each token in the loss of the step
 	Number int     `json:"-"` // among the answers to its prompt
 }
 
-// Prompt are the messages of a conversation up to its last answer, if that is its last message.
+// Prompt returns the messages of a conversation, without the last one if that is an answer.
 func (c *Conversation) Prompt() []chat.Message {
 	if n := len(c.Messages); n > 0 && c.Messages[n-1].Role == "assistant" {
 		return c.Messages[:n-1]
@@ -31,7 +31,7 @@ func (c *Conversation) Prompt() []chat.Message {
 	return c.Messages
 }
 
-// Truth is the text or number of a column; of "", the answer that ends the conversation.
+// Truth returns the text or number in a column; for "", the answer that ends the conversation.
 func (c *Conversation) Truth(column string) (string, error) {
 	if column != "" {
 		var text string
@@ -42,8 +42,8 @@ func (c *Conversation) Truth(column string) (string, error) {
 	}
 	n := len(c.Messages)
 	if n == len(c.Prompt()) {
-		return "", errors.New("the conversation ends with no answer, which the rewards compare with: give one, or a column " +
-			"(grpo.rewards, column)")
+		return "", errors.New("the conversation does not end with an answer for the rewards to compare with: add one, or a " +
+			"column (grpo.rewards, column)")
 	}
 	var text strings.Builder
 	for _, p := range c.Messages[n-1].Content {

@@ -19,17 +19,17 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// Conversation is what an example of mode text is: messages, and the pictures that they show, in their order.
+// Conversation is an example of mode text: messages, and the pictures that they show, in order.
 type Conversation struct {
 	Messages []chat.Message // pictures are empty
 	Pictures []data.Image
-	Contents []store.Key // of the pictures' encoded bytes, as they were when the run began
-	Folder   string      // of the table, to which the paths of the pictures are relative
+	Contents []store.Key // digests of the pictures' encoded bytes when the run began
+	Folder   string      // of the table; picture paths are relative to it
 
-	Columns map[string]json.RawMessage // that rewards read
+	Columns map[string]json.RawMessage // columns that rewards read
 }
 
-// openConversations opens the tables of mode text and looks at every row once.
+// openConversations opens the tables of mode text and scans every row once.
 func (d *Data) openConversations(c *config.Config) error {
 	train := scan{data: d, digest: sha256.New(), further: c.RewardColumns()}
 	rows := train.conversationTables(c.Data.Train)
@@ -57,7 +57,7 @@ func (d *Data) openConversations(c *config.Config) error {
 	return nil
 }
 
-// conversationTables goes through tables of conversations.
+// conversationTables scans tables of conversations.
 func (s *scan) conversationTables(paths []string) *Samples {
 	out := &Samples{}
 	for _, path := range paths {
@@ -90,7 +90,7 @@ func (s *scan) conversationTables(paths []string) *Samples {
 	return out
 }
 
-// conversation reads a conversation and the digests of its pictures. Conversations about the same pictures are of one
+// conversation reads a conversation and the digests of its pictures. Conversations about the same pictures are in one
 // group, so that none of them is held out while another is trained on.
 func (s *scan) conversation(t *table.Conversations, i int) (Row, error) {
 	r := Row{conversations: t, Index: i}
@@ -100,7 +100,7 @@ func (s *scan) conversation(t *table.Conversations, i int) (Row, error) {
 	}
 	r.ID = rowID(row.ID)
 	if len(row.Given) > 0 {
-		return r, fmt.Errorf("%s says how a model is to be asked: a conversation to learn from has id and messages only",
+		return r, fmt.Errorf("%s sets how to query a model: a conversation to learn from only has id and messages",
 			strings.Join(row.Given, ", "))
 	}
 	h := sha256.New()
@@ -140,7 +140,7 @@ func (s *scan) conversation(t *table.Conversations, i int) (Row, error) {
 	return r, unread
 }
 
-// rowID is the id of a row as people read it.
+// rowID returns the id of a row for display.
 func rowID(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -164,7 +164,7 @@ func (r *Row) conversation() (Example, error) {
 	return e, nil
 }
 
-// Picture is a picture of the conversation.
+// Picture returns the i-th picture of the conversation.
 func (c *Conversation) Picture(i int) RowPicture {
 	return RowPicture{File: data.File{Image: c.Pictures[i], Folder: c.Folder}, Content: c.Contents[i]}
 }

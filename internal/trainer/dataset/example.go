@@ -10,28 +10,28 @@ import (
 	"assay/internal/store"
 )
 
-// Example is one edit with what people said of it, and how a model is asked about it.
+// Example is one edit with its labels, and the templates used to ask a model about it.
 type Example struct {
-	Index            int       // among the training or the validation examples
-	Edit             edit.Edit // of a table: its pictures are [RowPicture]
+	Index            int       // index in the training or the validation examples
+	Edit             edit.Edit // from a table, its pictures are [RowPicture]
 	Question, Answer string    // templates drawn; [INSTRUCTION] is not yet replaced
 	Label            float64   // 0..1
 	Why              string    // replaces [WHY] of Answer; only in training
 
-	Conversation *Conversation // of mode text, where Edit has an ID alone; nil: a labelled edit
-	Share        float64       // what its mean text loss counts in its batch, 1 on average; 0: as much as any other's
+	Conversation *Conversation // in mode text, where Edit only has an ID; nil: a labelled edit
+	Share        float64       // weight of its mean text loss in the batch, 1 on average; 0: equal weights
 
-	Completion *Completion // of objective grpo: an answer of the model, which is learnt from
+	Completion *Completion // in objective grpo: the answer of the model to learn from
 
-	Annotations data.Annotations // without any Label is all
+	Annotations data.Annotations // if empty, there is only Label
 	Unit        int              // number of its group in the batch
-	Group       int              // unit of the order that it is of
+	Group       int              // unit of the order that contains it
 
-	Inputs edit.Inputs // what a Prefetcher made of it; nil: nothing yet
-	Err    error       // why it could make none
+	Inputs edit.Inputs // the result of a Prefetcher; nil: none yet
+	Err    error       // the error of the Prefetcher
 }
 
-// Labelled reports whether there is a label: an edit that is only compared has none.
+// Labelled reports whether there is a score label: an edit that is only compared has none.
 func (e *Example) Labelled() bool {
 	if e.Conversation != nil {
 		return false
@@ -50,7 +50,7 @@ func (e *Example) augment(seed uint64) {
 	}
 }
 
-// roles are those of the pictures of an edit: its sources, then the edit.
+// roles returns the roles of an edit's pictures: its sources, then the edit.
 func (e *Example) roles() (out []string) {
 	for i := range max(len(e.Edit.Sources), 1) {
 		out = append(out, edit.SourceRole(i))
@@ -58,14 +58,14 @@ func (e *Example) roles() (out []string) {
 	return append(out, "edit")
 }
 
-// Contents are the digests of the encoded bytes of a row's sources and edit: what tells a picture from another one
-// under the same name. The zero key is of a picture that cannot be read.
+// Contents are the digests of the encoded bytes of a row's sources and edit, which distinguish pictures with the same
+// file name. A picture that cannot be read has the zero key.
 type Contents struct {
 	sources []store.Key
 	edit    store.Key
 }
 
-// contentsOf finds out what the pictures of a row are. A file is read only if it was not before: see
+// contentsOf computes the digests of a row's pictures. A file is only read if it was not read before: see
 // [store.FileDigest].
 func contentsOf(row *data.Row, folder string) (c Contents, err error) {
 	sources := append([]data.Image{row.Source}, row.References...)
@@ -81,7 +81,7 @@ func contentsOf(row *data.Row, folder string) (c Contents, err error) {
 	return c, nil
 }
 
-// all are the keys of sources and edit.
+// all returns the keys of sources and edit.
 func (c *Contents) all() []store.Key { return append(slices.Clone(c.sources), c.edit) }
 
 // known reports whether any picture could be read.
@@ -89,7 +89,7 @@ func (c *Contents) known() bool {
 	return slices.ContainsFunc(c.all(), func(k store.Key) bool { return k != store.Key{} })
 }
 
-// scene identifies the sources: that of one is its own key.
+// scene identifies the sources; with one source it is its key.
 func (c *Contents) scene() store.Key {
 	if len(c.sources) == 1 {
 		return c.sources[0]
@@ -104,7 +104,7 @@ func (c *Contents) scene() store.Key {
 // RowPicture is a picture of a row as it was when the run began: an [edit.Keyed].
 type RowPicture struct {
 	data.File
-	Content store.Key // digest of the encoded bytes, which the file must have; zero: those that it has
+	Content store.Key // digest that the encoded bytes must have; zero: any
 	Augment uint64    // seed of the augmentation; 0: none
 }
 
@@ -115,7 +115,7 @@ func (p RowPicture) Decode() (*data.Picture, error) {
 		return nil, err
 	}
 	if p.Content != (store.Key{}) && sha256.Sum256(raw) != p.Content {
-		return nil, fmt.Errorf("%s has changed since the run looked at its rows: a run sees the same pictures to its end",
+		return nil, fmt.Errorf("%s has changed since the run checked its rows: pictures must not change during a run",
 			p.Image.File(p.Folder))
 	}
 	out, err := p.Image.Decode(p.Folder, raw, p.Limits)
@@ -128,7 +128,7 @@ func (p RowPicture) Decode() (*data.Picture, error) {
 // Key identifies content and augmentation.
 func (p RowPicture) Key() string {
 	content, err := p.content()
-	if err != nil { // Decode says so
+	if err != nil { // Decode reports it
 		return ""
 	}
 	return string(content[:]) + p.augmentation()
@@ -141,7 +141,7 @@ func (p RowPicture) content() (store.Key, error) {
 	return store.Content(p.Folder, p.Image)
 }
 
-// augmentation identifies what is done to the picture.
+// augmentation identifies the augmentation of the picture.
 func (p RowPicture) augmentation() string {
 	if p.Augment == 0 {
 		return ""
@@ -149,14 +149,14 @@ func (p RowPicture) augmentation() string {
 	return fmt.Sprintf("%+v", data.RandomAugmentation(p.Augment))
 }
 
-// PairKey identifies the pictures of an example as they are augmented.
+// PairKey identifies the augmented pictures of an example.
 func (e *Example) PairKey() (store.Key, error) {
 	parts := []string{"pair", data.Decoding()}
 	augmentation := ""
 	for _, role := range e.roles() {
 		p, ok := e.Edit.Picture(role).(RowPicture)
 		if !ok {
-			return store.Key{}, fmt.Errorf("%s: there is no picture of a table", role)
+			return store.Key{}, fmt.Errorf("%s: not a picture from a table", role)
 		}
 		content, err := p.content()
 		if err != nil {

@@ -8,21 +8,21 @@ import (
 	"assay/data"
 )
 
-// Groups are the units of a run whose batches are cut between groups: of each, the rows of its distinct edits, and what
-// compares two of them.
+// Groups are the units of a run with whole groups: the rows of the distinct edits in each group, and the comparisons
+// between them.
 type Groups struct {
 	Pairs [][]Comparison // by unit
-	Bound int            // most edits of a unit in a step
-	Same  int            // comparisons of an edit with itself, which say nothing
+	Bound int            // maximum edits per unit in a step
+	Same  int            // number of comparisons of an edit with itself, which are ignored
 }
 
-// Comparison is a pair of rows of which people said something.
+// Comparison is a pair of rows with a verdict.
 type Comparison struct {
 	A, B    int // rows
 	Verdict *data.Verdict
 }
 
-// NewGroups makes whole groups out of units of rows. Where several comparisons share an edit (the best one of a group
+// NewGroups builds whole groups from units of rows. If several comparisons share an edit (the best one of a group
 // with each of the others, say), its rows become one: o.Units keeps the first.
 func NewGroups(o *Order, s *Samples, bound int) *Groups {
 	g := &Groups{Pairs: make([][]Comparison, len(o.Units)), Bound: bound}
@@ -65,7 +65,7 @@ func NewGroups(o *Order, s *Samples, bound int) *Groups {
 	return g
 }
 
-// sameEdit is the same for rows of one edit of one source and instruction with the same labels.
+// sameEdit returns a key that is equal for rows with the same edit, source, instruction and labels.
 func (r *Row) sameEdit() string {
 	if !r.contents.known() { // its pictures cannot be read
 		return fmt.Sprintf("%d %d", r.number, r.Index)
@@ -73,10 +73,11 @@ func (r *Row) sameEdit() string {
 	return fmt.Sprintf("%s %x %v %v", r.Asked, r.contents.edit, r.Annotations.Labels, r.Annotations.Ranks)
 }
 
-// Size is the number of edits of a unit in a step.
+// Size returns the number of edits of a unit in a step.
 func (g *Groups) Size(o *Order, unit int) int { return min(len(o.Units[unit]), g.Bound) }
 
-// rows are the rows of the unit at a position of the run. Of a group with more than the bound some are drawn per epoch.
+// rows returns the rows of the unit at a position of the run. If a group has more than Bound edits, Bound of them are
+// drawn per epoch.
 func (g *Groups) rows(o *Order, position int64) (unit int, rows []int, epoch int64) {
 	unit, epoch = o.Unit(position)
 	rows = o.Units[unit]
@@ -85,7 +86,7 @@ func (g *Groups) rows(o *Order, position int64) (unit int, rows []int, epoch int
 	}
 	rng := rand.NewPCG(Mix(o.Seed, forGroupRow, uint64(epoch), uint64(unit)), uint64(unit))
 	rows = slices.Clone(rows)
-	for i := range g.Bound { // the first steps of Fisher and Yates' shuffle
+	for i := range g.Bound { // the first steps of a Fisher-Yates shuffle
 		j := i + pick(rng.Uint64(), len(rows)-i)
 		rows[i], rows[j] = rows[j], rows[i]
 	}
@@ -94,7 +95,7 @@ func (g *Groups) rows(o *Order, position int64) (unit int, rows []int, epoch int
 	return unit, rows, epoch
 }
 
-// edits counts the edits of the units at some positions.
+// edits counts the edits of the units at positions from to to-1.
 func (g *Groups) edits(o *Order, from, to int64) (n int64) {
 	for at := from; at < to; at++ {
 		unit, _ := o.Unit(at)
@@ -103,8 +104,8 @@ func (g *Groups) edits(o *Order, from, to int64) (n int64) {
 	return n
 }
 
-// cut gives the position after the batch that begins at a position: whole groups, at most batch edits, at least one
-// group.
+// cut returns the position after the batch that starts at a position: whole groups, at most batch edits, but at least
+// one group.
 func (g *Groups) cut(o *Order, position, limit int64, batch int) int64 {
 	edits := 0
 	for at := position; at < limit; at++ {
@@ -116,7 +117,7 @@ func (g *Groups) cut(o *Order, position, limit int64, batch int) int64 {
 	return limit
 }
 
-// largest is the most edits that a group has in a step.
+// largest returns the largest number of edits of a group in a step.
 func (g *Groups) largest(o *Order) int {
 	n := 0
 	for u := range o.Units {

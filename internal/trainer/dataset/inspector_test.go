@@ -10,8 +10,8 @@ import (
 	"assay/internal/store"
 )
 
-// TestInspectorDecodesOnce: a start finds out from the store which pictures an earlier one has decoded, and decodes
-// what changed since.
+// TestInspectorDecodesOnce: a start looks up in the store which pictures an earlier start has decoded, and only
+// decodes changed ones.
 func TestInspectorDecodesOnce(t *testing.T) {
 	dir := t.TempDir()
 	kept, err := store.Open(filepath.Join(dir, "store"), store.Options{})

@@ -10,24 +10,24 @@ import (
 	"assay/internal/jsonfile"
 )
 
-// RowsFile is a run's list of its rows, in the order that its order of samples counts them in. Each is a line, the JSON
-// array [what for, digest, group, table, row, twin, gone, id]. It is written when the run begins. A resumed run finds
-// its rows again by it, wherever they stand in the tables now.
+// RowsFile is a run's list of its rows, in the order that sample indices refer to. Each line is a JSON array [what
+// for, digest, group, table, row, twin, gone, id]. It is written when the run begins. A resumed run uses it to find
+// its rows, wherever they are in the tables now.
 const RowsFile = "rows.jsonl"
 
 // ledgerRow is a line of RowsFile.
 type ledgerRow struct {
-	For    string // train, validation; aside: set aside when the run began, and for all of it
+	For    string // train, validation; aside: set aside at the start, for the whole run
 	Digest string // of the content
-	Group  int    // rows of a group have the same number
+	Group  int    // the same number for all rows of a group
 	Table  int    // number of the table
-	Row    int    // in it, from 0
-	Twin   int    // rows of the same content before this one
-	Gone   bool   // it was bad, and was removed from the tables
-	ID     string // if no other row has it
+	Row    int    // row in the table, from 0
+	Twin   int    // number of earlier rows with the same content
+	Gone   bool   // it was bad, and has been removed from the tables
+	ID     string // if unique
 }
 
-// fields are the elements of the array.
+// fields returns the elements of the array.
 func (l *ledgerRow) fields() []any {
 	return []any{&l.For, &l.Digest, &l.Group, &l.Table, &l.Row, &l.Twin, &l.Gone, &l.ID}
 }
@@ -55,13 +55,13 @@ const (
 	forQuarantine = "aside"
 )
 
-// rowKey identifies a row: by its id alone, or by its content and how many rows of the same stand before it.
+// rowKey identifies a row: by its id, or by its content and the number of earlier rows with the same content.
 type rowKey struct {
 	id, digest string
 	twin       int
 }
 
-// key is its id if no other row has it, else its content.
+// key returns the id if it is unique, else the content.
 func (l *ledgerRow) key() rowKey {
 	if l.ID != "" {
 		return rowKey{id: l.ID}
@@ -71,7 +71,7 @@ func (l *ledgerRow) key() rowKey {
 
 func (l *ledgerRow) contentKey() rowKey { return rowKey{digest: l.Digest, twin: l.Twin} }
 
-// ledgerOf describes rows; numbers are given to groups in the order of their first rows.
+// ledgerOf describes rows; groups are numbered in the order of their first rows.
 func ledgerOf(what string, rows []Row, groups map[string]int) []ledgerRow {
 	out := make([]ledgerRow, len(rows))
 	for i, r := range rows {
@@ -83,7 +83,7 @@ func ledgerOf(what string, rows []Row, groups map[string]int) []ledgerRow {
 	return out
 }
 
-// identify clears ids that several rows of the list share, and counts rows of the same content.
+// identify clears ids that several rows of the list share, and numbers rows with the same content.
 func identify(rows []ledgerRow) {
 	count, twins := map[string]int{}, map[string]int{}
 	for i := range rows {
@@ -99,7 +99,7 @@ func identify(rows []ledgerRow) {
 	}
 }
 
-// writeLedger notes the rows of a run that begins.
+// writeLedger writes the row list of a new run.
 func (d *Data) writeLedger(out string) error {
 	train, valid := d.Train, d.Validation
 	if train.Made() || valid.Made() {
@@ -110,7 +110,7 @@ func (d *Data) writeLedger(out string) error {
 	rows = append(rows, ledgerOf(forValidation, valid.Rows, groups)...)
 	rows = append(rows, ledgerOf(forQuarantine, d.excluded, groups)...)
 	identify(rows)
-	for _, b := range d.bad { // could not be read: known by place only
+	for _, b := range d.bad { // could not be read: identified only by position
 		rows = append(rows, ledgerRow{For: forQuarantine, Table: b.number, Row: b.Row - 1})
 	}
 	return writeRows(out, rows)
@@ -127,15 +127,15 @@ func readLedger(out string) (rows []ledgerRow, err error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w (begin anew with --fresh)", err)
+			return nil, fmt.Errorf("%w (start over with --fresh)", err)
 		}
 		rows = append(rows, r)
 	}
 	return rows, nil
 }
 
-// MatchLedger finds the rows of the list in a run directory again, and puts them into its order. diff lists what makes
-// this another run; listed is false if there is no such list.
+// MatchLedger finds the rows listed in a run directory, and puts them into the list's order. diff lists what makes
+// this a different run; listed is false if there is no list.
 func (d *Data) MatchLedger(out string) (diff []string, listed bool, err error) {
 	ledger, err := readLedger(out)
 	if err != nil || ledger == nil {
@@ -150,13 +150,13 @@ func (d *Data) MatchLedger(out string) (diff []string, listed bool, err error) {
 	return diff, true, nil
 }
 
-// badBefore are the rows that a run has met as bad.
+// badBefore are the rows that a run has recorded as bad.
 type badBefore struct {
 	ids    map[string]bool
 	places map[rowPlace]bool
 }
 
-// wasBad reads them.
+// wasBad reads the bad rows of a run.
 func wasBad(out string) (badBefore, error) {
 	known := badBefore{ids: map[string]bool{}, places: map[rowPlace]bool{}}
 	for b, err := range jsonfile.Lines[BadRow](filepath.Join(out, BadRowsFile)) {
@@ -174,7 +174,7 @@ func wasBad(out string) (badBefore, error) {
 	return known, nil
 }
 
-// rowPlace is where a row stands.
+// rowPlace is the position of a row.
 type rowPlace struct {
 	table string // the file's name
 	row   int    // from 0
@@ -182,9 +182,9 @@ type rowPlace struct {
 
 func (p rowPlace) String() string { return fmt.Sprintf("row %d of %s", p.row+1, p.table) }
 
-// arrange puts the rows of the tables into the order in which the run began, and lists what makes this another run. A
-// row is the same wherever it stands, in whatever format. What a repair may do: change or remove rows that were noted
-// as bad. A row that was good must be there with the same content, and there must be no new ones.
+// arrange puts the rows of the tables into the order in which the run began, and lists what makes this a different
+// run. A row is the same wherever it is, in any file format. A repair may change or remove rows that were recorded as
+// bad. Good rows must still exist with the same content, and there must be no new rows.
 func (d *Data) arrange(out string, ledger []ledgerRow) (diff []string, err error) {
 	train, valid := d.Train, d.Validation
 	if train.Made() || valid.Made() {
@@ -195,7 +195,7 @@ func (d *Data) arrange(out string, ledger []ledgerRow) (diff []string, err error
 		return nil, err
 	}
 	found := make([]int, len(ledger))
-	for k := range ledger { // all of them, before a place is given to another row
+	for k := range ledger { // all of them, before a position is matched to another row
 		found[k] = m.find(&ledger[k])
 	}
 	newTrain, newValid, excluded := arrangedLike(ledger)
@@ -226,7 +226,7 @@ func (d *Data) arrange(out string, ledger []ledgerRow) (diff []string, err error
 	return diff, nil
 }
 
-// arrangedLike makes room for the rows of a ledger, and for no more: there may be millions.
+// arrangedLike allocates exactly as much as the rows of a ledger need: there may be millions.
 func arrangedLike(ledger []ledgerRow) (train, valid *Samples, excluded []Row) {
 	count := map[string]int{}
 	for k := range ledger {
@@ -240,8 +240,8 @@ func arrangedLike(ledger []ledgerRow) (train, valid *Samples, excluded []Row) {
 // matcher finds the rows of a ledger in the tables.
 type matcher struct {
 	rows    []*Row      // of the tables
-	now     []ledgerRow // the same as a ledger has them
-	used    []bool      // which of them are found
+	now     []ledgerRow // the same, as ledger rows
+	used    []bool      // which of them have been found
 	byKey   map[rowKey]int
 	byPlace map[rowPlace]int
 	unread  map[rowPlace]unreadRow
@@ -262,7 +262,7 @@ func (d *Data) newMatcher(out string, tables ...[]Row) (*matcher, error) {
 	identify(m.now)
 	for i := range m.now {
 		m.byKey[m.now[i].key()] = i
-		m.byKey[m.now[i].contentKey()] = i // an id may have become the only one's
+		m.byKey[m.now[i].contentKey()] = i // an id may have become unique
 		m.byPlace[m.rows[i].place()] = i
 	}
 	for _, b := range d.bad {
@@ -273,7 +273,7 @@ func (d *Data) newMatcher(out string, tables ...[]Row) (*matcher, error) {
 	return m, err
 }
 
-// find gives the row with the id or the content of l, or -1.
+// find returns the index of the row with the id or the content of l, or -1.
 func (m *matcher) find(l *ledgerRow) int {
 	i, ok := m.byKey[l.key()]
 	if !ok || m.used[i] {
@@ -283,15 +283,15 @@ func (m *matcher) find(l *ledgerRow) int {
 	return i
 }
 
-// recall gives the row that l stands for, where i is what find found, or says what is wrong with it. The ledger's row
-// is brought up to date.
+// recall returns the row that l refers to, or describes what is wrong with it; i is the result of find. It updates
+// the ledger row.
 func (d *Data) recall(m *matcher, l *ledgerRow, i int) (row Row, problem string) {
 	where := rowPlace{d.tableName(l), l.Row}
 	known := l.For == forQuarantine || l.Gone || m.bad.places[where] || m.bad.ids[l.ID]
-	if here, ok := m.byPlace[where]; i < 0 && known && ok && !m.used[here] { // repaired so that even its name is another
+	if here, ok := m.byPlace[where]; i < 0 && known && ok && !m.used[here] { // repaired, and even its id has changed
 		i, m.used[here] = here, true
 	}
-	row = Row{gone: true, ID: l.ID, Index: l.Row, Bad: "it is not in the tables any more"}
+	row = Row{gone: true, ID: l.ID, Index: l.Row, Bad: "no longer in the tables"}
 	if i >= 0 {
 		now := &m.now[i]
 		if !known && now.Digest != l.Digest {
@@ -306,7 +306,7 @@ func (d *Data) recall(m *matcher, l *ledgerRow, i int) (row Row, problem string)
 		return row, ""
 	}
 	if !known {
-		return row, fmt.Sprintf("data: %s is not there any more: %v", l.name(), where)
+		return row, fmt.Sprintf("data: %s is missing: %v", l.name(), where)
 	}
 	d.repaired = d.repaired || !l.Gone
 	l.Gone = true
@@ -317,7 +317,7 @@ func (l *ledgerRow) name() string {
 	if l.ID != "" {
 		return "row " + l.ID
 	}
-	return "a row without an id of its own"
+	return "a row without a unique id"
 }
 
 func (d *Data) tableName(l *ledgerRow) string {
@@ -327,5 +327,5 @@ func (d *Data) tableName(l *ledgerRow) string {
 	if l.Table < len(d.Tables) {
 		return filepath.Base(d.Tables[l.Table].Path())
 	}
-	return "a table that is not named any more"
+	return "a table that is no longer configured"
 }

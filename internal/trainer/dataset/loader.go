@@ -7,8 +7,8 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// BatchSampler cuts the order of a run's samples into batches. A position counts samples from the beginning of the run,
-// or groups where batches hold whole groups.
+// BatchSampler cuts the order of a run's samples into batches. A position counts samples from the start of the run,
+// or groups if batches hold whole groups.
 type BatchSampler struct {
 	Order  *Order
 	Groups *Groups // nil: batches are cut between rows
@@ -16,10 +16,10 @@ type BatchSampler struct {
 	Limit  int64   // the position at which the run ends
 	Edits  int64   // of the whole run; only counted with whole groups
 
-	size int // edits of a batch; of whole groups the most
+	size int // edits per batch; with whole groups, the maximum
 }
 
-// NewBatchSampler makes the batches of a run that stands at a step and a position.
+// NewBatchSampler creates the batch sampler of a run at a step and a position.
 func NewBatchSampler(c *config.Config, train *Samples, step, at int64) (*BatchSampler, error) {
 	s := &BatchSampler{Order: NewOrder(c.Seed, train.Groups(), c.Data.Sampling), size: c.StepRows()}
 	weights, err := drawWeights(c, train)
@@ -40,7 +40,7 @@ func NewBatchSampler(c *config.Config, train *Samples, step, at int64) (*BatchSa
 	return s, nil
 }
 
-// wholeGroups counts the steps of batches of whole groups, whose numbers of edits differ.
+// wholeGroups counts the steps of a run with whole groups, where the number of edits per batch varies.
 func (s *BatchSampler) wholeGroups(c *config.Config, train *Samples, step, at int64) {
 	bound := c.Data.GroupEdits
 	if bound == 0 {
@@ -60,7 +60,7 @@ func (s *BatchSampler) wholeGroups(c *config.Config, train *Samples, step, at in
 	s.Steps, s.Limit = step, at
 }
 
-// Next is the position after the batch that begins at a position.
+// Next returns the position after the batch that starts at a position.
 func (s *BatchSampler) Next(at int64) int64 {
 	if s.Groups != nil {
 		return s.Groups.cut(s.Order, at, s.Limit, s.size)
@@ -68,7 +68,7 @@ func (s *BatchSampler) Next(at int64) int64 {
 	return min(at+int64(s.size), s.Limit)
 }
 
-// Count is the number of edits between two positions.
+// Count returns the number of edits between two positions.
 func (s *BatchSampler) Count(from, to int64) int64 {
 	if s.Groups != nil {
 		return s.Groups.edits(s.Order, from, to)
@@ -76,10 +76,10 @@ func (s *BatchSampler) Count(from, to int64) int64 {
 	return to - from
 }
 
-// Epochs is the number of epochs that end at a position.
+// Epochs returns the number of epochs completed at a position, with the fraction of the current one.
 func (s *BatchSampler) Epochs(at int64) float64 { return float64(at) / float64(s.Order.Len()) }
 
-// Largest is the most edits that a group has in a step; 0 without whole groups.
+// Largest returns the largest number of edits of a group in a step; 0 without whole groups.
 func (s *BatchSampler) Largest() int {
 	if s.Groups == nil {
 		return 0
@@ -87,8 +87,8 @@ func (s *BatchSampler) Largest() int {
 	return s.Groups.largest(s.Order)
 }
 
-// Split cuts a batch into micro-batches of some size. They hold whole groups where the run has them: a group larger
-// than a micro-batch is one by itself.
+// Split cuts a batch into micro-batches of a size. They hold whole groups if the run has them: a group larger than a
+// micro-batch is a micro-batch by itself.
 func (s *BatchSampler) Split(batch []Example, size int) (parts [][]Example) {
 	lo := 0
 	for i := range batch {
@@ -110,7 +110,7 @@ func (s *BatchSampler) Split(batch []Example, size int) (parts [][]Example) {
 
 // batchRow is a row of a batch that has not been read.
 type batchRow struct {
-	row, unit, number int // number: of its group in the batch
+	row, unit, number int // number: index of its group in the batch
 	epoch             int64
 }
 
@@ -126,7 +126,7 @@ func (s *BatchSampler) rows(train *Samples, from, to int64) (out []batchRow) {
 			rows[0], epoch = s.Order.At(at)
 		}
 		for _, row := range rows {
-			if train.Usable(row) { // a quarantined row keeps its place, which stays empty
+			if train.Usable(row) { // the position of a quarantined row stays empty
 				out = append(out, batchRow{row, unit, int(at - from), epoch})
 			}
 		}
@@ -134,58 +134,56 @@ func (s *BatchSampler) rows(train *Samples, from, to int64) (out []batchRow) {
 	return out
 }
 
-// Prefetcher is a model that can prepare examples (decode and arrange their pictures, tokenise their texts) while
+// Prefetcher is a model that can prepare examples (decode and preprocess their pictures, tokenise their texts) while
 // another step runs.
 type Prefetcher interface {
-	// Prefetch prepares the examples in place. The step that uses an example reports what went wrong with it.
+	// Prefetch prepares the examples in place. The step that uses an example reports its error.
 	Prefetch(part []Example)
 }
 
-// Loader reads the batches of a run. While one micro-batch is computed it prepares what comes next: the next
-// micro-batch, or the next batch with its first micro-batch. Only one of them is prepared at a time, so that memory
-// holds the pictures of two.
+// Loader reads the batches of a run. While one micro-batch is computed, it prepares the next one, or the next batch
+// with its first micro-batch. Only one is prepared at a time, so that memory holds the pictures of two micro-batches.
 type Loader struct {
 	*BatchSampler
 	MicroBatch int
-	Waited     time.Duration // for examples, since the caller set it to 0
+	Waited     time.Duration // time spent waiting for examples, since the caller set it to 0
 
 	train    *Samples
 	config   *config.Config
-	model    Prefetcher // nil: nothing is prepared before its step
+	model    Prefetcher // nil: no prefetching
 	prefetch *prefetch  // running, or done and not used yet; nil: none
 	parallel bool       // the next batch may be read while a step runs
 }
 
 // prefetch is a batch or a micro-batch that is being prepared.
 type prefetch struct {
-	at    int64 // position of the batch; -1: a micro-batch of the present one
+	at    int64 // position of the batch; -1: a micro-batch of the current one
 	done  chan struct{}
 	batch []Example
 	err   error
 }
 
-// NewLoader makes the loader of a run that stands at a step and a position. Without prefetch batches are read when they
-// are asked for.
+// NewLoader creates the loader of a run at a step and a position. Without prefetching, batches are read on demand.
 func NewLoader(c *config.Config, train *Samples, step, at int64) (*Loader, error) {
 	s, err := NewBatchSampler(c, train, step, at)
 	return &Loader{BatchSampler: s, train: train, config: c}, err
 }
 
-// Prefetches makes the loader read and prepare ahead, with the model if it can. Only tables are read while a step runs:
-// other examples may not be made for that.
+// Prefetches enables prefetching, with the model if it is a Prefetcher. Only tables are read while a step runs:
+// examples generated by a program may not be safe for that.
 func (l *Loader) Prefetches(model any) {
 	l.model, _ = model.(Prefetcher)
 	l.parallel = !l.train.Made()
 }
 
-// Read reads the batch at a position; after an error it returns the example that it was at.
+// Read reads the batch at a position; with an error it returns the example that failed.
 func (l *Loader) Read(at int64) ([]Example, error) { return l.read(l.rows(l.train, at, l.Next(at))) }
 
 func (l *Loader) read(rows []batchRow) (out []Example, err error) {
 	for _, b := range rows {
 		e, err := l.train.Example(b.row)
 		e.Index, e.Unit, e.Group = b.row, b.number, b.unit
-		if err != nil { // quarantine finds out whether the row itself is bad
+		if err != nil { // quarantine checks whether the row itself is bad
 			return []Example{e}, err
 		}
 		l.draw(&e, b.epoch)
@@ -194,7 +192,7 @@ func (l *Loader) read(rows []batchRow) (out []Example, err error) {
 	return out, nil
 }
 
-// draw chooses templates and augmentation. The edits of a whole group are asked about in the same words.
+// draw chooses templates and augmentation. All edits of a whole group get the same templates.
 func (l *Loader) draw(e *Example, epoch int64) {
 	c, row := l.config, uint64(e.Index)
 	if l.Groups != nil {
@@ -205,12 +203,13 @@ func (l *Loader) draw(e *Example, epoch int64) {
 	if c.Augment != "none" {
 		e.augment(max(1, Mix(c.Seed, forAugment, uint64(epoch), row)))
 	}
-	if e.Annotations.None() && e.Conversation == nil { // made by a program
+	if e.Annotations.None() && e.Conversation == nil { // generated by a program
 		e.Annotations.Labels = map[string]float64{"": e.Label}
 	}
 }
 
-// Load gives the batch at a position with its first micro-batch prepared: the prefetched one, or one that is read now.
+// Load returns the batch at a position with its first micro-batch prepared: the prefetched batch, or one that is read
+// now.
 func (l *Loader) Load(at int64) ([]Example, error) {
 	defer l.timed(time.Now())
 	if p := l.join(); p != nil && p.at == at && p.err == nil {
@@ -223,13 +222,13 @@ func (l *Loader) Load(at int64) ([]Example, error) {
 	return batch, err
 }
 
-// Join waits for what is being prepared.
+// Join waits for the running prefetch.
 func (l *Loader) Join() {
 	defer l.timed(time.Now())
 	l.join()
 }
 
-// Discard waits for what is being prepared and drops it.
+// Discard waits for the running prefetch and drops its result.
 func (l *Loader) Discard() { l.join() }
 
 func (l *Loader) join() *prefetch {
@@ -248,7 +247,7 @@ func (l *Loader) prepareFirst(batch []Example) {
 	}
 }
 
-// Prefetch begins to prepare what follows micro-batch i of a step's batch, which is at a position.
+// Prefetch starts preparing what follows micro-batch i of a step's batch; at is the position of the batch.
 func (l *Loader) Prefetch(parts [][]Example, i int, step, at int64) {
 	p := &prefetch{at: -1, done: make(chan struct{})}
 	if i+1 < len(parts) {

@@ -16,8 +16,8 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// Purpose is what a random number is for. Everything random in a run is a function of the seed and of that: there is no
-// generator whose state would have to be saved.
+// Purpose is what a random number is used for. All randomness in a run is a function of the seed and the purpose:
+// there is no generator state to save.
 type Purpose uint64
 
 const (
@@ -26,13 +26,14 @@ const (
 	forQuestion
 	forAnswer
 	forAugment
-	ForDropout // in a micro-batch
+	ForDropout // of a micro-batch
 	forHoldOut
-	ForDraws       // of losses that draw
-	ForCompletions // of answers that are rewarded
+	ForDraws       // of losses that sample
+	ForCompletions // of answers that get rewards
 )
 
-// Mix hashes numbers to 64 even bits, by the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) after each.
+// Mix hashes numbers to 64 uniform bits, with the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) after each
+// number.
 func Mix(seed uint64, what Purpose, numbers ...uint64) uint64 {
 	h := finalize(seed + 0x9e3779b97f4a7c15*uint64(what))
 	for _, n := range numbers {
@@ -53,20 +54,20 @@ func pick(h uint64, n int) int {
 	return int(hi)
 }
 
-// Order says which sample comes when. An epoch visits every unit once, in an order of its own; a unit is a row, or a
+// Order defines the sequence of samples. An epoch visits every unit once, in its own order; a unit is a row, or a
 // group of rows of which one is drawn per epoch.
 type Order struct {
 	Seed  uint64
 	Units [][]int // rows (indices into the training rows) of each unit
 
-	rows []float64 // weights that rows are drawn by; nil: every unit once an epoch
-	ends []float64 // sums of the units' weights
+	rows []float64 // sampling weights of rows; nil: every unit once per epoch
+	ends []float64 // cumulative sums of the units' weights
 
 	epoch int64 // of permutation
 	perm  []int32
 }
 
-// NewOrder makes units of single rows, or of groups in the order of their first rows.
+// NewOrder creates units of single rows, or of groups in the order of their first rows.
 func NewOrder(seed uint64, groups []string, sampling string) *Order {
 	o := &Order{Seed: seed, epoch: -1}
 	at := map[string]int{}
@@ -83,10 +84,10 @@ func NewOrder(seed uint64, groups []string, sampling string) *Order {
 	return o
 }
 
-// Len is the number of samples of an epoch.
+// Len returns the number of samples in an epoch.
 func (o *Order) Len() int64 { return int64(len(o.Units)) }
 
-// Unit gives the unit at a position of the run (epoch times Len plus index).
+// Unit returns the unit at a position of the run (epoch times Len plus index).
 func (o *Order) Unit(position int64) (unit int, epoch int64) {
 	epoch = position / o.Len()
 	if epoch != o.epoch {
@@ -95,7 +96,7 @@ func (o *Order) Unit(position int64) (unit int, epoch int64) {
 	return int(o.perm[position%o.Len()]), epoch
 }
 
-// At gives the row at a position of the run.
+// At returns the row at a position of the run.
 func (o *Order) At(position int64) (row int, epoch int64) {
 	unit, epoch := o.Unit(position)
 	rows := o.Units[unit]
@@ -105,7 +106,7 @@ func (o *Order) At(position int64) (row int, epoch int64) {
 	return rows[pick(Mix(o.Seed, forGroupRow, uint64(epoch), uint64(unit)), len(rows))], epoch
 }
 
-// shuffle is Fisher and Yates' with a PCG generator of the epoch's own.
+// shuffle is a Fisher-Yates shuffle with a PCG generator seeded for the epoch.
 func (o *Order) shuffle(epoch int64) {
 	rng := rand.NewPCG(Mix(o.Seed, forOrder, uint64(epoch)), uint64(epoch))
 	o.perm = make([]int32, o.Len())
@@ -120,8 +121,9 @@ func (o *Order) shuffle(epoch int64) {
 	o.epoch = epoch
 }
 
-// holdOut splits rows by their groups: about the fraction of the groups, at least one and not all, goes to validation.
-// Which ones depends on the seed and the group's name only, so that more rows of old groups do not move them.
+// holdOut splits rows by their groups: about the fraction of the groups, at least one and not all, goes to
+// validation. The choice depends only on the seed and the group names, so that adding rows to existing groups does
+// not move them.
 func holdOut(seed uint64, groups []string, fraction float64) (train, held []int) {
 	hash := func(g string) uint64 {
 		f := fnv.New64a()
@@ -152,10 +154,10 @@ func holdOut(seed uint64, groups []string, fraction float64) (train, held []int)
 	return train, held
 }
 
-// labelBins is the number of equal parts of 0..1 that balancing counts labels in.
+// labelBins is the number of equal bins of 0..1 that balancing sorts labels into.
 const labelBins = 10
 
-// weight reads a row's weight out of the column of data.weight.
+// weightOf reads a row's weight from the column of data.weight.
 func (s *scan) weightOf(t *data.Edits, index int) (float64, error) {
 	rec, err := t.Record(index / t.Each())
 	if err != nil {
@@ -177,14 +179,14 @@ func (s *scan) weightOf(t *data.Edits, index int) (float64, error) {
 	return *w, nil
 }
 
-// weighted is a row's digest together with its weight: another weight makes another order.
+// weighted returns the digest of a row and its weight: a different weight results in a different order.
 func weighted(digest string, weight float64) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x", digest, math.Float64bits(weight)))
 	return hex.EncodeToString(sum[:8])
 }
 
-// groupKeys names the groups that an epoch has one edit of each: a table's name is a group, in each table by itself.
-// A name that only one table has is kept.
+// groupKeys returns the names of the groups from which an epoch takes one edit each. The same name in several tables
+// means several groups; a name that only one table has is unchanged.
 func (s *Samples) groupKeys() []string {
 	first, shared := map[string]int{}, map[string]bool{}
 	for _, r := range s.Rows {
@@ -203,24 +205,24 @@ func (s *Samples) groupKeys() []string {
 	return out
 }
 
-// drawWeights are the weights that an epoch draws training rows by; nil: all are equal.
+// drawWeights returns the sampling weights of training rows; nil: all are equal.
 func drawWeights(c *config.Config, s *Samples) ([]float64, error) {
 	if c.Data.Balance == "" && c.Data.Weight == "" {
 		return nil, nil
 	}
 	if s.Made() {
-		return nil, exit.Usagef("data.balance and data.weight are for tables")
+		return nil, exit.Usagef("data.balance and data.weight only apply to tables")
 	}
 	out := make([]float64, len(s.Rows))
-	bins, sizes := make([]int, len(s.Rows)), map[int]float64{} // parts of the labels' range, or tables
+	bins, sizes := make([]int, len(s.Rows)), map[int]float64{} // label bins, or tables
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		if out[i] = 1; c.Data.Weight != "" {
 			out[i] = r.weight
 		}
 		if r.gone {
-			return nil, exit.Usagef("row %s is not in the tables any more, and its weight is not known: with data.balance and "+
-				"data.weight rows must stay where they are", r.ID)
+			return nil, exit.Usagef("row %s is no longer in the tables, so its weight is unknown: with data.balance and "+
+				"data.weight, rows must not be removed", r.ID)
 		}
 		switch {
 		case c.Data.Balance == "":
@@ -247,8 +249,8 @@ func drawWeights(c *config.Config, s *Samples) ([]float64, error) {
 	return out, nil
 }
 
-// weigh makes an order draw rows by weights. An epoch is as long as before. It has each unit as often as its share of
-// the weights (the mean over its rows) says, rounded up or down by chance.
+// weigh makes an order draw rows by weights. The length of an epoch does not change. Each unit appears in proportion
+// to its weight (the mean over its rows), randomly rounded up or down.
 func (o *Order) weigh(weights []float64) {
 	if weights == nil {
 		return
@@ -266,9 +268,9 @@ func (o *Order) weigh(weights []float64) {
 	}
 }
 
-// drawUnits replaces a permutation of units by as many drawn ones (systematic sampling; Madow, 1949). Every unit has a
-// stretch of its weight on a line; points at equal distances, from a random one on, draw the units. Each drawn unit
-// takes the place of one of the permutation.
+// drawUnits replaces a permutation of units by as many sampled units (systematic sampling; Madow, 1949). Every unit
+// has an interval of the length of its weight on a line; equidistant points with a random offset select the units.
+// Each selected unit replaces one of the permutation.
 func (o *Order) drawUnits(rng *rand.PCG) {
 	n := len(o.perm)
 	step := o.ends[n-1] / float64(n)
@@ -284,7 +286,7 @@ func (o *Order) drawUnits(rng *rand.PCG) {
 	}
 }
 
-// drawRow chooses a row of a unit by the weights.
+// drawRow samples a row of a unit by the weights.
 func (o *Order) drawRow(rows []int, h uint64) int {
 	ends := make([]float64, len(rows))
 	sum := 0.0

@@ -17,21 +17,21 @@ import (
 	"assay/internal/workers"
 )
 
-// BadRowsFile lists the rows that a run could not use, one JSON object a line: those that it set aside (data.skip), and
-// those that ended it.
+// BadRowsFile lists the rows that a run could not use, one JSON object per line: rows that it set aside (data.skip),
+// and rows that ended it.
 const BadRowsFile = "bad-rows.jsonl"
 
 // BadRow is a row of a label table that cannot be used, and why.
 type BadRow struct {
 	Table  string `json:"table"`           // path
-	Row    int    `json:"row"`             // from 1; of a table with two edits a row the number of the edit
-	Place  string `json:"place,omitempty"` // of such a table: "table row 3/2" is the second edit of row 3
+	Row    int    `json:"row"`             // from 1; in a table with two edits per row, the number of the edit
+	Place  string `json:"place,omitempty"` // in such a table: "table row 3/2" is the second edit of row 3
 	ID     string `json:"id,omitempty"`
 	Reason string `json:"reason"`
-	Step   int64  `json:"step,omitempty"` // at which it was met; 0: before training
+	Step   int64  `json:"step,omitempty"` // at which it was found; 0: before training
 }
 
-// String names row and reason. Most reasons of unreadable rows say themselves where the row stands.
+// String returns row and reason. Most reasons of unreadable rows already include the position of the row.
 func (b BadRow) String() string {
 	if strings.HasPrefix(b.Reason, b.Table) {
 		return b.Reason
@@ -46,7 +46,7 @@ func (b BadRow) String() string {
 	return fmt.Sprintf("%s, row %d: %s%s", b.Table, b.Row, b.Reason, id)
 }
 
-// BadRowsError says that more rows cannot be used than data.skip allows.
+// BadRowsError reports that more rows are unusable than data.skip allows.
 type BadRowsError struct {
 	Rows []BadRow
 	Skip int // how many are allowed
@@ -67,31 +67,33 @@ func (e *BadRowsError) Problems() []string {
 	return out
 }
 
-// Inspector is a model that can tell beforehand whether it can use an example.
+// Inspector is a model that can check in advance whether it can use an example.
 type Inspector interface {
-	// Inspector returns a function that reads what a step would read of an example, its pictures to their last byte, and
-	// gives the step's error. Templates are left to the step. It is safe for concurrent use, and looks at each file once.
+	// Inspector returns a function that reads everything that a step would read of an example, including every byte
+	// of its pictures, and returns the error that the step would return. It does not check templates. It is safe for
+	// concurrent use, and reads each file once.
 	Inspector() func(e *Example) error
 }
 
-// inspector checks pictures, each distinct file once.
+// PictureInspector checks pictures, each distinct file once.
 type PictureInspector struct {
-	pictures *store.Pictures // those that were decoded before are known to be good; nil: none are
+	pictures *store.Pictures // pictures decoded before, which are known to be good; nil: none
 
 	mu    sync.Mutex
 	known map[string]func() error
 }
 
-// NewPictureInspector makes an inspector that remembers in a store what it decoded, so that the next start need not.
+// NewPictureInspector creates an inspector that records in a store what it decoded, so that the next start can skip
+// it.
 func NewPictureInspector(s *store.Store) *PictureInspector {
 	pictures, err := s.Pictures()
-	if err != nil { // where nothing can be kept, everything is decoded
+	if err != nil { // without a store, everything is decoded
 		pictures = nil
 	}
 	return &PictureInspector{pictures: pictures}
 }
 
-// decode decodes a picture, unless one of the same bytes was decoded before.
+// decode decodes a picture, unless one with the same bytes was decoded before.
 func (s *PictureInspector) decode(f data.File) error {
 	if s.pictures == nil {
 		_, err := f.Decode()
@@ -106,7 +108,7 @@ func (s *PictureInspector) decode(f data.File) error {
 	return err
 }
 
-// Picture says what is wrong with a picture.
+// Picture returns the error of a picture that cannot be decoded.
 func (s *PictureInspector) Picture(f data.File) error {
 	decode := func() error { return s.decode(f) }
 	if len(f.Bytes) > 0 {
@@ -138,13 +140,13 @@ func (s *PictureInspector) Example(e *Example) error {
 	return nil
 }
 
-// Progress shows how far some work is.
+// Progress displays the progress of some work.
 type Progress interface {
 	Add(samples int64, note string)
 	Close()
 }
 
-// rowsToCheck are all rows that the run will use, as far as they are not known to be bad; limit bounds the validation
+// rowsToCheck returns all rows that the run will use and that are not known to be bad; limit bounds the validation
 // rows (0: all).
 func (d *Data) rowsToCheck(limit int) (rows []*Row) {
 	for _, part := range []*Samples{d.Train, d.Validation} {
@@ -166,9 +168,9 @@ func (d *Data) rowsToCheck(limit int) (rows []*Row) {
 	return rows
 }
 
-// CheckRows looks at every row that the run will use, on all cores, and marks those that cannot be used. limit bounds
-// the validation rows (0: all). Of several processes each looks at the rows that are mine, and merge tells all of them
-// what any of them found. (Examples that a program makes are not checked.)
+// CheckRows checks every row that the run will use, on all cores, and marks the unusable ones. limit bounds the
+// validation rows (0: all). Each process checks the rows for which mine is true, and merge combines the results of
+// all processes. (Examples generated by a program are not checked.)
 func (d *Data) CheckRows(
 	ctx context.Context, model Inspector, limit int, bar func(n int64) Progress, mine func(i int) bool,
 	merge func(bad map[int]string, err error) (map[int]string, error),
@@ -195,7 +197,7 @@ func (d *Data) CheckRows(
 		if err == nil {
 			err = inspect(&e)
 		}
-		if remote.Failed(err) { // no fault of the row, and as long at the next one
+		if remote.Failed(err) { // not the fault of the row, and the next row would wait as long
 			stop(err)
 			return err
 		} else if err != nil {
@@ -217,8 +219,8 @@ func (d *Data) CheckRows(
 	return nil
 }
 
-// Quarantine looks for the rows of a batch that failed at a step which cannot be used, and marks them. It is false if
-// there are none: then the failure has another reason.
+// Quarantine finds the unusable rows in a batch that failed at a step, and marks them. found is false if there are
+// none: then the failure has another cause.
 func (d *Data) Quarantine(model Inspector, batch []Example, validation bool, step int64) (found bool, err error) {
 	part := d.Train
 	if validation {
@@ -227,7 +229,7 @@ func (d *Data) Quarantine(model Inspector, batch []Example, validation bool, ste
 	if part.Made() {
 		return false, nil
 	}
-	inspect := model.Inspector() // as things are now
+	inspect := model.Inspector() // a new one: files may have changed
 	for i := range batch {
 		row := &part.Rows[batch[i].Index]
 		if row.Bad != "" {
@@ -247,7 +249,7 @@ func (d *Data) Quarantine(model Inspector, batch []Example, validation bool, ste
 	return found, nil
 }
 
-// BadRows lists what cannot be used: of the tables, and of the samples.
+// BadRows lists the unusable rows: unreadable table rows, and samples.
 func (d *Data) BadRows() []BadRow {
 	var out []BadRow
 	for _, b := range d.bad {
@@ -268,7 +270,7 @@ func (d *Data) BadRows() []BadRow {
 	return out
 }
 
-// AllowBadRows compares the rows that cannot be used with data.skip.
+// AllowBadRows returns a BadRowsError if more rows are unusable than skip.
 func (d *Data) AllowBadRows(skip int) error {
 	if bad := d.BadRows(); len(bad) > skip {
 		return &BadRowsError{bad, skip}
@@ -288,8 +290,7 @@ func (d *Data) SaveBadRows(out string) error {
 	return jsonfile.WriteLines(path, bad)
 }
 
-// SaveRows writes the lists of a run's rows and of its bad rows into its directory. fresh: the run
-// begins.
+// SaveRows writes the lists of a run's rows and of its bad rows into its directory. fresh means a new run.
 func (d *Data) SaveRows(out string, fresh bool) error {
 	if fresh || !d.hasLedger {
 		if err := d.writeLedger(out); err != nil {
@@ -304,13 +305,13 @@ func (d *Data) SaveRows(out string, fresh bool) error {
 	return d.SaveBadRows(out)
 }
 
-// DropBadRows takes rows that cannot be used out of the samples, before there is an order.
+// DropBadRows removes unusable rows from the samples, before the order is created.
 func (d *Data) DropBadRows() {
 	keep := func(s *Samples) *Samples {
 		if s.Made() {
 			return s
 		}
-		kept := s.Rows[:0] // in place: with many rows a copy counts
+		kept := s.Rows[:0] // in place: with many rows, a copy matters
 		for _, row := range s.Rows {
 			if row.Bad == "" {
 				kept = append(kept, row)

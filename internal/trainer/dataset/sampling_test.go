@@ -11,8 +11,8 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// TestWeightedOrder: an epoch has each row as often as its share says, rounded up or down, in another order each time,
-// whoever asks for which position first.
+// TestWeightedOrder: each row appears in an epoch in proportion to its weight, rounded up or down, in a different
+// order each time, independent of the order of access.
 func TestWeightedOrder(t *testing.T) {
 	weights := []float64{0, 1, 2, 0.5, 4, 1, 0, 3, 0.25, 0.25}
 	sum := 0.0
@@ -58,7 +58,7 @@ func TestWeightedOrder(t *testing.T) {
 	}
 }
 
-// TestBalance: labels that are rare come as often as others; within a group too.
+// TestBalance: rare labels appear as often as others, within groups as well.
 func TestBalance(t *testing.T) {
 	s := &Samples{}
 	for i := range 60 {
@@ -93,7 +93,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// TestGroupKeys: a name that two tables use is two groups; other names stay.
+// TestGroupKeys: a name that two tables use means two groups; other names do not change.
 func TestGroupKeys(t *testing.T) {
 	s := &Samples{
 		Rows: []Row{{Group: "a"}, {Group: "b"}, {Group: "b"}, {Group: "a", number: 1}, {Group: "c", number: 1}},
@@ -103,7 +103,7 @@ func TestGroupKeys(t *testing.T) {
 	}
 }
 
-// TestBalanceOfTables: a small table's rows come as often as a large one's.
+// TestBalanceOfTables: rows of a small table appear as often as those of a large one.
 func TestBalanceOfTables(t *testing.T) {
 	s := &Samples{}
 	for i := range 60 {

@@ -21,27 +21,27 @@ import (
 	"assay/internal/store"
 )
 
-// unreadRow is a row that is no row of a label table.
+// unreadRow is a row that is not a valid row of a label table.
 type unreadRow struct {
 	BadRow
 	number int // of the table
 }
 
-// scan goes through tables once: it hashes them, keeps what is labelled, and notes what is wrong.
+// scan reads tables once: it hashes them, keeps the labelled rows, and records problems.
 type scan struct {
 	data       *Data
 	columns    map[string]string
 	classes    map[string][]string    // names of classes by dimension
-	unread     func(string) bool      // no loss reads the dimension
-	compares   bool                   // the run learns from more than labels
+	unread     func(string) bool      // reports whether no loss uses the dimension
+	compares   bool                   // the run learns from more than score labels
 	whole      bool                   // batches hold whole groups
-	wanted     func(e *data.Row) bool // whether the run can use what is said about an edit
+	wanted     func(e *data.Row) bool // reports whether the run can use an edit's annotations
 	digest     hash.Hash              // over the content of all rows
 	weight     string                 // column of data.weight; "": none
-	further    []string               // columns of conversations
+	further    []string               // additional columns of conversations
 	rows       int
 	unlabelled int
-	annotated  map[string]int // rows that say something, by dimension
+	annotated  map[string]int // number of annotated rows by dimension
 	problems   []error        // of tables as a whole
 }
 
@@ -69,7 +69,7 @@ func (s *scan) tables(paths []string) *splitSamples {
 	out := &splitSamples{}
 	for _, path := range paths {
 		t, err := data.OpenEdits(path, s.columns)
-		if err != nil { // the configuration names no label table
+		if err != nil { // not a label table
 			s.problems = append(s.problems, withColumnHint(err))
 			continue
 		}
@@ -84,16 +84,16 @@ func (s *scan) tables(paths []string) *splitSamples {
 	return out
 }
 
-// withColumnHint adds to the error about a column that is not there how to name the right one.
+// withColumnHint adds to the error about a missing column how to name the right one.
 func withColumnHint(err error) error {
 	var missing *data.MissingColumnError
 	if !errors.As(err, &missing) {
 		return err
 	}
-	return fmt.Errorf("%w: name the column that has it with data: {columns: {%s: NAME}}", err, missing.Column)
+	return fmt.Errorf("%w: name the right one with data: {columns: {%s: NAME}}", err, missing.Column)
 }
 
-// table goes through one table.
+// table scans one table.
 func (s *scan) table(t *data.Edits, out *splitSamples) {
 	number, lacks := len(s.data.Tables)-1, map[string]int{}
 	var bad []unreadRow
@@ -114,7 +114,7 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			contents, unread = contentsOf(&row, t.Folder())
 			digest, err = s.content(&row, contents)
 		}
-		if remote.Failed(unread) { // which is no fault of the row, and would take as long at the next one
+		if remote.Failed(unread) { // not the fault of the row, and the next row would wait as long
 			s.problems = append(s.problems, fmt.Errorf("row %d: %w", i+1, unread))
 			return
 		}
@@ -139,14 +139,14 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 		}
 		s.add(out, &sample, &row)
 	}
-	if slices.Contains(slices.Collect(maps.Values(lacks)), t.Len()) { // not the rows are wrong, but the name
+	if slices.Contains(slices.Collect(maps.Values(lacks)), t.Len()) { // the column name is wrong, not the rows
 		s.problems = append(s.problems, withColumnHint(fmt.Errorf("%s: %w", t.Path(), lack)))
 		return
 	}
 	s.data.bad = append(s.data.bad, bad...)
 }
 
-// weigh gives a sample its weight, which is a part of its digest, if a column says it.
+// weigh sets the weight of a sample if there is a weight column; the weight is part of its digest.
 func (s *scan) weigh(sample *Row) (err error) {
 	if s.weight == "" {
 		return nil
@@ -163,7 +163,7 @@ func (s *scan) weigh(sample *Row) (err error) {
 func (s *scan) add(out *splitSamples, sample *Row, row *data.Row) {
 	sample.Group = sample.groupOf(row, s.whole)
 	out.grouped = out.grouped || sample.Group != ""
-	if sample.Group == "" { // on its own
+	if sample.Group == "" { // a group by itself
 		sample.Group = fmt.Sprintf("\x00%d\x00%d", len(s.data.Tables), sample.Index)
 	}
 	sample.unit = sample.comparedIn(row)
@@ -174,7 +174,7 @@ func (s *scan) add(out *splitSamples, sample *Row, row *data.Row) {
 	out.splits = append(out.splits, row.Split)
 }
 
-// count counts the dimensions that something is said of.
+// count counts the annotated dimensions of a row.
 func (s *scan) count(row *data.Row) {
 	if s.annotated == nil {
 		s.annotated = map[string]int{}
@@ -188,13 +188,13 @@ func (s *scan) count(row *data.Row) {
 	}
 }
 
-// content hashes a row with its pictures: into the table's digest, and on its own.
+// content hashes a row with its pictures, both into the table's digest and separately.
 func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
 	var text bytes.Buffer
 	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
 		return "", err
 	}
-	if s.compares { // without it a row has the digest that it always had
+	if s.compares { // otherwise the digest stays as in earlier versions
 		if err := json.NewEncoder(&text).Encode(row.Annotations); err != nil {
 			return "", err
 		}
@@ -207,13 +207,13 @@ func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// asked is the same for rows of the same sources and instruction.
+// asked returns a key that is equal for rows with the same sources and instruction.
 func asked(c *Contents, instruction string) string {
 	key := c.scene()
 	return data.GroupOf(key[:], instruction)
 }
 
-// row looks whether there is an instruction, and whether the pictures are there.
+// row checks that there is an instruction, and that the pictures exist.
 func (s *scan) row(t *data.Edits, row *data.Row) error {
 	if strings.TrimSpace(row.Instruction) == "" {
 		return errors.New("the instruction is empty")
@@ -223,7 +223,7 @@ func (s *scan) row(t *data.Edits, row *data.Row) error {
 			continue
 		}
 		if err := there(p.File(t.Folder())); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("picture %s is not there", p.Path)
+			return fmt.Errorf("picture %s does not exist", p.Path)
 		} else if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (s *scan) row(t *data.Edits, row *data.Row) error {
 	return nil
 }
 
-// there looks whether there is a file, or an object.
+// there checks that a file, or an object in storage, exists.
 func there(name string) error {
 	var err error
 	if remote.Is(name) {
@@ -242,7 +242,7 @@ func there(name string) error {
 	return err
 }
 
-// hint says why no row was found: the table has no column of that name, or other splits.
+// hint explains why no row was found: the table has no column of that name, or other splits.
 func (s *scan) hint(all *splitSamples, split string) string {
 	if s.rows > 0 && s.unlabelled == s.rows {
 		return ": " + s.columnHint("label")
@@ -258,7 +258,7 @@ func (s *scan) hint(all *splitSamples, split string) string {
 	return fmt.Sprintf(": its splits are %q", have)
 }
 
-// columnHint says how to name a column that was not found.
+// columnHint explains how to name a column that was not found.
 func (s *scan) columnHint(column string) string {
 	names := "none"
 	for _, t := range s.data.Tables {
@@ -294,8 +294,9 @@ type theEdit struct {
 
 func (r *Row) theEdit() theEdit { return theEdit{r.Asked, r.contents.edit} }
 
-// lookForRepeats notes what a run can do, but hardly means: one edit with two labels, sources and edits that look
-// swapped, and validation by edits that are learnt from or, where a fraction is held out, by their source pictures.
+// lookForRepeats warns of data that a run can use but probably should not: one edit with two labels, sources and
+// edits that look swapped, and validation on edits that are also trained on or, if a fraction is held out, on their
+// source pictures.
 func (d *Data) lookForRepeats(fraction bool) {
 	train, validation := d.Train, d.Validation
 	labels, contrary := map[theEdit]float64{}, 0
@@ -312,8 +313,8 @@ func (d *Data) lookForRepeats(fraction bool) {
 		}
 	}
 	if contrary > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d training rows give an edit another label than a row before "+
-			"them: all are learnt from", contrary, train.Len()))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d training rows give an edit a different label than an "+
+			"earlier row: all of them are trained on", contrary, train.Len()))
 	}
 	sources, scenes, edits := map[store.Key]bool{}, map[store.Key]bool{}, map[store.Key]bool{}
 	for i := range train.Rows {
@@ -326,12 +327,13 @@ func (d *Data) lookForRepeats(fraction bool) {
 	}
 	if data.LookSwapped(len(scenes), len(edits)) {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different "+
-			"edits: are the columns source and edit the other way round?", len(scenes), len(edits)))
+			"edits: are the columns source and edit swapped?", len(scenes), len(edits)))
 	}
 	d.lookForTrained(train, validation, sources, fraction)
 }
 
-// lookForTrained notes validation rows whose edits, or with a held-out fraction whose sources, are trained on as well.
+// lookForTrained warns of validation rows whose edits, or with a held-out fraction whose sources, are also trained
+// on.
 func (d *Data) lookForTrained(train, validation *Samples, sources map[store.Key]bool, fraction bool) {
 	learnt, known, shown := map[theEdit]bool{}, 0, 0
 	for i := range train.Rows {
@@ -347,11 +349,11 @@ func (d *Data) lookForTrained(train, validation *Samples, sources map[store.Key]
 		}
 	}
 	if known > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows are edits that are trained on as well: what "+
-			"validation says of them is no measure of other edits", known, validation.Len()))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows are edits that are also trained on: their "+
+			"metrics say nothing about other edits", known, validation.Len()))
 	}
 	if shown > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows have a source picture that is trained on as "+
-			"well: a fraction holds out whole groups, so give all rows of one picture one `group`", shown, validation.Len()))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows have a source picture that is also trained "+
+			"on: a fraction holds out whole groups, so give all rows of one picture the same `group`", shown, validation.Len()))
 	}
 }

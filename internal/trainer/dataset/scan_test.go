@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestRowsAreNotCopied: where a run learns from all rows of its tables, they lie in memory once. Of a split they are
-// copied, with room for no more; what cannot be used is taken out where it lies.
+// TestRowsAreNotCopied: if a run learns from all rows of its tables, they are in memory once. The rows of a split are
+// copied, with exactly the needed capacity; unusable rows are removed in place.
 func TestRowsAreNotCopied(t *testing.T) {
 	all := &splitSamples{Samples: Samples{Rows: make([]Row, 1000, 2000)}, splits: make([]string, 1000)}
 	for i := range 400 {

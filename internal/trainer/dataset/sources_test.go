@@ -11,8 +11,8 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// TestSources: rows of several sources are examples of all of them, in their order, each checked and augmented. Rows of
-// one list of sources are of one scene, and a picture of several scenes is not held out.
+// TestSources: rows with several sources become examples with all of them, in order, each checked and augmented. Rows
+// with the same list of sources are one scene, and a picture in several scenes is not held out.
 func TestSources(t *testing.T) {
 	dir := t.TempDir()
 	var rows strings.Builder
@@ -40,7 +40,7 @@ func TestSources(t *testing.T) {
 		t.Fatalf("got %d rows, want 4 of which the first two are asked the same", len(all))
 	}
 	if bad := all[3].Bad; !strings.Contains(bad, "9.png") {
-		t.Errorf("a source that is not there: got %q, want its name", bad)
+		t.Errorf("a source that does not exist: got %q, want its name", bad)
 	}
 	e, err := d.Train.Example(2)
 	if err != nil {

@@ -17,19 +17,20 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// Ranks are the processes that train together, all with the same options; mpi.World is one. The collective methods
-// (Gather to Sum) are called by all ranks in the same order.
+// Ranks are the processes that train together, all with the same options; mpi.World implements it. The collective
+// methods (Gather to Sum) are called by all ranks in the same order.
 type Ranks interface {
 	Rank() int
 	Size() int
-	Local() int      // number of this one among those on its machine
+	Local() int      // index of this process on its machine
 	Hosts() []string // by rank
 	Doing(what string)
 	Lost(tell func(error)) // tell is called when a rank has died or hangs, before the job ends
 
-	// Gather gives every rank the data of all, by rank. what names the call.
+	// Gather returns the data of all ranks to every rank, by rank. what names the call.
 	Gather(what string, mine []byte) ([][]byte, error)
-	// Deal gives rank k the k-th slices (of Size equal ones) of the values of the first ranks, in order (all-to-all).
+	// Deal sends rank k the k-th slice (of Size equal slices) of the values of ranks 0 to first-1, in order
+	// (all-to-all).
 	Deal(values, slices []float32, first int) error
 	// Collect concatenates the slices of all ranks (all-gather).
 	Collect(slice, values []float32) error
@@ -37,7 +38,8 @@ type Ranks interface {
 	Sum(values []float32) error
 }
 
-// Group is this process among the ranks of a job. All make the same calls in the same order, and get the same results.
+// Group is this process among the ranks of a job. All ranks make the same calls in the same order, and get the same
+// results.
 type Group struct {
 	Ranks
 	Log *slog.Logger
@@ -45,11 +47,11 @@ type Group struct {
 	cancel context.CancelFunc // ends the run as an interrupt would
 	file   *os.File
 
-	values, slices               []float32 // between the gradients and the library
+	values, slices               []float32 // buffers between the gradients and the library
 	Computing, Waiting, reducing time.Duration
 }
 
-// NewGroup gives this process its place and a log in a file. cancel ends its run as an interrupt would.
+// NewGroup creates the group of this process, with a log file. cancel ends its run as an interrupt would.
 func NewGroup(r Ranks, log string, cancel context.CancelFunc) (*Group, error) {
 	g := &Group{Ranks: r, cancel: cancel}
 	var err error
@@ -62,7 +64,7 @@ func NewGroup(r Ranks, log string, cancel context.CancelFunc) (*Group, error) {
 	return g, nil
 }
 
-// Close ends the log with the error of the run.
+// Close logs the error of the run and closes the log.
 func (g *Group) Close(err error) {
 	if err != nil {
 		g.Log.Error(err.Error())
@@ -70,24 +72,24 @@ func (g *Group) Close(err error) {
 	g.file.Close()
 }
 
-// Mine is true if the i-th of many equal pieces of work is this process's.
+// Mine reports whether this process does the i-th of many equal pieces of work.
 func (g *Group) Mine(i int) bool { return i%g.Size() == g.Rank() }
 
 func (g *Group) name(rank int) string { return fmt.Sprintf("rank %d (%s)", rank, g.Hosts()[rank]) }
 
-// agreedError is one that all ranks know of and return.
+// agreedError is an error that all ranks know of and return.
 type agreedError struct{ error }
 
 func (e *agreedError) Unwrap() error { return e.error }
 
-// Agreed reports whether all ranks return this error: then rank 0 reports it, and all leave in an orderly way. After
-// any other one the job has to be aborted.
+// Agreed reports whether all ranks return this error: then rank 0 reports it, and all ranks exit cleanly. After any
+// other error the job has to be aborted.
 func Agreed(err error) bool {
 	var e *agreedError
 	return errors.As(err, &e)
 }
 
-// Gather gives what every rank says.
+// Gather returns the values of all ranks, by rank.
 func Gather[T any](g *Group, what string, mine T) ([]T, error) {
 	var b bytes.Buffer
 	if err := gob.NewEncoder(&b).Encode(mine); err != nil {
@@ -100,13 +102,13 @@ func Gather[T any](g *Group, what string, mine T) ([]T, error) {
 	out := make([]T, len(all))
 	for i, raw := range all {
 		if err := gob.NewDecoder(bytes.NewReader(raw)).Decode(&out[i]); err != nil {
-			return nil, fmt.Errorf("%s said to %s: %w", g.name(i), what, err)
+			return nil, fmt.Errorf("the answer of %s to %s: %w", g.name(i), what, err)
 		}
 	}
 	return out, nil
 }
 
-// verdict is how something ended on a rank.
+// verdict is the result of something on a rank.
 type verdict struct {
 	Text string // of the error; "": none
 	Code int
@@ -122,7 +124,7 @@ func verdictOf(err error) (v verdict) {
 	return v
 }
 
-// Agree makes an error of one rank an error of all; the lowest rank's wins. An interrupt of one interrupts
+// Agree turns an error of one rank into an error of all; the lowest rank's wins. An interrupt of one rank interrupts
 // all.
 func (g *Group) Agree(what string, err error) error {
 	if Agreed(err) {
@@ -137,7 +139,7 @@ func (g *Group) Agree(what string, err error) error {
 	return err
 }
 
-// first is the error of the lowest rank that has one; mine is this process's.
+// first returns the error of the lowest rank that has one; mine is this process's error.
 func (g *Group) first(all []verdict, mine error) (rank int, err error) {
 	for i, v := range all {
 		switch {
@@ -156,7 +158,7 @@ func (g *Group) first(all []verdict, mine error) (rank int, err error) {
 	return 0, nil
 }
 
-// of names the rank of an error, unless it is the one that speaks for all.
+// of adds the rank to an error, unless it is rank 0, which reports for all.
 func (g *Group) of(rank int, err error) error {
 	if rank == 0 {
 		return err
@@ -164,7 +166,7 @@ func (g *Group) of(rank int, err error) error {
 	return fmt.Errorf("%s: %w", g.name(rank), err)
 }
 
-// Same refuses processes for which a fact differs from rank 0's.
+// Same returns an error if a fact of a process differs from rank 0's.
 func (g *Group) Same(what string, facts map[string]string) error {
 	all, err := Gather(g, what, facts)
 	if err != nil {
@@ -182,7 +184,7 @@ func (g *Group) Same(what string, facts map[string]string) error {
 	return &agreedError{exit.Usage(errors.Join(problems...))}
 }
 
-// Share makes v, which is a pointer, what rank 0 has.
+// Share sets v, a pointer, to rank 0's value.
 func (g *Group) Share(what string, v any) error {
 	var text []byte
 	if g.Rank() == 0 {
@@ -219,7 +221,7 @@ func (g *Group) Union(what string, entries any, err error) error {
 	return nil
 }
 
-// Turn gathers what every process made of its turn; failed is the rank of an error.
+// Turn gathers the results of all processes; failed is the rank of an error.
 func Turn[T any](g *Group, what string, mine T, err error) (all []T, failed int, _ error) {
 	g.Doing(what)
 	turns, lost := Gather(g, what, turn[T]{mine, verdictOf(err)})
@@ -234,13 +236,13 @@ func Turn[T any](g *Group, what string, mine T, err error) (all []T, failed int,
 	return all, failed, err
 }
 
-// turn is what a process made of its turn.
+// turn is a process's result of its turn.
 type turn[T any] struct {
 	Value  T
 	Failed verdict
 }
 
-// unlike lists what two processes have otherwise.
+// unlike lists the facts in which two processes differ.
 func unlike(zero, other map[string]string) (out []string) {
 	all := maps.Clone(zero)
 	maps.Copy(all, other)

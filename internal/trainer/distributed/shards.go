@@ -9,33 +9,33 @@ import (
 	"assay/internal/trainer/optimizer"
 )
 
-// Sums of floating-point numbers depend on their order, so micro-batches are numbered, and their gradients are added up
-// in that order whichever rank computed them. Each rank owns an equal part of all elements, receives that part of every
-// micro-batch's gradient, and adds them up as one process would. At the end of a step the parts are gathered: the
-// parameters or, where every rank has the whole optimizer state, the sums. The result equals that of one process bit
-// for bit.
+// Sums of floating-point numbers depend on their order, so micro-batches are numbered, and their gradients are summed
+// in that order, regardless of the rank that computed them. Each rank owns an equal part of all elements, receives
+// that part of every micro-batch's gradient, and sums them as one process would. At the end of a step the parts are
+// gathered: the parameters or, if every rank has the full optimizer state, the gradient sums. The result is
+// bit-identical to that of one process.
 //
-// With N ranks, M micro-batches each and gradients of B bytes every rank sends (M + 1) B (N-1)/N bytes a step. A ring
-// all-reduce in its own order (reduce: fast) sends 2 B (N-1)/N. With one micro-batch for each rank they are equal.
+// With N ranks, M micro-batches each and gradients of B bytes, every rank sends (M + 1) B (N-1)/N bytes per step. A
+// ring all-reduce in its own order (reduce: fast) sends 2 B (N-1)/N. With one micro-batch per rank both are equal.
 //
-// Optimizer state is sharded (ZeRO's first stage; Rajbhandari et al., 2020): every rank has the sums and the state of
-// its own elements alone, updates these parameters, and one all-gather of parameters replaces that of the gradients.
-// Parts are cut between the blocks over which norms are summed and moments are quantized, so that nothing rounds
-// otherwise.
+// Optimizer state is sharded (ZeRO's first stage; Rajbhandari et al., 2020): every rank only has the gradient sums
+// and the state of its own elements, updates these parameters, and one all-gather of parameters replaces the
+// all-gather of gradients. Parts are cut between the blocks over which norms are summed and moments are quantized, so
+// that rounding does not change.
 //
-// Adafactor's state is by rows and columns, small and not by element: every rank has all of it. So it is with reduce:
-// fast, which adds up whole gradients.
+// Adafactor's state is small, with values per row and column instead of per element: every rank has all of it. The
+// same holds with reduce: fast, which sums full gradients.
 
-// Shards are the parts of all parameters that the processes own.
+// Shards divides the elements of all parameters among the processes.
 type Shards struct {
 	*Group
-	Whole bool // every rank has all gradients and the whole optimizer state; else only for its own elements
+	Whole bool // every rank has all gradients and the full optimizer state; else only of its own elements
 
-	cuts   []int       // where the elements of each rank begin, and the end
-	values [][]float32 // of the whole parameters
+	cuts   []int       // first element of each rank, and the end
+	values [][]float32 // of the full parameters
 }
 
-// NewShards shares parameters out.
+// NewShards divides parameters among the ranks.
 func NewShards(g *Group, params []optim.Param, whole bool) *Shards {
 	s := &Shards{Group: g, Whole: whole, cuts: cut(params, g.Size())}
 	for _, p := range params {
@@ -44,7 +44,7 @@ func NewShards(g *Group, params []optim.Param, whole bool) *Shards {
 	return s
 }
 
-// Owned are the parameters that this process updates: all, or stretches of them.
+// Owned returns the parameters that this process updates: all, or slices of them.
 func (s *Shards) Owned(params []optim.Param) []optim.Param {
 	if s.Whole {
 		return params
@@ -52,8 +52,8 @@ func (s *Shards) Owned(params []optim.Param) []optim.Param {
 	return stretches(params, s.cuts[s.Rank()], s.cuts[s.Rank()+1])
 }
 
-// cut gives where the parts of n ranks begin, over the elements of all parameters one behind the other, and where the
-// last one ends. The parts are equal, but each begins at a block of its tensor.
+// cut returns where the parts of n ranks begin in the concatenated elements of all parameters, and where the last
+// part ends. The parts are equal, except that each begins at a block of its tensor.
 func cut(params []optim.Param, n int) []int {
 	total, begin, next := 0, 0, 1
 	for _, p := range params {
@@ -72,7 +72,7 @@ func cut(params []optim.Param, n int) []int {
 	return cuts
 }
 
-// stretches are the elements from to to-1 of the concatenated parameters.
+// stretches returns the elements from to to-1 of the concatenated parameters, one slice per parameter.
 func stretches(params []optim.Param, from, to int) (out []optim.Param) {
 	begin := 0
 	for _, p := range params {
@@ -85,7 +85,8 @@ func stretches(params []optim.Param, from, to int) (out []optim.Param) {
 	return out
 }
 
-// eachSlot calls f until all elements were exchanged: those of every rank behind its at first ones, at most part.
+// eachSlot calls f until all elements are exchanged: each call is for at most part elements of every rank, starting
+// at its at-th element.
 func (s *Shards) eachSlot(f func(at, part int) error) error {
 	began := time.Now()
 	defer func() { s.reducing += time.Since(began) }()
@@ -102,15 +103,15 @@ func (s *Shards) eachSlot(f func(at, part int) error) error {
 	return nil
 }
 
-// slot is the range of elements of a rank in an exchange.
+// slot returns the range of elements of a rank in an exchange.
 func (s *Shards) slot(rank, at, part int) (from, to int) {
 	end := s.cuts[rank+1]
 	from = min(s.cuts[rank]+at, end)
 	return from, min(from+part, end)
 }
 
-// within calls f for every stretch of the elements from to to-1 of tensors that lie one behind the other. A stretch is
-// the part of one tensor, and how far behind from it begins.
+// within calls f for the part of each tensor that overlaps elements from to to-1 of the concatenated tensors. at is
+// the offset of the part from from.
 func within(tensors [][]float32, from, to int, f func(part []float32, at int)) {
 	begin := 0
 	for _, t := range tensors {
@@ -123,12 +124,12 @@ func within(tensors [][]float32, from, to int, f func(part []float32, at int)) {
 	}
 }
 
-// Add adds the gradients of a round's micro-batches, which the first count ranks have made, to the sums of the elements
-// that this process owns. grads are those that it made itself; nil: none.
+// Add adds the gradients of a round's micro-batches, computed by the first count ranks, to the sums of the elements
+// that this process owns. grads are the gradients that it computed itself; nil: none.
 func (s *Shards) Add(grads, sums [][]float32, count int) error {
 	n, base := s.Size(), 0
 	if !s.Whole {
-		base = s.cuts[s.Rank()] // the element that the sums begin with
+		base = s.cuts[s.Rank()] // the first element of the sums
 	}
 	return s.eachSlot(func(at, part int) error {
 		values, slices := s.buffers(part*n, part*count)
@@ -151,7 +152,7 @@ func (s *Shards) Add(grads, sums [][]float32, count int) error {
 	})
 }
 
-// SumFast adds up whole gradients of all processes in the library's order.
+// SumFast sums the full gradients of all processes in the library's order.
 func (s *Shards) SumFast(sums [][]float32) error {
 	total := s.cuts[s.Size()]
 	began := time.Now()
@@ -168,7 +169,7 @@ func (s *Shards) SumFast(sums [][]float32) error {
 	return nil
 }
 
-// Collect gives every process the elements of whole tensors that the others own; nil: of the parameters.
+// Collect copies the elements that other processes own into full tensors; nil: into the parameters.
 func (s *Shards) Collect(tensors [][]float32) error {
 	if tensors == nil {
 		tensors = s.values
@@ -179,7 +180,7 @@ func (s *Shards) Collect(tensors [][]float32) error {
 		from, to := s.slot(s.Rank(), at, part)
 		within(tensors, from, to, func(x []float32, behind int) { copy(slice[behind:], x) })
 		if err := s.Ranks.Collect(slice, values); err != nil {
-			return fmt.Errorf("%s, putting tensors together: %w", s.name(s.Rank()), err)
+			return fmt.Errorf("%s, gathering tensors: %w", s.name(s.Rank()), err)
 		}
 		for i := range n {
 			from, to := s.slot(i, at, part)
@@ -189,7 +190,7 @@ func (s *Shards) Collect(tensors [][]float32) error {
 	})
 }
 
-// Norm is the norm of the whole gradient.
+// Norm returns the norm of the full gradient.
 func (s *Shards) Norm(sums [][]float32) (float64, error) {
 	squares := optim.Squares(sums)
 	if s.Whole {
@@ -200,14 +201,14 @@ func (s *Shards) Norm(sums [][]float32) (float64, error) {
 	return optim.Root(slices.Concat(all...)), err
 }
 
-// LogStep notes where the time of a step went.
+// LogStep logs where the time of a step went.
 func (g *Group) LogStep(step int64) {
 	g.Log.Info("step", "step", step, "compute", g.Computing.Seconds(), "wait", g.Waiting.Seconds(),
 		"exchange", g.reducing.Seconds())
 	g.Computing, g.Waiting, g.reducing = 0, 0, 0
 }
 
-// buffers are cleared memory for an exchange.
+// buffers returns memory for an exchange; values is cleared.
 func (g *Group) buffers(values, slices int) ([]float32, []float32) {
 	if cap(g.values) < values {
 		g.values = make([]float32, values)

@@ -1,7 +1,7 @@
-// Package distributed trains with several processes. A Strategy takes the place of that of one process in
-// trainer.Options: it shares out micro-batches and rows, adds up gradients in the order of the micro-batches
-// (shards.go), and makes an error of one process that of all (group.go). Whatever the number of processes, the result
-// is the same to the last bit. A process that trains alone runs nothing of this package.
+// Package distributed trains with several processes. A Strategy in trainer.Options replaces the one for a single
+// process: it distributes micro-batches and rows, sums gradients in the order of the micro-batches (shards.go), and
+// turns an error of one process into an error of all (group.go). The result is bit-identical for any number of
+// processes. A process that trains alone does not use this package.
 package distributed
 
 import (
@@ -21,7 +21,7 @@ import (
 	"assay/internal/trainer/optimizer"
 )
 
-// RanksDir is the folder of a run directory that has each rank's own log.
+// RanksDir is the folder of a run directory with the log of each rank.
 const RanksDir = "ranks"
 
 // Strategy is the strategy of several processes.
@@ -29,11 +29,10 @@ type Strategy struct {
 	*Group
 	config *config.Config
 	shards *Shards
-	step   int64 // the present one
+	step   int64 // the current one
 }
 
-// New gives this process its place among those that train by a configuration, and a log. cancel ends the run as an
-// interrupt would.
+// New creates the strategy of this process in a run, with a log file. cancel ends the run as an interrupt would.
 func New(r Ranks, c *config.Config, cancel context.CancelFunc) (*Strategy, error) {
 	dir := filepath.Join(c.Out, RanksDir)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -52,13 +51,13 @@ func (k *Strategy) Main() bool { return k.Rank() == 0 }
 // Knows reports whether all ranks have this error.
 func (k *Strategy) Knows(err error) bool { return Agreed(err) }
 
-// Place is the number of ranks, and this rank's number on its machine.
+// Place returns the number of ranks, and this rank's index on its machine.
 func (k *Strategy) Place() (processes, local int) { return k.Size(), k.Local() }
 
 // Warn writes to the rank's log.
 func (k *Strategy) Warn(text string) { k.Log.Warn(text) }
 
-// Rephrase makes an error one that the same ranks know of.
+// Rephrase replaces err by as, known to the same ranks.
 func (k *Strategy) Rephrase(err, as error) error {
 	if Agreed(err) {
 		return &agreedError{as}
@@ -66,7 +65,7 @@ func (k *Strategy) Rephrase(err, as error) error {
 	return as
 }
 
-// Same refuses ranks for which a fact differs from rank 0's.
+// Same returns an error if a fact of a rank differs from rank 0's.
 func (k *Strategy) Same(what string, facts func() (map[string]string, error)) error {
 	known, err := facts()
 	if err := k.Agree(what, err); err != nil {
@@ -75,7 +74,7 @@ func (k *Strategy) Same(what string, facts func() (map[string]string, error)) er
 	return k.Group.Same(what, known)
 }
 
-// MicroBatch takes the least number of samples that any rank has chosen, and warns of ranks without work.
+// MicroBatch returns the smallest micro-batch that any rank has chosen, and warns of ranks without work.
 func (k *Strategy) MicroBatch(n, batch int, warn func(string)) (int, error) {
 	all, err := Gather(k.Group, "micro-batch", n)
 	if err != nil {
@@ -83,19 +82,19 @@ func (k *Strategy) MicroBatch(n, batch int, warn func(string)) (int, error) {
 	}
 	micro := slices.Min(all)
 	if n := (batch + micro - 1) / micro; batch > 0 && n < k.Size() {
-		warn(fmt.Sprintf("a step has %d micro-batches of %d samples, so that %d of %d ranks have nothing to do: a smaller "+
-			"micro_batch or a larger batch_size shares it out", n, micro, k.Size()-n, k.Size()))
+		warn(fmt.Sprintf("a step has %d micro-batches of %d samples, so that %d of %d ranks have nothing to do: use a "+
+			"smaller micro_batch or a larger batch_size", n, micro, k.Size()-n, k.Size()))
 	}
 	return micro, nil
 }
 
-// Shard gives the parameters that this rank updates, or stretches of them.
+// Shard returns the parameters, or slices of them, that this rank updates.
 func (k *Strategy) Shard(params []optim.Param) []optim.Param {
 	k.shards = NewShards(k.Group, params, k.config.Reduce != config.ReduceOrdered || !optimizer.Elementwise(k.config))
 	return k.shards.Owned(params)
 }
 
-// Accumulate runs as many micro-batches at a time as there are ranks, one each, and adds up their gradients.
+// Accumulate runs as many micro-batches at a time as there are ranks, one each, and sums their gradients.
 func (k *Strategy) Accumulate(ctx context.Context, o *optimizer.Optimizer, b models.MicroBatches) (int, error) {
 	k.step = b.Step()
 	n := b.Len()
@@ -133,7 +132,7 @@ func (k *Strategy) Accumulate(ctx context.Context, o *optimizer.Optimizer, b mod
 	return 0, nil
 }
 
-// sum adds the gradients of a round of count micro-batches to the sums of the batch.
+// sum adds the gradients of a round of count micro-batches to the gradient sums of the batch.
 func (k *Strategy) sum(o *optimizer.Optimizer, out *models.StepResult, count int) error {
 	if k.config.Reduce == config.ReduceFast {
 		if out != nil {
@@ -150,7 +149,7 @@ func (k *Strategy) sum(o *optimizer.Optimizer, out *models.StepResult, count int
 	return k.shards.Add(grads, o.Grads, count)
 }
 
-// Reduce ends the sums of a step, and gives the norm of the gradient.
+// Reduce completes the gradient sums of a step, and returns the norm of the gradient.
 func (k *Strategy) Reduce(_ context.Context, o *optimizer.Optimizer) (norm float64, err error) {
 	switch {
 	case k.config.Reduce == config.ReduceFast:
@@ -174,7 +173,7 @@ func (k *Strategy) Update(o *optimizer.Optimizer, norm float64, rates []float64)
 		return nil
 	}
 	if err := k.shards.Collect(nil); err != nil {
-		return &checkpoint.InconsistentError{Err: err} // some have the new parameters, some have not
+		return &checkpoint.InconsistentError{Err: err} // some ranks have the new parameters, others do not
 	}
 	return nil
 }
@@ -185,7 +184,7 @@ func (k *Strategy) Round(what string, measure func(i int) (models.Measured, erro
 	return Turn(k.Group, what, mine, err)
 }
 
-// Due is whether rank 0 finds a checkpoint due by its clock.
+// Due reports whether a checkpoint is due by rank 0's clock.
 func (k *Strategy) Due(now bool) (bool, error) {
 	if k.shards.Whole {
 		return now, nil
@@ -194,7 +193,7 @@ func (k *Strategy) Due(now bool) (bool, error) {
 	return err == nil && all[0], err
 }
 
-// Tensors counts the tensors of all ranks.
+// Tensors returns the number of tensors of all ranks.
 func (k *Strategy) Tensors(here []checkpoint.Slice) (int, error) {
 	if k.shards.Whole {
 		return len(here), nil
@@ -207,8 +206,8 @@ func (k *Strategy) Tensors(here []checkpoint.Slice) (int, error) {
 	return len(names), err
 }
 
-// Save of ranks that own parts of the optimizer's state each: the first one is given them, little at a time, and writes
-// them where they belong. Whatever fails there, all ranks come to the end.
+// Save writes a checkpoint. If each rank owns a part of the optimizer state, the ranks send their parts to rank 0 in
+// small packets, and rank 0 writes them at their positions. If that fails, all ranks still complete the exchange.
 func (k *Strategy) Save(o *optimizer.Optimizer, write checkpoint.WriteFunc) error {
 	if !k.shards.Whole {
 		return k.Agree("saving a checkpoint", k.saveTogether(o, write))
@@ -245,7 +244,7 @@ func (k *Strategy) saveTogether(o *optimizer.Optimizer, write checkpoint.WriteFu
 	return exit.Join(saving, err)
 }
 
-// give sends the packets of all ranks, which put takes; without it they are dropped.
+// give exchanges the packets of all ranks and passes them to put; without put they are dropped.
 func (k *Strategy) give(mine [][]checkpoint.Slice, all [][][]checkpoint.Slice, put checkpoint.Putter) (err error) {
 	rounds := 0
 	for _, rank := range all {

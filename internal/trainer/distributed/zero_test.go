@@ -10,7 +10,7 @@ import (
 	"assay/internal/optim"
 )
 
-// broadParams are tensors of several blocks of the optimizer.
+// broadParams returns tensors of several optimizer blocks.
 func broadParams() (out []optim.Param) {
 	for i, shape := range [][]int{{3, 70_000}, {5}, {2*optim.Block + 300}, {20_000}} {
 		t := tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
@@ -23,7 +23,8 @@ func broadParams() (out []optim.Param) {
 	return out
 }
 
-// TestCut: every rank owns an equal part but for a block, in whole blocks of tensors, and all elements are somebody's.
+// TestCut: every rank owns an equal part, up to one block, in whole blocks of tensors, and every element has an
+// owner.
 func TestCut(t *testing.T) {
 	params := broadParams()
 	total, begins := 0, map[int]bool{}

@@ -18,15 +18,15 @@ import (
 
 // Scalar is one value of one curve.
 type Scalar struct {
-	Tag   string // "loss/train": what stands before the slash groups the curves
+	Tag   string // "loss/train": curves are grouped by the part before the slash
 	Value float64
 }
 
 // Writer appends events to one file.
 type Writer struct{ *journal.File }
 
-// Open creates the file, or cuts an existing one back to size bytes and goes on after them. wall is the time of the
-// file's head, in seconds since 1970. TensorBoard looks for files with "tfevents" in their names.
+// Open creates the file, or truncates an existing one to size bytes and appends. wall is the time in the file's
+// header, in seconds since 1970. TensorBoard looks for files with "tfevents" in their names.
 func Open(path string, size int64, wall float64) (*Writer, error) {
 	f, err := journal.OpenFile(path, size)
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *Writer) Add(step int64, wall float64, scalars ...Scalar) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked rotates and shifts a CRC, so that the CRC of data that hold CRCs stays a good one.
+// masked rotates a CRC and adds a constant, so that the CRC of data that contains CRCs stays useful.
 func masked(data []byte) uint32 {
 	c := crc32.Checksum(data, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

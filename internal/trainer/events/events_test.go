@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// write makes the file that tools/oracle/events.py makes with TensorBoard's own writer.
+// write writes the file that tools/oracle/events.py writes with TensorBoard's own writer.
 func write(t *testing.T, path string) *Writer {
 	t.Helper()
 	w, err := Open(path, 0, 1700000000.25)
@@ -76,12 +76,12 @@ func TestGoesOnWhereItWasCut(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if _, err := Open(path, 1<<20, 0); err == nil {
-		t.Error("a file that is too short was taken")
+		t.Error("a file that is too short was accepted")
 	}
 }
 
-// TestRead: what was written is read, from any event on, and from TensorBoard's own file; a record that is not yet
-// complete is left, and one that is damaged is an error.
+// TestRead: our files, starting at any event, and TensorBoard's own file are read; an incomplete record is left for
+// later, and a damaged one is an error.
 func TestRead(t *testing.T) {
 	const oracle = "testdata/events.out.tfevents.1700000000.oracle"
 	float := func(v float64) float64 { return float64(float32(v)) }

@@ -17,11 +17,11 @@ type Event struct {
 	Scalars []Scalar
 }
 
-// longest bounds the size of a record, as far as one is believed.
+// longest is the largest plausible size of a record, in bytes.
 const longest = 1 << 26
 
-// Read calls do with the events of a file from byte at on, and returns where the last one ends that do took (it
-// returned true). The file may still grow: a record that is not complete is left for the next call.
+// Read calls do for the events of a file starting at byte at, and returns the end of the last event for which do
+// returned true. The file may still grow: an incomplete record is left for the next call.
 func Read(path string, at int64, do func(e Event) bool) (next int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -48,7 +48,7 @@ func Read(path string, at int64, do func(e Event) bool) (next int64, err error) 
 	}
 }
 
-// readFrame reads a record with the sums around it. io.EOF and io.ErrUnexpectedEOF: it is not complete.
+// readFrame reads a record and its checksums. io.EOF and io.ErrUnexpectedEOF mean that it is incomplete.
 func readFrame(r io.Reader) ([]byte, error) {
 	var head [12]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -68,7 +68,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return body[:size], nil
 }
 
-// parseEvent reads what scalarEvent writes. Other fields are passed over.
+// parseEvent reads what scalarEvent writes. It skips other fields.
 func parseEvent(b []byte) (e Event, err error) {
 	err = eachField(b, func(field protowire.Number, number uint64, text []byte) error {
 		switch field {
@@ -101,7 +101,7 @@ func parseScalar(b []byte) (s Scalar, err error) {
 	return s, err
 }
 
-// eachField calls do with the fields of a message: a number's bits, or the bytes of a text or message.
+// eachField calls do for each field of a message, with the bits of a number or the bytes of a string or message.
 func eachField(b []byte, do func(field protowire.Number, number uint64, text []byte) error) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)

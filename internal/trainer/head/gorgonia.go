@@ -1,5 +1,5 @@
-// Package head is what mode head trains: the head of a scorer as Gorgonia graphs, and the hidden states that it trains
-// on, which the backbone computes once and a store keeps.
+// Package head implements mode head: the head of a scorer as Gorgonia graphs, and the hidden states that it trains
+// on, which the backbone computes once and a store caches.
 package head
 
 import (
@@ -22,8 +22,8 @@ type Result struct {
 	Grads []*tensor.Dense
 }
 
-// Gorgonia is the head as Gorgonia graphs, one for each batch size that occurs. It computes what the nodes of the
-// step graph compute, by another road: mode head trains with it, and each is the other's test.
+// Gorgonia is the head as Gorgonia graphs, one for each batch size that occurs. It is a second implementation of what
+// the nodes of the step graph compute: mode head trains with it, and each serves as a test of the other.
 type Gorgonia struct {
 	Head   model.HeadConfig
 	In     int // width of the hidden state
@@ -31,12 +31,12 @@ type Gorgonia struct {
 	graphs map[int]*headGraph
 }
 
-// NewGorgonia puts graphs over params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this
+// NewGorgonia creates a head on params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this
 // order, float32. The values are used in place.
 func NewGorgonia(head model.HeadConfig, params []optim.Param) (*Gorgonia, error) {
 	layers := len(head.Hidden) + 1
 	if len(params) != 2*layers {
-		return nil, fmt.Errorf("a head of %d layers has %d tensors, not %d", layers, 2*layers, len(params))
+		return nil, fmt.Errorf("a head with %d layers has %d tensors, not %d", layers, 2*layers, len(params))
 	}
 	first := params[0].Value.Shape()
 	if len(first) != 2 {
@@ -71,8 +71,8 @@ type headGraph struct {
 	grads          []G.Value
 }
 
-// Run gives scores for hidden states [N][In]. With labels (0..1) it also gives each row's loss and the gradients of
-// scale times their sum, in the order of the parameters.
+// Run returns scores for hidden states [N][In]. With labels (0..1) it also returns each row's loss and the gradients
+// of scale times their sum, in the order of the parameters.
 func (h *Gorgonia) Run(hidden [][]float32, labels []float64, scale float64) (*Result, error) {
 	n, out := len(hidden), h.Head.Outputs()
 	g, ok := h.graphs[n]
@@ -88,7 +88,7 @@ func (h *Gorgonia) Run(hidden [][]float32, labels []float64, scale float64) (*Re
 		x = append(x, row...)
 	}
 	if len(x) != n*h.In {
-		return nil, fmt.Errorf("hidden states of width %d are wanted", h.In)
+		return nil, fmt.Errorf("want hidden states of width %d", h.In)
 	}
 	target := make([]float32, n*out)
 	for i, label := range labels {
@@ -152,7 +152,7 @@ func (h *Gorgonia) result(g *headGraph, n int, labels []float64, scale float32) 
 	return r, nil
 }
 
-// elements gives a value's float32s; a scalar is one.
+// elements returns a value's float32s; a scalar is one element.
 func elements(v G.Value) []float32 {
 	switch x := v.Data().(type) {
 	case []float32:
@@ -163,8 +163,8 @@ func elements(v G.Value) []float32 {
 	return nil
 }
 
-// build makes the graph of n rows: z = W_k relu(... W_0 h + b_0 ...) + b_k, the loss of each element and the gradients
-// of its sum. Classes use only LogSoftMax: Gorgonia takes SoftMax of the same node for the same operation.
+// build builds the graph for n rows: z = W_k relu(... W_0 h + b_0 ...) + b_k, the loss of each element and the
+// gradients of its sum. Classes only use LogSoftMax: Gorgonia treats SoftMax of the same node as the same operation.
 func (h *Gorgonia) build(n int) (*headGraph, error) {
 	b := &headBuilder{g: G.NewGraph()}
 	r := &headGraph{grads: make([]G.Value, len(h.Params))}
@@ -217,7 +217,7 @@ func (b *headBuilder) op(n *G.Node, err error) *G.Node {
 	return n
 }
 
-// linear is x W' + b for x [N, in], W [out, in], b [out].
+// linear returns x W' + b for x [N, in], W [out, in], b [out].
 func (b *headBuilder) linear(x, w, bias *G.Node) *G.Node {
 	if b.err != nil {
 		return x
@@ -229,7 +229,7 @@ func (b *headBuilder) linear(x, w, bias *G.Node) *G.Node {
 	return b.op(G.BroadcastAdd(y, bias, nil, []byte{0}))
 }
 
-// relu multiplies with x > 0, whose gradient at 0 is 0 as in PyTorch (Gorgonia's Rectify has 1 there).
+// relu multiplies x by (x > 0), so that the gradient at 0 is 0 as in PyTorch (Gorgonia's Rectify has 1 there).
 func (b *headBuilder) relu(x *G.Node) *G.Node {
 	if b.err != nil {
 		return x

@@ -12,8 +12,8 @@ import (
 	"assay/model"
 )
 
-// TestHeadIsTorchs compares scores, losses and gradients with tools/oracle/trainer.py's, twice, so that a graph which
-// is used again or which wrote into its inputs is noticed.
+// TestHeadIsTorchs compares scores, losses and gradients with tools/oracle/trainer.py's, twice, so that a stale graph
+// or one that overwrites its inputs is noticed.
 func TestHeadIsTorchs(t *testing.T) {
 	var cases []struct {
 		Kind      string

@@ -16,7 +16,7 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// caseFiles are the fixtures' files of cases with what is expected of them.
+// caseFiles are the fixtures' case files with the expected results.
 var caseFiles = map[string]string{"cases.json": "expect.safetensors", "cases_adiee.json": "expect_adiee.safetensors"}
 
 // eachCase runs f on every case of the family that has gradients.
@@ -40,7 +40,7 @@ func eachCase(t *testing.T, f func(t *testing.T, folder string, c oracle.Case, w
 	})
 }
 
-// scorerConfig is a run that goes on from a scorer of the fixtures, on the CPU.
+// scorerConfig is a run that fine-tunes a scorer of the fixtures, on the CPU.
 func scorerConfig(t *testing.T, folder, scorer string) *config.Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run.yaml")
@@ -75,7 +75,7 @@ func headOf(t *testing.T, c *config.Config) *Gorgonia {
 	return h
 }
 
-// TestGorgoniaHeadOfTheOracle gives Gorgonia the oracle's hidden states: scores and gradients are PyTorch's.
+// TestGorgoniaHeadOfTheOracle runs Gorgonia on the oracle's hidden states: scores and gradients match PyTorch's.
 func TestGorgoniaHeadOfTheOracle(t *testing.T) {
 	eachCase(t, func(t *testing.T, folder string, o oracle.Case, want map[string]*tensor.Dense) {
 		c := scorerConfig(t, folder, o.Scorer)

@@ -9,23 +9,22 @@ import (
 	"assay/internal/trainer/dataset"
 )
 
-// Hidden computes hidden states at the score token: one of the backbone's width for each example.
+// Hidden computes hidden states at the score token: one vector of the backbone's width per example.
 type Hidden interface {
 	Hidden(ctx context.Context, batch []dataset.Example) ([][]float32, error)
 	Close() error
 }
 
-// StateKind is what a store calls hidden states, with the version of their computation.
+// StateKind is the name of hidden states in a store, with the version of their computation.
 const StateKind = "states-1"
 
-// States are the hidden states that a run trains on, in a store. They stay readable to its end, whatever else the
-// store has to make room for.
+// States are the hidden states that a run trains on, in a store. They are not evicted until the run ends.
 type States struct {
 	*store.Bucket
 	width int
 }
 
-// OpenStates opens the states that the backbone with that fingerprint computed.
+// OpenStates opens the states of the backbone with a fingerprint.
 func OpenStates(s *store.Store, width int, fingerprint map[string]string) (*States, error) {
 	text, err := json.Marshal(fingerprint) // keys sorted
 	if err != nil {
@@ -39,19 +38,19 @@ func OpenStates(s *store.Store, width int, fingerprint map[string]string) (*Stat
 	return &States{b, width}, nil
 }
 
-// Get returns the state of an example; nil if it is not there.
+// Get returns the state of an example; nil if it is not stored.
 func (h *States) Get(key store.Key) []float32 { return h.Floats(key, h.width) }
 
-// Put keeps the state of an example.
+// Put stores the state of an example.
 func (h *States) Put(key store.Key, state []float32) error {
 	if len(state) != h.width {
-		return fmt.Errorf("a hidden state has %d values, the head wants %d", len(state), h.width)
+		return fmt.Errorf("a hidden state has %d values, the head needs %d", len(state), h.width)
 	}
 	return h.Bucket.Put(key, store.FloatBytes(state))
 }
 
-// StateKey identifies what a hidden state depends on besides the backbone: instruction, templates and the content of
-// pictures.
+// StateKey identifies what a hidden state depends on besides the backbone: instruction, templates and picture
+// contents.
 func StateKey(e *dataset.Example) (store.Key, error) {
 	pair, err := e.PairKey()
 	if err != nil {

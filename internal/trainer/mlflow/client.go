@@ -16,21 +16,21 @@ import (
 	"time"
 )
 
-// statusError is an answer of the server that is not 2xx.
+// statusError is a response of the server that is not 2xx.
 type statusError struct {
 	status  int
-	Code    string `json:"error_code"` // of MLflow: RESOURCE_DOES_NOT_EXIST, ...
+	Code    string `json:"error_code"` // MLflow's: RESOURCE_DOES_NOT_EXIST, ...
 	Message string `json:"message"`
 }
 
 func (e *statusError) Error() string {
 	if e.Code == "" {
-		return fmt.Sprintf("it answers %d %s", e.status, http.StatusText(e.status))
+		return fmt.Sprintf("it responded %d %s", e.status, http.StatusText(e.status))
 	}
-	return fmt.Sprintf("it answers %d %s: %s", e.status, e.Code, e.Message)
+	return fmt.Sprintf("it responded %d %s: %s", e.status, e.Code, e.Message)
 }
 
-// code is MLflow's code of an error; "": there is none.
+// code returns MLflow's code of an error; "": none.
 func code(err error) string {
 	var e *statusError
 	if errors.As(err, &e) {
@@ -39,7 +39,8 @@ func code(err error) string {
 	return ""
 }
 
-// call sends a request of the tracking API, as "runs/get", with a query or a JSON body, and reads the answer into v.
+// call sends a request of the tracking API, such as "runs/get", with a query or a JSON body, and decodes the response
+// into v.
 func (s *Settings) call(ctx context.Context, name string, query url.Values, body, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -63,7 +64,7 @@ func (s *Settings) call(ctx context.Context, name string, query url.Values, body
 	return s.do(r, v)
 }
 
-// do sends a request and reads the JSON of the answer into v; nil: it is passed over.
+// do sends a request and decodes the JSON response into v; nil: it is ignored.
 func (s *Settings) do(r *http.Request, v any) error {
 	s.authorize(r)
 	answer, err := s.client.Do(r)
@@ -71,7 +72,7 @@ func (s *Settings) do(r *http.Request, v any) error {
 		err = e.Err // the address may hold a password
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer in %v", s.timeout)
+		return fmt.Errorf("no response in %v", s.timeout)
 	}
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (s *Settings) do(r *http.Request, v any) error {
 	}
 	if answer.StatusCode/100 != 2 {
 		e := &statusError{}
-		_ = json.Unmarshal(text, e) // a proxy's answer may be no JSON
+		_ = json.Unmarshal(text, e) // a proxy's response may not be JSON
 		e.status = answer.StatusCode
 		return e
 	}
@@ -91,7 +92,7 @@ func (s *Settings) do(r *http.Request, v any) error {
 		return nil
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		return fmt.Errorf("its answer is not MLflow's: %w", err)
+		return fmt.Errorf("not an MLflow response: %w", err)
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ type runInfo struct {
 	} `json:"data"`
 }
 
-// findExperiment returns the number of the experiment, which is made if the server has none of that name.
+// findExperiment returns the ID of the experiment, which it creates if the server has none of that name.
 func (s *Settings) findExperiment(ctx context.Context) (string, error) {
 	if s.experiment == "" {
 		return s.experimentID, nil
@@ -161,13 +162,13 @@ func (s *Settings) findExperiment(ctx context.Context) (string, error) {
 		ID string `json:"experiment_id"`
 	}
 	err = s.call(ctx, "experiments/create", nil, map[string]string{"name": s.experiment}, &made)
-	if code(err) == "RESOURCE_ALREADY_EXISTS" { // made by another run meanwhile
+	if code(err) == "RESOURCE_ALREADY_EXISTS" { // created by another run meanwhile
 		return get()
 	}
 	return made.ID, err
 }
 
-// findRun returns the run with a tag; "": there is none.
+// findRun returns the ID of the run with a tag; "": none.
 func (s *Settings) findRun(ctx context.Context, experiment, tag, value string) (string, error) {
 	var found struct {
 		Runs []runInfo `json:"runs"`
@@ -180,7 +181,7 @@ func (s *Settings) findRun(ctx context.Context, experiment, tag, value string) (
 	return found.Runs[0].Info.RunID, nil
 }
 
-// createRun begins a run.
+// createRun creates a run and returns its ID.
 func (s *Settings) createRun(ctx context.Context, experiment, name string, tags []pair) (string, error) {
 	var made struct {
 		Run runInfo `json:"run"`
@@ -188,7 +189,7 @@ func (s *Settings) createRun(ctx context.Context, experiment, name string, tags 
 	err := s.call(ctx, "runs/create", nil, map[string]any{"experiment_id": experiment, "run_name": name,
 		"start_time": time.Now().UnixMilli(), "tags": tags}, &made)
 	if err == nil && made.Run.Info.RunID == "" {
-		err = errors.New("its answer is not MLflow's: it has no run_id")
+		err = errors.New("not an MLflow response: no run_id")
 	}
 	return made.Run.Info.RunID, err
 }
@@ -210,7 +211,7 @@ func (s *Settings) setStatus(ctx context.Context, id, status string) error {
 	return s.call(ctx, "runs/update", nil, body, nil)
 }
 
-// upload puts a file, or the files of a folder, below root under a name. alive is called as bytes are sent.
+// upload uploads a file, or the files of a folder, below root under a name. alive is called as bytes are sent.
 func (s *Settings) upload(ctx context.Context, root *url.URL, name, from string, alive func()) error {
 	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -251,7 +252,7 @@ func (s *Settings) uploadFile(ctx context.Context, to *url.URL, file string, ali
 	return nil
 }
 
-// aliveReader tells that it is read.
+// aliveReader calls alive at every read.
 type aliveReader struct {
 	io.Reader
 	alive func()

@@ -1,9 +1,9 @@
-// Package mlflow sends a run to an MLflow tracking server by MLflow's REST protocol, while the run trains.
+// Package mlflow sends a run to an MLflow tracking server through MLflow's REST API while the run trains.
 //
-// What is sent is read from the run's event file, so that training never waits for the server. Which of it the server
-// has is asked of the server: runs/get has the last step of each metric. After an outage, an answer that was lost, or
-// the end of this process, the rest is sent, and nothing twice. The run directory keeps the number of the run,
-// which a resumed run continues.
+// It reads the metrics from the run's event file, so that training never waits for the server. It asks the server
+// what it already has: runs/get returns the last step of each metric. After an outage, a lost response, or the end of
+// this process, it sends the rest, and nothing twice. The run directory stores the run ID, so that a resumed run
+// continues the same MLflow run.
 package mlflow
 
 import (
@@ -36,16 +36,16 @@ const (
 	Running  = "RUNNING"
 	Finished = "FINISHED"
 	Failed   = "FAILED"
-	Killed   = "KILLED" // interrupted: it may resume
+	Killed   = "KILLED" // interrupted: may resume
 )
 
 // Run is what is sent.
 type Run struct {
 	Name   string
 	Events string // the event file
-	State  string // the file that keeps the number of the run at the server
+	State  string // the file that stores the run ID
 	Params map[string]string
-	Files  map[string]string // files and folders that are sent when the run has finished, by their names there
+	Files  map[string]string // files and folders to send when the run has finished, by artifact name
 	Warn   func(text string)
 }
 
@@ -55,9 +55,9 @@ type Tracker struct {
 	run   Run
 	state state
 
-	opened bool             // run, parameters and latest are as the server has them
+	opened bool             // run, parameters and latest match the server
 	latest map[string]int64 // last step of each metric at the server
-	root   *url.URL         // of the run's files; nil: they cannot be sent
+	root   *url.URL         // URL of the run's files; nil: they cannot be sent
 	at     int64            // bytes of the event file that the server has
 
 	warned sync.Once
@@ -67,20 +67,20 @@ type Tracker struct {
 	done   chan struct{} // closed when follow has returned
 
 	mu     sync.Mutex
-	expiry *time.Timer // ends a closing that comes no further; nil: the run trains
+	expiry *time.Timer // cancels a Close without progress; nil: the run trains
 }
 
 // state is the content of a run's file.
 type state struct {
 	Server string `json:"server"`
-	Key    string `json:"key"`    // the tag of the run at the server, by which it is found if its number was lost
-	RunID  string `json:"run_id"` // "": the run has not been begun there
+	Key    string `json:"key"`    // the value of keyTag, which identifies the run if its ID was lost
+	RunID  string `json:"run_id"` // "": the run has not been created there
 }
 
 // keyTag is the tag that holds the key of a run.
 const keyTag = "assay.run"
 
-// Start begins to send a run. It does not wait for the server.
+// Start starts sending a run. It does not wait for the server.
 func Start(s *Settings, run Run) (*Tracker, error) {
 	t := &Tracker{Settings: s, run: run, ending: make(chan struct{}), done: make(chan struct{})}
 	raw, err := os.ReadFile(run.State)
@@ -106,7 +106,7 @@ func Start(s *Settings, run Run) (*Tracker, error) {
 
 func (t *Tracker) saveState() error { return jsonfile.Write(t.run.State, t.state) }
 
-// follow sends what the event file has, again and again. After failures it waits longer and longer.
+// follow polls the event file and sends what is new, with backoff after failures.
 func (t *Tracker) follow() {
 	defer close(t.done)
 	for wait := t.interval; ; {
@@ -124,18 +124,18 @@ func (t *Tracker) follow() {
 	}
 }
 
-// warn says once that the server cannot be reached.
+// warn warns once about a failure at the server.
 func (t *Tracker) warn(err error) {
 	if t.ctx.Err() != nil { // Close itself ended the request
 		return
 	}
 	t.warned.Do(func() {
-		t.run.Warn(fmt.Sprintf("MLflow at %s: %v: training goes on, and what is missing there is sent later", t.state.Server,
+		t.run.Warn(fmt.Sprintf("MLflow at %s: %v: training continues; the missing data is sent later", t.state.Server,
 			err))
 	})
 }
 
-// send sends what the server does not have of the event file.
+// send sends the part of the event file that the server does not have.
 func (t *Tracker) send() error {
 	if !t.opened {
 		if err := t.open(); err != nil {
@@ -156,7 +156,7 @@ func (t *Tracker) send() error {
 		}
 		if len(b.Metrics) > 0 {
 			if err := t.call(t.ctx, "runs/log-batch", nil, b, nil); err != nil {
-				t.opened = false // the server may have taken it all the same
+				t.opened = false // the server may have stored it anyway
 				return err
 			}
 			t.alive(t.patience)
@@ -168,11 +168,11 @@ func (t *Tracker) send() error {
 	}
 }
 
-// unnamed are the characters that names of metrics cannot have.
+// unnamed matches characters that are not allowed in metric names.
 var unnamed = regexp.MustCompile(`[^0-9A-Za-z_\-. :/]`)
 
-// appendMetrics appends the scalars of an event that the server does not have. Event files hold values of 32 bits,
-// whose shortest decimal is sent: 1e-05 rather than 9.999999747378752e-06.
+// appendMetrics appends the scalars of an event that the server does not have. Event files hold 32-bit values, which
+// are sent as the shortest decimal: 1e-05 rather than 9.999999747378752e-06.
 func (t *Tracker) appendMetrics(list []metric, e events.Event) []metric {
 	for _, s := range e.Scalars {
 		m := metric{Key: unnamed.ReplaceAllString(s.Tag, "_"), Timestamp: int64(math.Round(e.Wall * 1000)), Step: e.Step}
@@ -192,7 +192,7 @@ func (t *Tracker) appendMetrics(list []metric, e events.Event) []metric {
 	return list
 }
 
-// open finds the run at the server, or begins it there, and asks what the server has of it.
+// open finds or creates the run at the server, and asks what the server already has.
 func (t *Tracker) open() error {
 	if t.state.RunID == "" {
 		if err := t.begin(); err != nil {
@@ -200,7 +200,7 @@ func (t *Tracker) open() error {
 		}
 	}
 	r, err := t.getRun(t.ctx, t.state.RunID)
-	if code(err) == "RESOURCE_DOES_NOT_EXIST" && t.runID == "" { // another server at the address: it gets all
+	if code(err) == "RESOURCE_DOES_NOT_EXIST" && t.runID == "" { // a different server at the address: it gets everything
 		if err := t.begin(); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (t *Tracker) open() error {
 	for _, m := range r.Data.Metrics {
 		step, err := m.Step.Int64()
 		if err != nil {
-			return fmt.Errorf("its answer is not MLflow's: %w", err)
+			return fmt.Errorf("not an MLflow response: %w", err)
 		}
 		t.latest[m.Key] = step
 	}
@@ -227,7 +227,7 @@ func (t *Tracker) open() error {
 	return t.sendParams(r.Data.Params)
 }
 
-// begin begins the run at the server, unless an earlier try did whose answer was lost.
+// begin creates the run at the server, unless an earlier attempt did and its response was lost.
 func (t *Tracker) begin() error {
 	experiment, err := t.findExperiment(t.ctx)
 	if err != nil {
@@ -252,8 +252,8 @@ func (t *Tracker) begin() error {
 	return t.saveState()
 }
 
-// sendParams sends the parameters that the server lacks: it lets none be changed. A server that takes no such values
-// gets the metrics all the same.
+// sendParams sends the parameters that the server lacks: it does not allow changes. If the server rejects them, it
+// still gets the metrics.
 func (t *Tracker) sendParams(there []pair) error {
 	has := map[string]bool{}
 	for _, p := range there {
@@ -279,11 +279,11 @@ func (t *Tracker) sendParams(there []pair) error {
 	return nil
 }
 
-// attempts bounds how often the end of a run is sent.
+// attempts is the number of retries to send the end of a run.
 const attempts = 5
 
-// Close ends a run with a status. It sends what is missing, with the files of a run that has finished, as long as that
-// comes further, or until ctx ends. What cannot be sent then the next process sends.
+// Close ends a run with a status. It sends what is missing, including the files of a finished run, as long as there
+// is progress, or until ctx ends. The next process sends what could not be sent.
 func (t *Tracker) Close(ctx context.Context, status string) {
 	if t == nil {
 		return
@@ -301,7 +301,7 @@ func (t *Tracker) Close(ctx context.Context, status string) {
 	defer t.expiry.Stop()
 	close(t.ending)
 	<-t.done
-	if !t.opened { // it was not reached a moment ago
+	if !t.opened { // the server could not be reached a moment ago
 		t.alive(min(patience, 5*time.Second))
 	}
 	failed := t.finish(status)
@@ -309,21 +309,21 @@ func (t *Tracker) Close(ctx context.Context, status string) {
 		select {
 		case <-t.ctx.Done():
 		case <-time.After(t.interval << i):
-			if err := t.finish(status); err == nil || t.ctx.Err() == nil { // one that Close itself ended says nothing
+			if err := t.finish(status); err == nil || t.ctx.Err() == nil { // ignore an attempt that Close ended
 				failed = err
 			}
 		}
 	}
 	if errors.Is(failed, context.Canceled) {
-		failed = errors.New("it does not answer")
+		failed = errors.New("it does not respond")
 	}
 	if failed != nil && status == Finished {
-		t.run.Warn(fmt.Sprintf("MLflow at %s lacks a part of the run: %v: the same command sends it", t.state.Server,
+		t.run.Warn(fmt.Sprintf("MLflow at %s lacks a part of the run: %v: rerun the same command to send it", t.state.Server,
 			failed))
 	}
 }
 
-// alive lets Close wait for d from now on.
+// alive lets Close wait another d from now.
 func (t *Tracker) alive(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -332,7 +332,7 @@ func (t *Tracker) alive(d time.Duration) {
 	}
 }
 
-// finish sends the rest of the events, the files of a run that has finished, and the status.
+// finish sends the rest of the events, the files of a finished run, and the status.
 func (t *Tracker) finish(status string) error {
 	if err := t.send(); err != nil {
 		return err
@@ -345,11 +345,11 @@ func (t *Tracker) finish(status string) error {
 	return t.setStatus(t.ctx, t.state.RunID, status)
 }
 
-// sendFiles puts the files through the tracking server.
+// sendFiles uploads the files through the tracking server.
 func (t *Tracker) sendFiles() error {
 	if t.root == nil {
-		t.run.Warn(fmt.Sprintf("MLflow at %s keeps files where only MLflow's own client writes: the scorer is not sent "+
-			"(mlflow server --serve-artifacts takes files itself)", t.state.Server))
+		t.run.Warn(fmt.Sprintf("MLflow at %s stores files where only MLflow's own client can write: the scorer is not sent "+
+			"(mlflow server --serve-artifacts accepts files itself)", t.state.Server))
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.run.Files)) {

@@ -22,7 +22,7 @@ import (
 	"assay/internal/trainer/mlflow/mlflowtest"
 )
 
-// newRun is a server, settings for it with short waits, and a run with an event file that steps are written to.
+// newRun starts a server, and returns settings with short waits and a run with an event file.
 func newRun(t *testing.T) (*mlflowtest.Server, *Settings, *trial) {
 	t.Helper()
 	server := mlflowtest.Start()
@@ -101,7 +101,7 @@ func (r *trial) start(s *Settings) *Tracker {
 	return tracker
 }
 
-// whole fails unless the server has one run with n steps, each once and in their order, and with the status.
+// whole fails unless the server has one run with n steps, each once and in order, and with the status.
 func whole(t *testing.T, server *mlflowtest.Server, n int, status string) *mlflowtest.Run {
 	t.Helper()
 	runs, doubles := server.Runs()
@@ -129,7 +129,7 @@ func whole(t *testing.T, server *mlflowtest.Server, n int, status string) *mlflo
 	return runs[0]
 }
 
-// TestRun: a run has its values, parameters, tags and files, whatever is sent at a time.
+// TestRun: a run has its values, parameters, tags and files, however they are batched.
 func TestRun(t *testing.T) {
 	server, _, r := newRun(t)
 	t.Setenv("MLFLOW_EXPERIMENT_NAME", "new")
@@ -167,7 +167,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestValues: values that are no numbers are sent as MLflow writes them.
+// TestValues: NaN and infinities are sent in the form that MLflow uses.
 func TestValues(t *testing.T) {
 	server, s, r := newRun(t)
 	for i, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0} {
@@ -186,10 +186,10 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestOutage: what fails on the way is said once, and nothing is lost or doubled.
+// TestOutage: failures are reported once, and nothing is lost or duplicated.
 func TestOutage(t *testing.T) {
 	hang := func(r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the other side has gone
+		_, _ = io.Copy(io.Discard, r.Body) // or the server does not notice that the client has gone
 		<-r.Context().Done()
 	}
 	for name, fault := range map[string]func(s *mlflowtest.Server, w http.ResponseWriter, r *http.Request){
@@ -213,7 +213,7 @@ func TestOutage(t *testing.T) {
 			s.timeout = 30 * time.Millisecond
 			var n atomic.Int32
 			server.Fault(func(w http.ResponseWriter, q *http.Request) bool {
-				if k := n.Add(1); k%4 == 0 || k > 8 { // every fourth request goes well, and from then on all
+				if k := n.Add(1); k%4 == 0 || k > 8 { // every fourth request succeeds, and later all do
 					return false
 				}
 				fault(server, w, q)
@@ -230,14 +230,14 @@ func TestOutage(t *testing.T) {
 			}
 			tracker.Close(t.Context(), Finished)
 			whole(t, server, int(r.step), Finished)
-			if len(r.warnings) != 1 || !strings.Contains(r.warnings[0], "training goes on") {
+			if len(r.warnings) != 1 || !strings.Contains(r.warnings[0], "training continues") {
 				t.Errorf("got warnings %q, want one", r.warnings)
 			}
 		})
 	}
 }
 
-// lost is an answer that nobody gets.
+// lost is a response that gets lost.
 type lost struct{ header http.Header }
 
 func (l *lost) Header() http.Header {
@@ -251,8 +251,8 @@ func (l *lost) Write(p []byte) (int, error) { return len(p), nil }
 
 func (l *lost) WriteHeader(int) {}
 
-// TestResumes: processes that end anyhow continue one run at the server, from where that stands; steps that are made
-// again after a kill are not sent again. What a process could not send another one does.
+// TestResumes: processes that end in any way continue one run at the server, from its last step; steps that are
+// repeated after a kill are not sent again. The next process sends what one could not send.
 func TestResumes(t *testing.T) {
 	server, s, r := newRun(t)
 	first := r.start(s)
@@ -281,7 +281,7 @@ func TestResumes(t *testing.T) {
 	third := r.start(s)
 	r.train(2)
 	third.Close(t.Context(), Finished)
-	if n := len(r.warnings); n != 2 || !strings.Contains(r.warnings[1], "the same command sends it") {
+	if n := len(r.warnings); n != 2 || !strings.Contains(r.warnings[1], "rerun the same command to send it") {
 		t.Errorf("got warnings %q, want that it cannot be reached, and that a part is missing", r.warnings)
 	}
 	server.Fault(nil)
@@ -298,7 +298,7 @@ func waitFor(t *testing.T, ready func() bool) {
 	}
 }
 
-// TestOtherServer: a server that does not know the run gets all of it.
+// TestOtherServer: a server that does not know the run gets the full run.
 func TestOtherServer(t *testing.T) {
 	_, s, r := newRun(t)
 	r.train(3)
@@ -324,7 +324,7 @@ func TestOtherServer(t *testing.T) {
 	}
 }
 
-// TestHangingEnd: a server that does not answer at the end does not hold the run up for long.
+// TestHangingEnd: a server that does not respond at the end does not delay the run for long.
 func TestHangingEnd(t *testing.T) {
 	server, s, r := newRun(t)
 	s.patience = 100 * time.Millisecond
@@ -342,12 +342,12 @@ func TestHangingEnd(t *testing.T) {
 			t.Errorf("%s: got %v, want about %v", status, took, s.patience)
 		}
 	}
-	if len(r.warnings) != 1 || !strings.Contains(r.warnings[0], "it does not answer: the same command") {
+	if len(r.warnings) != 1 || !strings.Contains(r.warnings[0], "it does not respond: rerun the same command") {
 		t.Errorf("got warnings %q, want one, of the run that has finished", r.warnings)
 	}
 }
 
-// TestFiles: files go through the tracking server or not at all, and files that nobody wants are not sent.
+// TestFiles: files go through the tracking server or not at all, and disabled files are not sent.
 func TestFiles(t *testing.T) {
 	server, s, r := newRun(t)
 	s.artifacts = false
@@ -403,7 +403,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestSettings: who asks, as MLflow's client would, and what is refused.
+// TestSettings: authentication as in MLflow's client, and settings that are refused.
 func TestSettings(t *testing.T) {
 	newRun(t)
 	for name, c := range map[string]struct {
@@ -416,7 +416,7 @@ func TestSettings(t *testing.T) {
 		"a password": {map[string]string{"MLFLOW_TRACKING_USERNAME": "u", "MLFLOW_TRACKING_PASSWORD": "p",
 			"MLFLOW_TRACKING_TOKEN": "t"}, "Basic dTpw", ""},
 		"in the URI": {map[string]string{"MLFLOW_TRACKING_URI": "http://u:p@host"}, "Basic dTpw", ""},
-		"no server":  {map[string]string{"MLFLOW_TRACKING_URI": ""}, "", "want the address of a tracking server"},
+		"no server":  {map[string]string{"MLFLOW_TRACKING_URI": ""}, "", "want the URL of a tracking server"},
 		"a folder":   {map[string]string{"MLFLOW_TRACKING_URI": "sqlite:///m.db"}, "", `"sqlite:///m.db"`},
 		"tags":       {map[string]string{"MLFLOW_TAGS": "[1]"}, "", "MLFLOW_TAGS"},
 		"a timeout":  {map[string]string{"MLFLOW_HTTP_REQUEST_TIMEOUT": "0"}, "", "want seconds"},

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Settings say where a run is sent, and as whom.
+// Settings are the server that a run is sent to, and the credentials.
 type Settings struct {
 	server     *url.URL
 	experiment string // by name; "": by experimentID
@@ -27,16 +27,16 @@ type Settings struct {
 	artifacts bool // files are sent as well
 	client    *http.Client
 
-	timeout  time.Duration // for the answer to a request
-	interval time.Duration // between two looks at the event file; the first wait after a failure
+	timeout  time.Duration // for the response to a request
+	interval time.Duration // between polls of the event file; the first wait after a failure
 	longest  time.Duration // the longest wait after failures
 	patience time.Duration // at the end of a run, without any progress
 }
 
-// Interval is the time between two looks at the event file, and the first wait after a failure. Tests shorten it.
+// Interval is the time between polls of the event file, and the first wait after a failure. Tests shorten it.
 var Interval = 2 * time.Second
 
-// FromEnvironment reads the variables of MLflow's own client, and those of transformers' MLflowCallback.
+// FromEnvironment reads the environment variables of MLflow's client and of transformers' MLflowCallback.
 func FromEnvironment() (*Settings, error) {
 	address := os.Getenv("MLFLOW_TRACKING_URI")
 	server, err := url.Parse(address)
@@ -44,7 +44,7 @@ func FromEnvironment() (*Settings, error) {
 		if err == nil && server.User != nil {
 			address = server.Redacted()
 		}
-		return nil, fmt.Errorf("report_to: mlflow: MLFLOW_TRACKING_URI is %q: want the address of a tracking server, as "+
+		return nil, fmt.Errorf("report_to: mlflow: MLFLOW_TRACKING_URI is %q: want the URL of a tracking server, such as "+
 			"http://127.0.0.1:5000 (`mlflow server` starts one)", address)
 	}
 	s := &Settings{server: server, experiment: os.Getenv("MLFLOW_EXPERIMENT_NAME"),
@@ -58,7 +58,7 @@ func FromEnvironment() (*Settings, error) {
 	}
 	if text := os.Getenv("MLFLOW_TAGS"); text != "" {
 		if err := json.Unmarshal([]byte(text), &s.tags); err != nil {
-			return nil, fmt.Errorf("report_to: mlflow: MLFLOW_TAGS: want a JSON object of texts: %w", err)
+			return nil, fmt.Errorf("report_to: mlflow: MLFLOW_TAGS: want a JSON object of strings: %w", err)
 		}
 	}
 	if text := os.Getenv("MLFLOW_HTTP_REQUEST_TIMEOUT"); text != "" {
@@ -75,7 +75,7 @@ func FromEnvironment() (*Settings, error) {
 	return s, err
 }
 
-// yes reads a switch as transformers does.
+// yes parses a boolean as transformers does.
 func yes(text string) bool {
 	switch strings.ToUpper(text) {
 	case "1", "ON", "YES", "TRUE":
@@ -84,7 +84,7 @@ func yes(text string) bool {
 	return false
 }
 
-// newClient makes an HTTP client that trusts the certificates which MLflow's variables name.
+// newClient creates an HTTP client that trusts the certificates named by MLflow's variables.
 func newClient() (*http.Client, error) {
 	c := &tls.Config{InsecureSkipVerify: yes(os.Getenv("MLFLOW_TRACKING_INSECURE_TLS"))}
 	if path := os.Getenv("MLFLOW_TRACKING_SERVER_CERT_PATH"); path != "" {
@@ -101,7 +101,7 @@ func newClient() (*http.Client, error) {
 		ForceAttemptHTTP2: true, IdleConnTimeout: 3 * time.Second}}, nil // uvicorn closes after 5 s
 }
 
-// authorize adds what identifies the user to a request of the server, and to no other host's.
+// authorize adds credentials to requests to the server, but not to other hosts.
 func (s *Settings) authorize(r *http.Request) {
 	switch {
 	case r.URL.Host != s.server.Host || r.URL.Scheme != s.server.Scheme:
@@ -115,12 +115,13 @@ func (s *Settings) authorize(r *http.Request) {
 	}
 }
 
-// address is the address of a resource of the server, below the path that the server itself may have.
+// address returns the URL of a resource of the server, below the path of the server URL.
 func (s *Settings) address(resource string) *url.URL {
 	return &url.URL{Scheme: s.server.Scheme, Host: s.server.Host, Path: path.Join("/", s.server.Path, resource)}
 }
 
-// artifactRoot is where the files of a run are put, whose artifact_uri is given; nil: not through a tracking server.
+// artifactRoot returns the URL below which a run's files are uploaded, from its artifact_uri; nil: not through a
+// tracking server.
 func (s *Settings) artifactRoot(uri string) *url.URL {
 	u, err := url.Parse(uri)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"assay/model/backbone"
 )
 
-// freshAdapter refuses a section lora of which something selects nothing: PEFT would pass over it, and something else
-// would train than was meant.
+// freshAdapter refuses a lora section in which some setting selects nothing: PEFT would ignore it, and the run would
+// not train what was intended.
 func freshAdapter(l *lora.Config, modules []lora.Module) error {
 	problems, err := l.Unused(modules)
-	if err != nil || len(problems) == 0 { // what selects nothing at all is told later, with what would
+	if err != nil || len(problems) == 0 { // if nothing at all is selected, a later error says what would match
 		return nil
 	}
 	return exit.Usage(fmt.Errorf("lora.%s", strings.Join(problems, "\nlora.")))
 }
 
-// suggestParts adds to an error about targets that match nothing where they would match.
+// suggestParts adds to an error about targets that match nothing which parts they would match.
 func suggestParts(c *config.Config, err error) error {
 	if err == nil || !c.Adapts() || len(c.Lora.Parts) == len(lora.Parts()) {
 		return err
@@ -39,11 +39,11 @@ func suggestParts(c *config.Config, err error) error {
 		return err
 	}
 	if _, narrow := config.PEFTConfig(c).MatchModules(modules); narrow == nil {
-		return err // of something else
+		return err // a different error
 	}
 	if c.Train != nil {
 		if ends := layerEnds(modules, c.Lora.Parts); len(ends) > 0 {
-			return fmt.Errorf("%w\ntrain puts adapters on %v, whose linear layers are called %s: name some of them in "+
+			return fmt.Errorf("%w\ntrain puts adapters on %v, whose linear layers are named %s: add some of them to "+
 				"lora.targets", err, c.Lora.Parts, strings.Join(ends, ", "))
 		}
 		return err
@@ -52,11 +52,11 @@ func suggestParts(c *config.Config, err error) error {
 	if none != nil {
 		return err
 	}
-	return fmt.Errorf("%w\nlora.parts is %v; they match %s: name these parts, too, if they are meant", err, c.Lora.Parts,
+	return fmt.Errorf("%w\nlora.parts is %v; they match %s: add these parts if they are intended", err, c.Lora.Parts,
 		adapters(found))
 }
 
-// layerEnds lists the last words of the names of the linear layers of some parts.
+// layerEnds lists the last name components of the linear layers in some parts.
 func layerEnds(modules []lora.Module, parts []string) []string {
 	ends := map[string]bool{}
 	for _, m := range modules {
@@ -85,8 +85,8 @@ func backboneParts(dir string) (modules []lora.Module, parameters []string, err 
 	return lora.Modules(b.Weights), parameters, nil
 }
 
-// loadInit reads the scorer of init. Adapter, head and rows were made for its backbone, so another
-// one is refused.
+// loadInit reads the scorer of init. Adapter, head and rows were trained on its backbone, so a different backbone is
+// refused.
 func loadInit(c *config.Config, plan bool) (*model.ScorerState, error) {
 	p, err := model.LoadScorerState(c.Init)
 	if err != nil {
@@ -106,11 +106,11 @@ func loadInit(c *config.Config, plan bool) (*model.ScorerState, error) {
 	} else if err == nil && !known {
 		err = checkSameBackbone(c, own)
 	}
-	p.Dir = "" // it becomes another one
+	p.Dir = "" // it becomes a different scorer
 	return p, err
 }
 
-// UndigestedInit warns of a scorer that does not say what it was made of.
+// UndigestedInit returns a warning if the scorer of init does not record the digests of its backbone.
 func UndigestedInit(c *config.Config) []string {
 	if c.Init == "" {
 		return nil
@@ -125,8 +125,8 @@ func UndigestedInit(c *config.Config) []string {
 	return nil
 }
 
-// checkSameBackbone is loadInit's comparison for scorers of earlier versions, which do not say what their backbone was
-// made of. (Where the scorer's own is not there any more, nothing can be compared.)
+// checkSameBackbone is loadInit's comparison for scorers of earlier versions, which do not record their backbone's
+// digests. (If the scorer's own backbone no longer exists, nothing can be compared.)
 func checkSameBackbone(c *config.Config, own string) error {
 	if filepath.Clean(own) == filepath.Clean(c.Backbone) {
 		return nil
@@ -150,11 +150,11 @@ func checkSameBackbone(c *config.Config, own string) error {
 		return err
 	}
 	return fmt.Errorf("backbone: %s is not the backbone of the scorer of init, which is %s: leave the key out, or "+
-		"begin without init",
+		"start without init",
 		c.Backbone, own)
 }
 
-// difference says in what the first layer differs that is asked for otherwise than it is; "": in nothing.
+// difference describes the first layer whose requested adapter differs from the existing one; "": no difference.
 func difference(brought, asked []lora.Target) string {
 	has := map[string]lora.Target{}
 	for _, t := range brought {
@@ -164,7 +164,7 @@ func difference(brought, asked []lora.Target) string {
 		h, ok := has[t.Module]
 		switch {
 		case !ok:
-			return t.Module + ", which it has not"
+			return t.Module + ", which it does not have"
 		case h.Rank != t.Rank || h.Scale != t.Scale:
 			return fmt.Sprintf("%s with rank %d and scale %.4g; there it has rank %d and scale %.4g", t.Module, t.Rank,
 				t.Scale, h.Rank, h.Scale)
@@ -177,15 +177,15 @@ func difference(brought, asked []lora.Target) string {
 	return ""
 }
 
-// checkSameAdapter compares the lora section with the adapter that init brings, which it trains further: they must
-// select the same layers with the same ranks and scales. Dropout is the run's own.
+// checkSameAdapter compares the lora section with init's adapter, which the run continues to train: they must select
+// the same layers with the same ranks and scales. Dropout may differ.
 func checkSameAdapter(c *config.Config, a *lora.Adapter) error {
 	was := config.LoraConfigOf(a.Config)
 	was.Dropout = c.Lora.Dropout
 	x, errX := yaml.Marshal(was)
 	y, errY := yaml.Marshal(c.Lora)
 	if c.Adapts() {
-		a.Config.Dropout = c.Lora.Dropout // the file says what was trained with
+		a.Config.Dropout = c.Lora.Dropout // the file records the dropout of this run
 	}
 	if errX == nil && errY == nil && string(x) == string(y) {
 		return checkBrought(c, a)
@@ -200,11 +200,11 @@ func checkSameAdapter(c *config.Config, a *lora.Adapter) error {
 	l := config.PEFTConfig(c)
 	if l.DoRA != a.Config.DoRA || l.Start != a.Config.Start || l.Bias != a.Config.Bias ||
 		!config.SameSet(l.ModulesToSave, a.Config.ModulesToSave) {
-		return fmt.Errorf("lora: the adapter of init (%s) was made with other dora, start, bias or modules_to_save than the "+
-			"lora section asks for: leave them out, or begin without init", c.Init)
+		return fmt.Errorf("lora: the adapter of init (%s) has a different dora, start, bias or modules_to_save than the "+
+			"lora section: leave them out, or start without init", c.Init)
 	}
 	if err := l.Validate(); err != nil {
-		return fmt.Errorf("lora (with what the adapter of init brings): %w", err)
+		return fmt.Errorf("lora (with the settings of init's adapter): %w", err)
 	}
 	asked, err := a.Select(l, modules)
 	if err != nil {
@@ -214,12 +214,13 @@ func checkSameAdapter(c *config.Config, a *lora.Adapter) error {
 	if differs == "" {
 		return nil
 	}
-	return fmt.Errorf("lora: the adapter of init (%s) has %s; the lora section asks for %s, among them %s: leave the "+
-		"section out, or begin without init",
+	return fmt.Errorf("lora: the adapter of init (%s) has %s; the lora section asks for %s, including %s: leave the "+
+		"section out, or start without init",
 		c.Init, adapters(a.Targets), adapters(asked), differs)
 }
 
-// checkBrought refuses to train a part whole that the adapter of init does not bring whole: nothing of it would.
+// checkBrought refuses to train a part in full if init's adapter has no full tensors of it (modules_to_save): none
+// would train.
 func checkBrought(c *config.Config, a *lora.Adapter) error {
 	if c.Train == nil || c.Mode != "lora" {
 		return nil
@@ -227,8 +228,8 @@ func checkBrought(c *config.Config, a *lora.Adapter) error {
 	for _, p := range c.Train.Parts(config.Whole) {
 		if !slices.ContainsFunc(a.Whole, func(path string) bool { return lora.Part(path) == p }) {
 			return fmt.Errorf(
-				"train.%s: full, but the adapter of init brings nothing of it (modules_to_save): merge the scorer "+
-					"first (train merge --scorer), or begin without init",
+				"train.%s: full, but the adapter of init has none of it in modules_to_save: merge the scorer "+
+					"first (train merge --scorer), or start without init",
 				p,
 			)
 		}
@@ -236,7 +237,7 @@ func checkBrought(c *config.Config, a *lora.Adapter) error {
 	return nil
 }
 
-// adapters describes some for people: how many, where, of which ranks.
+// adapters describes adapters in messages: how many, where, with which ranks.
 func adapters(targets []lora.Target) string {
 	count := map[string]int{}
 	ranks := map[int]bool{}
@@ -251,7 +252,7 @@ func adapters(targets []lora.Target) string {
 	return fmt.Sprintf("%s, rank %s", counted(count, "adapter"), strings.Join(words, " and "))
 }
 
-// partNames are the parts of a model as people call them.
+// partNames are the names of the parts of a model in messages.
 var partNames = map[string]string{
 	lora.Language:  "the language model",
 	lora.Vision:    "vision",
@@ -274,7 +275,7 @@ func counted(count map[string]int, what string) string {
 	return strings.Join(words, ", ")
 }
 
-// adapterConfig is the configuration of the adapter that a run asks for, as PEFT writes it; nil: none.
+// adapterConfig returns the configuration of a run's adapter in PEFT's form; nil: none.
 func adapterConfig(c *config.Config) (*lora.Config, error) {
 	if !c.Adapts() {
 		return nil, nil

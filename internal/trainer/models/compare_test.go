@@ -15,7 +15,7 @@ import (
 	"assay/losses"
 )
 
-// openWith opens the oracle's scorer for training with more keys in the run's file.
+// openWith opens the oracle's scorer for training, with additional configuration keys.
 func openWith(t *testing.T, folder, text string) (*config.Config, Model) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run.yaml")
@@ -33,7 +33,8 @@ func openWith(t *testing.T, folder, text string) (*config.Config, Model) {
 	return c, m
 }
 
-// TestTermsAreTheLoss: the usual objective as a list of terms has the same scores, losses and gradients, bit for bit.
+// TestTermsAreTheLoss: the default objective written as a list of terms has bit-identical scores, losses and
+// gradients.
 func TestTermsAreTheLoss(t *testing.T) {
 	ctx, folder := context.Background(), filepath.Join(oracle.Folders(t)[0], "llavanext")
 	c, usual := openWith(t, folder, "loss: {text: 1, score: 10}\n")
@@ -63,7 +64,7 @@ func TestTermsAreTheLoss(t *testing.T) {
 	}
 }
 
-// TestPairGradients puts the gradients of comparisons together from those of single scores: d loss = sum_e slope_e d
+// TestPairGradients composes the gradients of comparisons from those of single scores: d loss = sum_e slope_e d
 // score_e, with the slopes of the formulas.
 func TestPairGradients(t *testing.T) {
 	ctx, folder := context.Background(), filepath.Join(oracle.Folders(t)[0], "llavanext")

@@ -18,7 +18,7 @@ import (
 	"assay/model/exec"
 )
 
-// tuner is a training step as a graph: model.Tuner, language.Tuner.
+// tuner is a training step as a graph: model.Tuner or language.Tuner.
 type tuner interface {
 	BackboneFingerprint() (string, error)
 	Params() (names []string, values []*tensor.Dense)
@@ -36,12 +36,12 @@ type Graph interface {
 	Model
 	optimizer.Accumulator
 	Shapes() map[string][]int64  // of the parameters by name; in a plan they may have no values yet
-	Resolved() map[string]string // what the configuration's auto came to, by key
-	Kernels() exec.Kernels       // that layers are built of
+	Resolved() map[string]string // what the configuration's auto resolved to, by key
+	Kernels() exec.Kernels       // that layers are built from
 	Damage() error               // names a tensor that is not finite
 }
 
-// graphModel is what the models have in common that train in the step graph.
+// graphModel is what models that train in the step graph have in common.
 type graphModel[T tuner] struct {
 	config   *config.Config
 	tuner    T
@@ -53,8 +53,8 @@ type graphModel[T tuner] struct {
 	plan      bool              // nothing will be trained
 	recompute *RecomputedLayers // chosen by a plan, with recompute: auto
 
-	given    int64 // memory of the GPU that a plan is for; 0: as it is here
-	searched bool  // for tensors that are not finite
+	given    int64 // memory of the GPU that a plan is for; 0: of this machine
+	searched bool  // tensors that are not finite were searched for
 }
 
 // begin opens the store.
@@ -64,13 +64,13 @@ func (m *graphModel[T]) begin(c *config.Config, plan bool, memory int64) (err er
 	return err
 }
 
-// take keeps the tuner that was opened.
+// take stores the opened tuner.
 func (m *graphModel[T]) take(t T, err error) error {
 	if err != nil {
 		return errors.Join(err, m.store.Close())
 	}
 	m.tuner = t
-	if m.config.Recompute == config.RecomputeAuto { // until a plan has chosen
+	if m.config.Recompute == config.RecomputeAuto { // until a plan chooses
 		t.RecomputeFirst(0)
 	}
 	if !m.plan {
@@ -92,10 +92,10 @@ func (m *graphModel[T]) Fingerprint() map[string]string {
 	return map[string]string{"backbone": m.backbone}
 }
 
-// Files are the digests of the backbone's files.
+// Files returns the digests of the backbone's files.
 func (m *graphModel[T]) Files() (map[string]string, error) { return backboneFiles(m.config) }
 
-// backboneFiles are the digests of the files that a backbone is read from, for people to read: the fingerprint decides.
+// backboneFiles returns the digests of the files that a backbone is read from, for display: the fingerprint decides.
 func backboneFiles(c *config.Config) (map[string]string, error) {
 	s := model.ScorerConfig{Backbone: c.Backbone}
 	if c.Judge != nil {
@@ -112,7 +112,7 @@ func backboneFiles(c *config.Config) (map[string]string, error) {
 	return files, nil
 }
 
-// Resolved implements [Graph]: device, type and kernels, and what is recomputed.
+// Resolved implements [Graph]: device, dtype, kernels, and which layers are recomputed.
 func (m *graphModel[T]) Resolved() map[string]string {
 	auto := map[string]string{"device": m.config.Device, "dtype": dtype(m.config), "kernels": m.tuner.Kernels().String()}
 	if m.recompute != nil {
@@ -132,7 +132,7 @@ func (m *graphModel[T]) Sums(ctx context.Context, into [][]float32) error {
 	return m.tuner.Sums(ctx, into)
 }
 
-// gradients are a step's gradients; nil where the graph adds them up.
+// gradients returns a step's gradients; nil if the graph accumulates them.
 func (m *graphModel[T]) gradients(of map[string]*tensor.Dense) []*tensor.Dense {
 	if m.Accumulates() {
 		return nil
@@ -148,7 +148,7 @@ func (m *graphModel[T]) pictureInspector() *dataset.PictureInspector {
 	return dataset.NewPictureInspector(m.store)
 }
 
-// Damage names a tensor that is not finite. It looks once.
+// Damage returns an error that names a tensor that is not finite. It only searches once.
 func (m *graphModel[T]) Damage() error {
 	if m.searched {
 		return nil
@@ -169,10 +169,10 @@ func OpenStore(c *config.Config, warn func(string)) (*store.Store, error) {
 	return store.Open(folder, store.Options{Limit: int64(c.Cache.Size), Warn: warn})
 }
 
-// warner passes a store's warnings on.
+// warner forwards a store's warnings.
 type warner struct{ tell func(string) }
 
-// Warn says who is to be told.
+// Warn sets the function that receives warnings.
 func (w *warner) Warn(tell func(string)) { w.tell = tell }
 
 func (w *warner) warn(text string) {
@@ -181,7 +181,7 @@ func (w *warner) warn(text string) {
 	}
 }
 
-// Resident reports whether parameters and the sums of gradients stay on the device between micro-batches: on a GPU that
-// one process trains on. Several ranks add up their micro-batches' gradients in the order of the batch, or as the
-// library likes; both are done on the host. A variable for tests.
+// Resident reports whether parameters and gradient sums stay on the device between micro-batches: on a GPU if one
+// process trains. Several ranks sum their micro-batches' gradients in batch order, or in the library's order; both
+// happen on the host. It is a variable for tests.
 var Resident = func(c *config.Config) bool { return strings.HasPrefix(c.Device, "cuda") && c.Ranks <= 1 }

@@ -19,16 +19,16 @@ import (
 // HeadOptions are the parts of a HeadModel.
 type HeadOptions struct {
 	Head     model.HeadConfig
-	Params   []optim.Param                                  // layers.N.weight, layers.N.bias, as head.Gorgonia wants them
+	Params   []optim.Param                                  // layers.N.weight, layers.N.bias, as in head.Gorgonia
 	Open     func(ctx context.Context) (head.Hidden, error) // the backbone; opened only if hidden states are missing
-	Batch    int                                            // examples given to the backbone at once; 0: 1
+	Batch    int                                            // examples per run of the backbone; 0: 1
 	Store    *store.Store                                   // of the hidden states; closed with the model
 	Save     func(dir string, params []optim.Param) error   // writes the scorer directory around the head
-	Weight   float64                                        // of the score's loss
-	Backbone map[string]string                              // fingerprint of all that the hidden states depend on
+	Weight   float64                                        // of the score loss
+	Backbone map[string]string                              // fingerprint of everything that the hidden states depend on
 }
 
-// HeadModel trains the head alone, in Gorgonia, on hidden states that are computed once (linear probing). The backbone
+// HeadModel trains only the head, in Gorgonia, on hidden states that are computed once (linear probing). The backbone
 // is closed before training begins; there is no text loss.
 type HeadModel struct {
 	o     HeadOptions
@@ -37,7 +37,7 @@ type HeadModel struct {
 	warner
 }
 
-// NewHeadModel makes the model. The cache is opened by Prepare.
+// NewHeadModel creates the model. Prepare opens the cache.
 func NewHeadModel(o HeadOptions) (*HeadModel, error) {
 	head, err := head.NewGorgonia(o.Head, o.Params)
 	if err != nil {
@@ -47,11 +47,11 @@ func NewHeadModel(o HeadOptions) (*HeadModel, error) {
 	return &HeadModel{o: o, head: head}, nil
 }
 
-// Params are the head's tensors.
+// Params returns the head's tensors.
 func (m *HeadModel) Params() []optim.Param { return m.o.Params }
 
-// Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it resumes where it
-// was.
+// Prepare computes the hidden states that are not in the cache, and closes the backbone. After an interrupt the next
+// call resumes.
 func (m *HeadModel) Prepare(
 	ctx context.Context, examples iter.Seq2[dataset.Example, error], done func(n int),
 ) (err error) {
@@ -114,7 +114,7 @@ func (w *hiddenWork) flush(ctx context.Context) (err error) {
 		return fmt.Errorf("hidden states of %s: %w", dataset.IDs(w.batch), err)
 	}
 	if len(states) != len(w.batch) {
-		return fmt.Errorf("the backbone gave %d hidden states for %d examples", len(states), len(w.batch))
+		return fmt.Errorf("the backbone returned %d hidden states for %d examples", len(states), len(w.batch))
 	}
 	for i, s := range states {
 		if err := w.cache.Put(w.keys[i], s); err != nil {
@@ -133,7 +133,7 @@ func (w *hiddenWork) close() error {
 	return w.backbone.Close()
 }
 
-// states reads the hidden states of a batch out of the cache.
+// states reads the hidden states of a batch from the cache.
 func (m *HeadModel) states(batch []dataset.Example) ([][]float32, []float64, error) {
 	var states [][]float32
 	var labels []float64
@@ -144,8 +144,8 @@ func (m *HeadModel) states(batch []dataset.Example) ([][]float32, []float64, err
 		}
 		s := m.cache.Get(key)
 		if s == nil {
-			return nil, nil, fmt.Errorf("the hidden state of %s is not in %s any more, or damaged: the same command computes "+
-				"it again",
+			return nil, nil, fmt.Errorf("the hidden state of %s is missing from %s or damaged: run the same command again to "+
+				"recompute it",
 				batch[i].Edit.ID, m.o.Store.Folder())
 		}
 		states, labels = append(states, s), append(labels, batch[i].Label)
@@ -186,13 +186,13 @@ func (m *HeadModel) Score(_ context.Context, batch []dataset.Example) ([]float64
 	return r.Score, nil
 }
 
-// SaveScorer writes the scorer directory with the head as it is.
+// SaveScorer writes the scorer directory with the current head.
 func (m *HeadModel) SaveScorer(dir string) error { return m.o.Save(dir, m.o.Params) }
 
 // Fingerprint identifies the backbone.
 func (m *HeadModel) Fingerprint() map[string]string { return maps.Clone(m.o.Backbone) }
 
-// Plan counts the head.
+// Plan counts the head's parameters and memory.
 func (m *HeadModel) Plan(context.Context, PlanInput) (*Plan, error) {
 	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt,
 		MemoryNeed: MemoryNeed{Bytes: map[string]int64{}}}
@@ -212,8 +212,8 @@ func (m *HeadModel) Close() error {
 	return errors.Join(m.head.Close(), m.o.Store.Close())
 }
 
-// openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden
-// states, Gorgonia trains the head on them.
+// openHead opens the model of mode head: the backbone (with the adapter of init, if there is one) computes the hidden
+// states, and Gorgonia trains the head on them.
 func openHead(c *config.Config, parts *model.ScorerState, given int64) (Model, error) {
 	o := modelOptions(c, nil)
 	o.Elsewhere = given > 0
@@ -251,7 +251,7 @@ func openHead(c *config.Config, parts *model.ScorerState, given int64) (Model, e
 			s, err := model.NewScorer(parts, modelOptions(c, known))
 			return hiddenScorer{s}, err
 		},
-		Save: func(dir string, _ []optim.Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
+		Save: func(dir string, _ []optim.Param) error { return parts.Save(dir) }, // the parameters are the tensors of parts
 	})
 	if err != nil {
 		return nil, err
@@ -267,10 +267,10 @@ type tableHead struct {
 	*HeadModel
 	config *config.Config
 	parts  *model.ScorerState
-	given  int64 // memory of the GPU that a plan is for; 0: as it is here
+	given  int64 // memory of the GPU that a plan is for; 0: of this machine
 }
 
-// Files are the digests of the backbone's files.
+// Files returns the digests of the backbone's files.
 func (m *tableHead) Files() (map[string]string, error) { return backboneFiles(m.config) }
 
 // Plan adds to the head's plan the memory of the backbone, which computes hidden states before the head trains.
@@ -309,15 +309,15 @@ func (m *tableHead) Plan(ctx context.Context, in PlanInput) (p *Plan, err error)
 	return p, err
 }
 
-// Inspector decodes the pictures that no earlier run has.
+// Inspector decodes the pictures that no earlier run has checked.
 func (m *tableHead) Inspector() func(*dataset.Example) error {
-	if m.parts.Plan { // leaves nothing behind
+	if m.parts.Plan { // a plan stores nothing
 		return new(dataset.PictureInspector).Example
 	}
 	return dataset.NewPictureInspector(m.o.Store).Example
 }
 
-// hiddenScorer gives hidden states of examples.
+// hiddenScorer computes the hidden states of examples.
 type hiddenScorer struct{ *model.Scorer }
 
 func (h hiddenScorer) Hidden(ctx context.Context, batch []dataset.Example) ([][]float32, error) {

@@ -11,7 +11,7 @@ import (
 	"assay/model/nn"
 )
 
-// TestHeld: what a plan counts for the optimizer is what the optimizer has, and several ranks share it.
+// TestHeld: the memory that a plan counts for the optimizer is what it allocates, and several ranks share it.
 func TestHeld(t *testing.T) {
 	shapes := [][]int{{300, 70}, {4095}, {4096}, {5}, {3, 20, 400}}
 	for _, name := range []string{"adamw", "lion", "adafactor", "adamw_8bit"} {

@@ -21,7 +21,7 @@ import (
 	"assay/ort"
 )
 
-// pictures is the largest number of distinct ones that the rows have, judged by the examples.
+// pictures returns an upper bound on the number of distinct pictures in the rows, estimated from the examples.
 func pictures(c *config.Config, in *PlanInput) int {
 	each := 2
 	for i := range in.Examples {
@@ -61,7 +61,7 @@ func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	}, m.tuner.Layers)
 }
 
-// planned is what runs the graphs of a plan.
+// planned is what a plan asks: a Tuner of package model or language.
 type planned interface {
 	Device() string
 	Kernels() exec.Kernels
@@ -69,7 +69,7 @@ type planned interface {
 	Partly() bool
 }
 
-// onDevice says what memory the run may use, and what the plan could not ask of a device that is not here.
+// onDevice fills in the kernels, the memory that the run may use, and which weights are absent.
 func (p *Plan) onDevice(c *config.Config, t planned, given int64) {
 	p.Kernels, p.Memory = t.Kernels().String(), memoryOf(p.Device, given)
 	if limit := int64(c.DeviceOptions.MemoryLimit); limit > 0 && strings.HasPrefix(p.Device, "cuda") {
@@ -80,7 +80,7 @@ func (p *Plan) onDevice(c *config.Config, t planned, given int64) {
 	}
 }
 
-// count counts the tokens of examples and returns the longest one; each is shown to see, unless that is nil.
+// count counts the tokens of examples and returns the longest one; each is passed to see, unless see is nil.
 func (p *Plan) count(
 	by preparer, sample []dataset.Example, see func(i int, s *model.Sample),
 ) (longest *model.Sample, err error) {
@@ -105,10 +105,10 @@ func (p *Plan) count(
 	return longest, nil
 }
 
-// sharedEdits bounds the edits of the group that a plan counts.
+// sharedEdits is the maximum number of edits that a plan counts in a group.
 const sharedEdits = 16
 
-// shared counts the tokens of the first group of several edits; nil if there is none, or groups are not kept whole.
+// shared counts the tokens of the first group with several edits; nil if there is none, or groups are not kept whole.
 func (m *ScorerModel) shared(sample []dataset.Example) (*SharedTokens, error) {
 	if m.config.Data.Sampling != config.WholeGroups {
 		return nil, nil
@@ -128,7 +128,7 @@ func (m *ScorerModel) shared(sample []dataset.Example) (*SharedTokens, error) {
 	}
 	s := &SharedTokens{Edits: hi - lo}
 	if s.Together, s.OneByOne = m.tuner.Rows(samples); s.Together == s.OneByOne {
-		s.Why = "nothing of a prompt with a picture in it stands before the edit"
+		s.Why = "no part of the prompt that includes a picture comes before the edit"
 		if m.config.Judge == nil && m.config.Pair != model.Sequence {
 			s.Why = fmt.Sprintf("pair: %s shows source and edit as one picture", m.config.Pair)
 		}
@@ -136,13 +136,14 @@ func (m *ScorerModel) shared(sample []dataset.Example) (*SharedTokens, error) {
 	return s, nil
 }
 
-// EnoughCPU is the tokens of a run of the graph beyond which the CPU's matrix products get no faster. A GPU takes what
-// fits into its memory, up to [exec.MaxTokens].
+// EnoughCPU is the number of tokens in a run of the graph above which matrix products on the CPU get no faster. A GPU
+// runs what fits into its memory, up to [exec.MaxTokens].
 const EnoughCPU = 2048
 
-// fit chooses the micro-batch (given: it is known) and, with recompute: auto, the fewest layers to compute again with
-// which it fits: the first ones, whose values would be kept longest. All of them cost the same. The choice changes no
-// result; where the memory is not known it is all layers. It returns p with the usage.
+// fit chooses the micro-batch (unless given) and, with recompute: auto, the fewest layers to recompute with which it
+// fits into memory: the first layers, whose activations would be kept longest. All layers cost the same. The choice
+// does not change the results; if the memory is not known, all layers are recomputed. It returns p with the usage
+// filled in.
 func (m *graphModel[T]) fit(
 	p *Plan, given, least int, usage func(n int) (exec.Usage, error), layers int,
 ) (*Plan, error) {
@@ -181,8 +182,8 @@ func (m *graphModel[T]) fit(
 	return p, nil
 }
 
-// fitMicroBatch chooses the number of samples of a run of the graph, at least so many, unless the configuration says
-// it. They have enough tokens for large matrix products, and fit into nine tenths of the memory.
+// fitMicroBatch chooses the number of samples per run of the graph, but at least least, unless it is configured:
+// enough tokens for large matrix products, within nine tenths of the memory.
 func fitMicroBatch(
 	c *config.Config, p *Plan, least int, usage func(n int) (exec.Usage, error),
 ) (u exec.Usage, err error) {
@@ -213,7 +214,7 @@ func fitMicroBatch(
 	return u, err
 }
 
-// Total is the memory of all parts, in bytes.
+// Total returns the memory of all parts, in bytes.
 func Total(bytes map[string]int64) (sum int64) {
 	for _, b := range bytes {
 		sum += b
@@ -221,7 +222,7 @@ func Total(bytes map[string]int64) (sum int64) {
 	return sum
 }
 
-// memoryOf is what a run may use: what was given, of the GPU that was named, or of this machine; 0 if it is not known.
+// memoryOf returns the memory that a run may use: as given, of the named GPU, or of this machine; 0 if unknown.
 func memoryOf(device string, given int64) int64 {
 	if given > 0 {
 		return given
@@ -232,7 +233,7 @@ func memoryOf(device string, given int64) int64 {
 	return mainMemory()
 }
 
-// freeMemory of a GPU in bytes; 0 where it is not known.
+// freeMemory returns the free memory of a GPU in bytes; 0 if unknown.
 func freeMemory(device string) int64 {
 	found, err := ort.Devices()
 	if err != nil {
@@ -246,8 +247,8 @@ func freeMemory(device string) int64 {
 	return 0
 }
 
-// mainMemory is the memory in bytes that processes may still take: of the machine, or of the container if that has
-// less. 0 where neither is known.
+// mainMemory returns the free memory in bytes: of the machine, or of the container if that is less. 0 if neither is
+// known.
 func mainMemory() int64 {
 	free := int64(0)
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -285,10 +286,10 @@ func available(meminfo string) int64 {
 	return 0
 }
 
-// held is the memory that this process takes for trained tensors besides their values and a run's gradients. It has
-// sums of gradients and the optimizer's state, of its share, and what goes to other ranks at a time.
+// held returns the memory that this process needs for trained tensors besides their values and a run's gradients: its
+// share of the gradient sums and the optimizer state, and the buffers exchanged with other ranks.
 func held(c *config.Config, params []nn.Param) (bytes int64) {
-	var sizes []int64 // of what an update takes beside
+	var sizes []int64 // of temporary memory during an update
 	for _, p := range params {
 		kept, scratch := keeps(c, p.Shape)
 		bytes += kept + 4*onnx.Elements(p.Shape)
@@ -307,7 +308,7 @@ func held(c *config.Config, params []nn.Param) (bytes int64) {
 	return bytes
 }
 
-// keeps is what the optimizer keeps of a tensor of that shape, in bytes, and what an update of it takes beside.
+// keeps returns the optimizer state of a tensor of that shape and the temporary memory of its update, in bytes.
 func keeps(c *config.Config, shape []int64) (kept, scratch int64) {
 	n := onnx.Elements(shape)
 	switch c.Optimizer.Name {

@@ -1,8 +1,9 @@
-// Package models has what a run trains behind one interface, Model: scorers whose adapter, backbone, head and score
-// token train in a step graph (scorer.go), scorers whose head alone trains on kept hidden states (head.go), and models
-// that learn the answers of conversations (text.go). It also opens them by a configuration and plans their memory.
+// Package models implements what a run trains behind one interface, Model: scorers whose adapter, backbone, head and
+// score token train in a step graph (scorer.go), scorers of which only the head trains, on cached hidden states
+// (head.go), and models that learn the answers of conversations (text.go). It also opens them from a configuration
+// and plans their memory.
 //
-// What only some models do are interfaces of their own: [Planner] and [dataset.Inspector] (all that [Open] makes),
+// What only some models do has separate interfaces: [Planner] and [dataset.Inspector] (all that [Open] makes),
 // [Graph] and [Targeter] (step graphs), [dataset.Prefetcher] (scorers), [Preparer] (heads).
 package models
 
@@ -22,11 +23,11 @@ import (
 	"assay/model"
 )
 
-// StepInput is what a micro-batch learns from: with Items what the terms of the objective (Config.Losses) compare, else
-// the examples' labels, which the model fills in.
+// StepInput is what a micro-batch learns from: Items, which the terms of the objective (Config.Losses) compare, or
+// without them the examples' labels, which the model fills in.
 type StepInput = model.StepInput
 
-// noTerms refuses an objective of terms, for models that learn from examples as they are.
+// noTerms refuses an objective with terms, for models that only learn from single examples.
 func noTerms(in StepInput) error {
 	if len(in.Items) > 0 {
 		return errors.New("this model does not train on losses of several terms")
@@ -34,21 +35,22 @@ func noTerms(in StepInput) error {
 	return nil
 }
 
-// StepResult is what one run of forward and backward pass gives.
+// StepResult is the result of one forward and backward pass.
 type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64       // per example; Score is score01; CE may be empty if there is no text
-	Tokens                     int             // of all examples
+	Tokens                     int             // of all examples together
 	Grads                      []*tensor.Dense // in the order of Params, of sum_i weight loss_i
-	Terms                      [][]float64     // for each term the losses of its items
+	Terms                      [][]float64     // for each term, the losses of its items
 
-	// Of answers that are rewarded, sums over the tokens of each: of the divergence from the base, and of clipped ratios.
+	// For rewarded answers, sums over the tokens of each answer: KL divergence from the base, and number of clipped
+	// ratios.
 	Divergence, Clipped []float64
 }
 
-// Check compares what a model gave for n samples with their number.
+// Check returns an error if a result does not have one loss for each of n samples.
 func (r *StepResult) Check(n int) error {
 	if len(r.Loss) != n || len(r.ScoreLoss) != n || len(r.Score) != n || len(r.CE) != 0 && len(r.CE) != n {
-		return fmt.Errorf("the model gave %d losses for %d samples", len(r.Loss), n)
+		return fmt.Errorf("the model returned %d losses for %d samples", len(r.Loss), n)
 	}
 	return nil
 }
@@ -58,90 +60,90 @@ type MicroBatches interface {
 	Step() int64
 	Len() int
 	Run(ctx context.Context, i int) (*StepResult, error) // forward and backward
-	Done(i int, out *StepResult)                         // in order, once its gradients are summed
+	Done(i int, out *StepResult)                         // called in order, once the gradients are summed
 }
 
-// Model is what the loop trains.
+// Model is what the training loop trains.
 type Model interface {
-	// Params are the trainable tensors, always the same ones in the same order.
+	// Params returns the trainable tensors, always the same ones in the same order.
 	Params() []optim.Param
-	// Step runs forward and backward pass over a micro-batch. The result is a function of the arguments and of the
-	// parameters only.
+	// Step runs the forward and backward pass over a micro-batch. The result is a function of the arguments and of
+	// the parameters only.
 	Step(ctx context.Context, batch []dataset.Example, in StepInput) (*StepResult, error)
-	// Score gives score01 of every example.
+	// Score returns score01 of every example.
 	Score(ctx context.Context, batch []dataset.Example) ([]float64, error)
-	// SaveScorer writes a complete scorer directory into the existing empty dir, which is a sibling of its final place.
+	// SaveScorer writes a complete scorer directory into the existing empty dir, which is next to its final path.
 	SaveScorer(dir string) error
-	// Fingerprint names and hashes what a resumed run must find again: the backbone and so on.
+	// Fingerprint returns hashes by name of what must be unchanged when a run resumes: the backbone and so on.
 	Fingerprint() map[string]string
 	Close() error
 }
 
-// Factory makes the model of a configuration, with the parameters that a fresh run begins with.
+// Factory creates the model of a configuration, with the initial parameters of a new run.
 type Factory func(ctx context.Context, c *config.Config) (Model, error)
 
-// Preparer is a model that wants to see the examples of a run before it begins (the head alone: hidden states are
-// computed once). done is called with the number of examples finished.
+// Preparer is a model that must see the examples of a run before it begins (mode head: hidden states are computed
+// once). done is called with the number of examples finished.
 type Preparer interface {
 	Prepare(ctx context.Context, examples iter.Seq2[dataset.Example, error], done func(n int)) error
 }
 
-// Planner is a model that can say what a run will need.
+// Planner is a model that can estimate what a run will need.
 type Planner interface {
 	// Plan estimates memory. The caller fills in RunSize and Trains.
 	Plan(ctx context.Context, in PlanInput) (*Plan, error)
 }
 
-// PlanInput is what a plan is made of.
+// PlanInput is what a plan is computed from.
 type PlanInput struct {
 	Examples         []dataset.Example // the first ones of the run
 	Rows, Validation int               // numbers of training and of validation rows
-	MicroBatch       int               // of the run, where that is known; 0: as the configuration says
-	Group            int               // edits of the largest group, which is in one run of the graph; 0: no whole groups
+	MicroBatch       int               // of the run, if known; 0: as configured
+	Group            int               // edits in the largest group, which is never split; 0: no whole groups
 }
 
 // Plan is what train --dry-run prints.
 type Plan struct {
-	Device  string `json:"device"`            // the one that would be used, in words
-	Kernels string `json:"kernels,omitempty"` // operators of the layers, and why these
+	Device  string `json:"device"`            // description of the device that would be used
+	Kernels string `json:"kernels,omitempty"` // kernels of the layers, and why they were chosen
 	RunSize
-	MicroBatch int               `json:"micro_batch"`         // samples per run of the graph; the model's if auto
-	Recompute  *RecomputedLayers `json:"recompute,omitempty"` // where it is auto
-	Tokens     TokenCount        `json:"tokens"`              // of an example, over the sample looked at
-	Shared     *SharedTokens     `json:"shared,omitempty"`    // what the edits of a whole group begin with
+	MicroBatch int               `json:"micro_batch"`         // samples per run of the graph; chosen by the model if auto
+	Recompute  *RecomputedLayers `json:"recompute,omitempty"` // if recompute is auto
+	Tokens     TokenCount        `json:"tokens"`              // per example, over the sampled examples
+	Shared     *SharedTokens     `json:"shared,omitempty"`    // prefix shared by the edits of a whole group
 	Parameters int64             `json:"parameters"`          // of backbone, adapter and head
-	Trainable  int64             `json:"trainable"`           // of them
-	Trains     Trained           `json:"trains"`              // which
+	Trainable  int64             `json:"trainable"`           // number of trainable parameters
+	Trains     Trained           `json:"trains"`              // what they are
 	MemoryNeed
 }
 
-// RunSize is what the trainer knows of a run, whatever the model is.
+// RunSize is what the trainer knows about a run, independent of the model.
 type RunSize struct {
 	Steps      int64              `json:"steps"`               // optimizer steps
 	Examples   int64              `json:"examples"`            // samples seen over the run
-	Groups     int64              `json:"groups,omitempty"`    // whole groups seen over the run, if it keeps them whole
+	Groups     int64              `json:"groups,omitempty"`    // groups seen over the run, if it keeps groups whole
 	Rows       int                `json:"rows"`                // labelled training rows
 	Validation int                `json:"validation"`          // validation rows
 	BadRows    []dataset.BadRow   `json:"bad_rows,omitempty"`  // rows that would be set aside
-	Warnings   []string           `json:"warnings,omitempty"`  // of rows that are used
+	Warnings   []string           `json:"warnings,omitempty"`  // about rows that are used
 	Summary    *objective.Summary `json:"found,omitempty"`     // groups and what compares their edits, if they are used
-	Benchmark  string             `json:"benchmark,omitempty"` // that says which scorer is best
+	Benchmark  string             `json:"benchmark,omitempty"` // that decides which scorer is best
 	BatchSize  int                `json:"batch_size"`          // samples per step
 }
 
-// MemoryNeed is what a run takes of the device's memory.
+// MemoryNeed is the memory that a run needs.
 type MemoryNeed struct {
-	Bytes  map[string]int64 `json:"bytes"`            // memory wanted, by what for
-	Host   map[string]int64 `json:"host,omitempty"`   // the machine's beside a GPU's, which Bytes is then
-	Absent string           `json:"absent,omitempty"` // what is missing of the backbone's weights; nothing trains then
-	Partly bool             `json:"partly,omitempty"` // a part of the weights is there, a shard is missing
-	Need   int64            `json:"need"`             // all of it
-	Memory int64            `json:"memory,omitempty"` // what the device has free; 0: not known
-	Fits   *bool            `json:"fits,omitempty"`   // whether that suffices
+	Bytes  map[string]int64 `json:"bytes"`            // memory needed, by purpose
+	Host   map[string]int64 `json:"host,omitempty"`   // host memory on a GPU, where Bytes is GPU memory
+	Absent string           `json:"absent,omitempty"` // which weights of the backbone are missing; nothing trains then
+	Partly bool             `json:"partly,omitempty"` // some weights exist, but a shard is missing
+	Need   int64            `json:"need"`             // total of Bytes
+	Memory int64            `json:"memory,omitempty"` // free memory of the device; 0: unknown
+	Fits   *bool            `json:"fits,omitempty"`   // whether Need fits into Memory
 }
 
-// Err says why the run that is planned would fail: a shard of the weights is missing, or there is too little memory.
-// Weights that are absent as a whole are no reason: a run can be planned before they are fetched.
+// Err returns why the planned run would fail: a shard of the weights is missing, or there is too little memory.
+// Weights that are all absent are not an error: a run can be planned before they are downloaded.
 func (p *MemoryNeed) Err() error {
 	switch {
 	case p.Partly:
@@ -153,8 +155,8 @@ func (p *MemoryNeed) Err() error {
 	return nil
 }
 
-// RecomputedLayers are the first so many layers of all (and blocks of a tower that trains), which the backward pass
-// computes again.
+// RecomputedLayers are the first layers (and blocks of a vision tower that trains), which the backward pass
+// recomputes.
 type RecomputedLayers struct {
 	First int `json:"first"`
 	Of    int `json:"of"`
@@ -164,11 +166,11 @@ func (r *RecomputedLayers) String() string {
 	return fmt.Sprintf("the first %d of %d layers", r.First, r.Of)
 }
 
-// SharedTokens says what the edits of one group, the first of several edits, save in a step.
+// SharedTokens says how many tokens the first group with several edits saves in a step.
 type SharedTokens struct {
 	Edits    int    `json:"edits"`
-	Together int    `json:"together"`      // tokens that go through the language model
-	OneByOne int    `json:"one_by_one"`    // the same if every edit ran by itself
+	Together int    `json:"together"`      // tokens that go through the language model, with sharing
+	OneByOne int    `json:"one_by_one"`    // the same if every edit ran separately
 	Why      string `json:"why,omitempty"` // why nothing is shared
 }
 
@@ -179,7 +181,7 @@ type TokenCount struct {
 	Max  int     `json:"max"`
 }
 
-// add counts one of several examples.
+// add counts one example of several.
 func (t *TokenCount) add(n, of int) {
 	if t.Min == 0 {
 		t.Min = n
@@ -188,28 +190,28 @@ func (t *TokenCount) add(n, of int) {
 	t.Mean += float64(n) / float64(of)
 }
 
-// Measured is what a model makes of a micro-batch of validation rows.
+// Measured is a model's output for a micro-batch of validation rows.
 type Measured struct {
 	Scores     []float64          // of scorers
-	Dimensions [][]edit.Dimension // of scorers of format 2, on 0..1
+	Dimensions [][]edit.Dimension // of scorers of format 2, in 0..1
 	Text       TextMeasure        // of mode text
-	Examples   []dataset.Example  // what is compared of them, without their pictures
+	Examples   []dataset.Example  // their labels and annotations, without pictures
 }
 
-// TextMeasure adds up what a model makes of the tokens of answers.
+// TextMeasure adds up metrics over the tokens of answers.
 type TextMeasure struct {
 	Loss   float64 // sum of -log softmax
 	Tokens int
-	Right  int // those that were the likeliest
+	Right  int // tokens that were the most likely
 
-	Answers, Read int // of objective grpo: those that were made, and that all terms of the reward could read
+	Answers, Read int // of objective grpo: generated answers, and answers that all reward terms could parse
 	Reward        float64
 }
 
-// Candidate is the scorer in its present state.
+// Candidate returns the scorer in its current state.
 func (m *ScorerModel) Candidate() edit.Judge { return m.tuner.Scorer }
 
 // Targeter is a model with a text loss.
 type Targeter interface {
-	Targets(e *dataset.Example) (int, error) // tokens that an example's text loss is over; 0: it has none
+	Targets(e *dataset.Example) (int, error) // number of tokens in an example's text loss; 0: none
 }

@@ -16,15 +16,16 @@ import (
 	"assay/ort"
 )
 
-// Open makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the
+// Open opens the model of a configuration: a backbone with a new scorer, or with the scorer of `init`. It is the
 // Factory of the command train.
 func Open(_ context.Context, c *config.Config) (Model, error) { return openModel(c, false, 0) }
 
-// OpenPlan makes a model that is only asked for its Plan: the backbone's weights may be absent. It is the Factory of
+// OpenPlan opens a model that is only used for its Plan: the backbone's weights may be absent. It is the Factory of
 // dry runs.
 func OpenPlan(_ context.Context, c *config.Config) (Model, error) { return openModel(c, true, 0) }
 
-// OpenPlanFor is PlanModel for a GPU with that many bytes of memory, which need not be here; 0: for what is here.
+// OpenPlanFor is OpenPlan for a GPU with that many bytes of memory, which need not be in this machine; 0: for this
+// machine.
 func OpenPlanFor(memory int64) Factory {
 	if memory == 0 {
 		return OpenPlan
@@ -38,16 +39,17 @@ func OpenPlanFor(memory int64) Factory {
 	}
 }
 
-// OnCUDA reports whether the device of a configuration is a GPU; auto is one where there is one.
+// OnCUDA reports whether the device of a configuration is a GPU; auto is one if this machine has one.
 func OnCUDA(c *config.Config) bool {
 	device, err := ort.Resolve(c.Device)
 	if err != nil {
-		device = c.Device // opening the model says what is wrong with it
+		device = c.Device // opening the model reports what is wrong with it
 	}
 	return strings.HasPrefix(device, "cuda")
 }
 
-// openModel makes a model; what the backbone has no place for (its pictures, layers, tokens) is wrong configuration.
+// openModel opens a model; its errors, such as layers or tokens that the backbone does not have, are configuration
+// errors.
 func openModel(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	resolved := *c // auto is decided once, for device and type together
 	if memory == 0 {
@@ -88,8 +90,8 @@ func openModel(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	return m, nil
 }
 
-// NewParts makes the scorer that is trained, and notes what its backbone is made of now: a run that goes on for days
-// writes these digests, whatever has become of the files.
+// NewParts creates the scorer to train, and records the digests of its backbone's files now: a run that takes days
+// writes these digests, even if the files change meanwhile.
 func NewParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	p, err := beginParts(c, plan)
 	if err == nil && !plan {
@@ -98,8 +100,7 @@ func NewParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	return p, err
 }
 
-// beginParts reads the scorer of init, or makes a fresh one. What the configuration says about the scorer counts in
-// both cases.
+// beginParts reads the scorer of init, or creates a new one. The configuration's scorer settings apply in both cases.
 func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	sc, err := configuredScorer(c)
 	if err != nil {
@@ -146,7 +147,7 @@ func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	return p, nil
 }
 
-// configuredScorer is what a configuration says of its scorer: in a file of format 2, or by its own keys.
+// configuredScorer returns the configured scorer: from a file of format 2, or from the run's own keys.
 func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 	if c.Judge != nil {
 		if c.Mode == "head" {
@@ -155,7 +156,7 @@ func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 		sc := *c.Judge
 		sc.Backbone = c.Backbone
 		if c.Init == "" {
-			sc.Digests = nil // of the scorer whose file begins this one
+			sc.Digests = nil // they are of the scorer that the file was written for
 		}
 		return &sc, nil
 	}
@@ -165,7 +166,7 @@ func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 	return sc, sc.Normalize()
 }
 
-// beginOnAdapter makes a fresh scorer around a bare adapter.
+// beginOnAdapter creates a new scorer around a bare adapter.
 func beginOnAdapter(
 	c *config.Config, sc *model.ScorerConfig,
 	begin func(*model.ScorerConfig, *lora.Config, uint64) (*model.ScorerState, error),

@@ -18,7 +18,7 @@ import (
 	_ "assay/model/families"
 )
 
-// scorerConfig is a run that goes on from a scorer of the fixtures, on the CPU.
+// scorerConfig is a run that fine-tunes a scorer of the fixtures, on the CPU.
 func scorerConfig(t *testing.T, folder, scorer string) *config.Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run.yaml")

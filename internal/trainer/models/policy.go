@@ -26,16 +26,16 @@ import (
 
 // Policy is a model that learns from rewards of its own answers.
 type Policy interface {
-	// Complete answers those of some prompts that are mine, and says what the answers are worth. They are a function of
+	// Complete answers the prompts for which mine is true, and computes the rewards. The answers are a function of
 	// the parameters, the seed, the step and the row.
 	Complete(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, step int64) (Completions, error)
-	// LogProbs fills in the log-probabilities of the answers' tokens that the loss compares with: by the model without its
-	// adapter, if the divergence from it counts, and by the model as it is, if several steps learn from the same answers.
-	// At most micro answers run together.
+	// LogProbs fills in the reference log-probabilities of the answers' tokens: of the model without its adapter, if
+	// the loss has a KL term, and of the current model, if several steps learn from the same answers. At most micro
+	// answers run together.
 	LogProbs(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, answers Completions, micro int) error
 }
 
-// Completions are the answers to prompts, by the number of the prompt in its batch.
+// Completions are the answers to prompts, by the index of the prompt in its batch.
 type Completions map[int][]dataset.Completion
 
 // policyModel is a textModel that learns from rewards.
@@ -44,7 +44,7 @@ type policyModel struct {
 	reward *rewards.Reward
 }
 
-// openPolicy makes the model of objective grpo out of that of mode text.
+// openPolicy wraps the model of mode text for objective grpo.
 func openPolicy(m *textModel) (*policyModel, error) {
 	p := &policyModel{textModel: m}
 	judges := func(name string) (edit.Judge, error) { return model.OpenScorer(name, modelOptions(m.config, nil)) }
@@ -73,10 +73,10 @@ func (m *policyModel) Fingerprint() map[string]string {
 	return out
 }
 
-// Targets is 0: no tokens of the rows are learnt.
+// Targets returns 0: no tokens of the rows are learned.
 func (m *policyModel) Targets(*dataset.Example) (int, error) { return 0, nil }
 
-// question is the prompt of an example, as training takes it.
+// question returns the prompt of an example, tokenized for training.
 func (m *policyModel) question(e *dataset.Example) (*batch.Sample, error) {
 	prompt := *e.Conversation
 	prompt.Messages = prompt.Prompt()
@@ -96,7 +96,7 @@ func (m *policyModel) question(e *dataset.Example) (*batch.Sample, error) {
 	return s, nil
 }
 
-// asked are the messages of an example's prompt with its pictures, as a model that answers takes them.
+// asked returns the messages of an example's prompt with its decoded pictures, in the form that generation takes.
 func asked(e *dataset.Example) (messages []chat.Message, pictures []*data.Picture, err error) {
 	for i := range e.Conversation.Pictures {
 		p, err := e.Conversation.Picture(i).Decode()
@@ -120,7 +120,7 @@ func asked(e *dataset.Example) (messages []chat.Message, pictures []*data.Pictur
 	return messages, pictures, nil
 }
 
-// Complete implements [Policy]. The answers to all prompts are made together.
+// Complete implements [Policy]. The answers to all prompts are generated together.
 func (m *policyModel) Complete(
 	ctx context.Context, examples []dataset.Example, mine func(i int) bool, step int64,
 ) (Completions, error) {
@@ -131,7 +131,7 @@ func (m *policyModel) Complete(
 	})
 }
 
-// LogProbs implements [Policy]. They are computed as training computes them, not as answers are made.
+// LogProbs implements [Policy]. They are computed by the training graph, not by the generation code.
 func (m *policyModel) LogProbs(
 	ctx context.Context, examples []dataset.Example, mine func(i int) bool, answers Completions, micro int,
 ) error {
@@ -158,7 +158,7 @@ func (m *policyModel) LogProbs(
 	return nil
 }
 
-// logProbs computes the log-probabilities of a group's tokens, in runs of a micro-batch.
+// logProbs computes the log-probabilities of the tokens of a group's answers, micro at a time.
 func (m *policyModel) logProbs(
 	ctx context.Context, prompt *batch.Sample, group []dataset.Completion, micro int, base bool,
 	keep func(*dataset.Completion, []float64),
@@ -180,12 +180,12 @@ func (m *policyModel) logProbs(
 	return nil
 }
 
-// answer lets the model as it is answer n times to each prompt, and computes the rewards.
+// answer samples n answers to each prompt from the current model, and computes the rewards.
 func (m *policyModel) answer(
 	ctx context.Context, examples []dataset.Example, mine func(i int) bool, o chat.Options, n int,
 	seed func(*dataset.Example) uint64,
 ) (Completions, error) {
-	one := 1.0 // as the loss has it, whatever the checkpoint's generation_config.json says
+	one := 1.0 // as in the loss, whatever the checkpoint's generation_config.json says
 	o.RepetitionPenalty = &one
 	lm, err := generate.Over(m.tuner.Model(), generate.Options{Batch: m.config.GRPO.GenerationBatchSize})
 	if err != nil {
@@ -210,7 +210,7 @@ func (m *policyModel) answer(
 	return out, errors.Join(err, lm.Close())
 }
 
-// group are n answers to the prompt of one example.
+// group returns n answers to the prompt of one example.
 func (m *policyModel) group(
 	ctx context.Context, lm *generate.Model, e *dataset.Example, o chat.Options, n int, seed uint64,
 ) ([]dataset.Completion, error) {
@@ -235,7 +235,7 @@ func (m *policyModel) group(
 	return group, nil
 }
 
-// Step runs forward and backward pass over answers: those to one prompt, which stand together, run together.
+// Step runs the forward and backward pass over answers. Answers to the same prompt are adjacent and run together.
 func (m *policyModel) Step(ctx context.Context, examples []dataset.Example, in StepInput) (*StepResult, error) {
 	g := m.config.GRPO
 	policy := nn.Policy{Temperature: g.Temperature, Beta: g.Beta, EpsilonLow: g.Epsilon, EpsilonHigh: g.EpsilonHigh,
@@ -287,7 +287,7 @@ func addGradients(sums, more map[string]*tensor.Dense) {
 	}
 }
 
-// measure adds the loss of an answer, and the sums over its tokens of the divergence and of clipped ratios.
+// measure adds the loss of an answer, and its KL divergence and number of clipped ratios summed over its tokens.
 func (r *StepResult) measure(e *dataset.Example, logProbs []float64, p nn.Policy, weight float64) {
 	c := e.Completion
 	loss, divergence, clipped := 0.0, 0.0, 0.0
@@ -314,9 +314,9 @@ func (r *StepResult) measure(e *dataset.Example, logProbs []float64, p nn.Policy
 	r.ScoreLoss, r.Score = append(r.ScoreLoss, math.NaN()), append(r.Score, math.NaN())
 }
 
-// MeasureText measures the reward of one answer to each prompt, of the likeliest tokens.
+// MeasureText measures the reward of one greedy answer to each prompt.
 func (m *policyModel) MeasureText(ctx context.Context, examples []dataset.Example) (t TextMeasure, err error) {
-	if m.Accumulates() { // the parameters as they are now go to the device
+	if m.Accumulates() { // upload the current parameters to the device
 		if err := m.tuner.Begin(ctx); err != nil {
 			return t, err
 		}
@@ -328,7 +328,7 @@ func (m *policyModel) MeasureText(ctx context.Context, examples []dataset.Exampl
 	}
 	o := chat.Options{MaxNewTokens: m.config.GRPO.MaxCompletionLength, Temperature: &zero}
 	answers, err := m.answer(ctx, examples, all, o, 1, func(*dataset.Example) uint64 { return 0 })
-	for i := range examples { // sums depend on the order
+	for i := range examples { // in order: floating-point sums depend on it
 		group := answers[i]
 		if len(group) == 0 {
 			continue
@@ -343,7 +343,7 @@ func (m *policyModel) MeasureText(ctx context.Context, examples []dataset.Exampl
 	return t, err
 }
 
-// Inspector decodes pictures, tokenises prompts and looks for what rewards compare with.
+// Inspector decodes pictures, tokenises prompts and checks that the truth of the rewards can be read.
 func (m *policyModel) Inspector() func(*dataset.Example) error {
 	pictures := m.pictureInspector()
 	return func(e *dataset.Example) error {
@@ -360,7 +360,7 @@ func (m *policyModel) Inspector() func(*dataset.Example) error {
 	}
 }
 
-// Plan counts tokens, parameters and memory: of answers as long as they may be to the longest of the prompts.
+// Plan counts tokens, parameters and memory: for answers of maximum length to the longest prompt.
 func (m *policyModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	g := m.config.GRPO
 	p := &Plan{Device: m.tuner.Device()}

@@ -16,7 +16,7 @@ import (
 	"assay/model"
 )
 
-// ScorerModel trains adapter or backbone together with head and score token, in the step graph.
+// ScorerModel trains the adapter or backbone together with the head and the score token, in the step graph.
 type ScorerModel struct {
 	graphModel[*model.Tuner]
 }
@@ -39,7 +39,7 @@ func (m *ScorerModel) Step(ctx context.Context, batch []dataset.Example, in Step
 		Tokens: r.Tokens, Terms: r.Terms, Grads: m.gradients(r.Grads)}, nil
 }
 
-// Targets is the number of tokens that an example's text loss is over.
+// Targets returns the number of tokens in an example's text loss.
 func (m *ScorerModel) Targets(e *dataset.Example) (int, error) {
 	if s, ok := e.Inputs.(*model.Sample); ok {
 		return m.tuner.Targets(s), nil
@@ -47,7 +47,7 @@ func (m *ScorerModel) Targets(e *dataset.Example) (int, error) {
 	return m.tuner.CountTargets(&e.Edit, askOf(e))
 }
 
-// Score gives score01 of every example.
+// Score returns score01 of every example.
 func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]float64, error) {
 	samples, err := prepareExamples(m.tuner, batch)
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]flo
 	return m.tuner.Scorer.Score01(ctx, samples)
 }
 
-// ScoreDimensions gives score01 of every example, and its dimensions on 0..1.
+// ScoreDimensions returns score01 of every example, and its dimensions in 0..1.
 func (m *ScorerModel) ScoreDimensions(
 	ctx context.Context, batch []dataset.Example,
 ) (scores []float64, dimensions [][]edit.Dimension, err error) {
@@ -87,7 +87,7 @@ func (m *ScorerModel) Fingerprint() map[string]string {
 	if m.config.Judge != nil {
 		sc := *m.config.Judge
 		sc.Backbone, sc.Weights, sc.Digests = "", "", nil
-		if d := m.config.Judge.Digests; d != nil && sc.Origin != nil { // where checkpoints of earlier versions have them
+		if d := m.config.Judge.Digests; d != nil && sc.Origin != nil { // where earlier versions stored them
 			o := *sc.Origin
 			o.Weights, o.Base, sc.Origin = d.Weights, d.Backbone, &o
 		}
@@ -99,7 +99,7 @@ func (m *ScorerModel) Fingerprint() map[string]string {
 	return out
 }
 
-// Inspector decodes pictures and counts the tokens of the text, asked in every wording.
+// Inspector decodes pictures and counts the text tokens with every question and answer template.
 func (m *ScorerModel) Inspector() func(*dataset.Example) error {
 	pictures := m.pictureInspector()
 	return func(e *dataset.Example) error {
@@ -110,7 +110,7 @@ func (m *ScorerModel) Inspector() func(*dataset.Example) error {
 	}
 }
 
-// texter is what counts the tokens of a question's text: a Tuner or a Scorer.
+// texter counts the tokens of a question's text: a Tuner or a Scorer.
 type texter interface {
 	CheckText(*edit.Edit, model.Ask) error
 }
@@ -127,7 +127,7 @@ func checkTexts(m texter, c *config.Config, e *dataset.Example) error {
 	return nil
 }
 
-// preparer is what turns edits into samples: a Tuner or a Scorer.
+// preparer turns edits into samples: a Tuner or a Scorer.
 type preparer interface {
 	Sample(*edit.Edit, model.Ask) (*model.Sample, error)
 }
@@ -143,7 +143,7 @@ func prepareExamples(p preparer, batch []dataset.Example) ([]*model.Sample, erro
 	})
 }
 
-// prepareAll makes the samples of a batch on all cores.
+// prepareAll creates the samples of a batch on all cores.
 func prepareAll[S any](batch []dataset.Example, prepare func(e *dataset.Example) (S, error)) ([]S, error) {
 	samples := make([]S, len(batch))
 	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
@@ -162,12 +162,12 @@ func prepareExample(p preparer, e *dataset.Example) (*model.Sample, error) {
 	return p.Sample(&e.Edit, askOf(e))
 }
 
-// askOf has the templates that were drawn for an example.
+// askOf returns the templates that were drawn for an example.
 func askOf(e *dataset.Example) model.Ask {
 	return model.Ask{Question: e.Question, Answer: e.Answer, Why: e.Why}
 }
 
-// Prefetch prepares examples with half of the cores: the other half computes the step at hand.
+// Prefetch prepares examples on half of the cores: the other half computes the current step.
 func (m *ScorerModel) Prefetch(part []dataset.Example) {
 	workers.Each(len(part), max(1, runtime.NumCPU()/2), func(i int) error {
 		e := &part[i]

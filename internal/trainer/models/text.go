@@ -20,7 +20,7 @@ type textModel struct {
 	graphModel[*language.Tuner]
 }
 
-// openText makes the model of mode text.
+// openText opens the model of mode text.
 func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	m := &textModel{}
 	if err := m.begin(c, plan, memory); err != nil {
@@ -45,7 +45,7 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	return m, nil
 }
 
-// adapterOf reads the adapter of init, or makes a fresh one.
+// adapterOf reads the adapter of init, or creates a new one.
 func adapterOf(c *config.Config) (*lora.Adapter, error) {
 	if c.Init != "" {
 		a, err := lora.Load(c.Init)
@@ -65,12 +65,12 @@ func adapterOf(c *config.Config) (*lora.Adapter, error) {
 	return a, suggestParts(c, err)
 }
 
-// Targets is the number of tokens that an example teaches.
+// Targets returns the number of tokens in an example's loss.
 func (m *textModel) Targets(e *dataset.Example) (int, error) {
 	return m.tuner.CheckText(turns(e.Conversation))
 }
 
-// turns are the messages as templates take them.
+// turns returns the messages in the form that templates take.
 func turns(c *dataset.Conversation) []text.Message {
 	out := make([]text.Message, len(c.Messages))
 	for i, m := range c.Messages {
@@ -90,7 +90,7 @@ func (m *textModel) prepare(batch []dataset.Example) ([]*language.TextSample, er
 // conversationPicture is a picture of a conversation, with its content as key.
 type conversationPicture struct{ dataset.RowPicture }
 
-// Key is its content.
+// Key returns the content of the picture as a key.
 func (p conversationPicture) Key() string { return p.Content.String() }
 
 func (m *textModel) prepareOne(e *dataset.Example) (*language.TextSample, error) {
@@ -101,7 +101,8 @@ func (m *textModel) prepareOne(e *dataset.Example) (*language.TextSample, error)
 	return m.tuner.Prepare(c)
 }
 
-// Step runs forward and backward pass; the weight of a token of an example is Weight Share / tokens of the example.
+// Step runs the forward and backward pass; the weight of each token of an example is Weight * Share / tokens of the
+// example.
 func (m *textModel) Step(ctx context.Context, batch []dataset.Example, in StepInput) (*StepResult, error) {
 	if err := noTerms(in); err != nil {
 		return nil, err
@@ -152,7 +153,7 @@ func (m *textModel) MeasureText(ctx context.Context, batch []dataset.Example) (t
 // SaveScorer writes the adapter, or the backbone.
 func (m *textModel) SaveScorer(dir string) error { return m.tuner.SaveInto(dir) }
 
-// Inspector decodes pictures and counts the text's tokens; with text.max_tokens the pictures' tokens, too.
+// Inspector decodes pictures and counts text tokens; with text.max_tokens it counts picture tokens as well.
 func (m *textModel) Inspector() func(*dataset.Example) error {
 	pictures := m.pictureInspector()
 	return func(e *dataset.Example) error {
@@ -178,7 +179,7 @@ func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	p := &Plan{Device: m.tuner.Device()}
 	var longest *language.TextSample
 	shown := 1
-	for i := range sample { // their pixels are not kept
+	for i := range sample { // one by one, so that pixels are not kept
 		s, err := m.prepareOne(&sample[i])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", sample[i].Edit.ID, err)

@@ -17,8 +17,8 @@ import (
 	"assay/onnx"
 )
 
-// Trained says what a run trains. It is counted from the parameters that the optimizer is given, which follow from the
-// configuration, the backbone and init: nothing else keeps a list.
+// Trained describes what a run trains. It is counted from the parameters that the optimizer receives, which follow
+// from the configuration, the backbone and init: there is no other list.
 type Trained struct {
 	// linear layers with an adapter, by part: language, vision, projector
 	Adapters map[string]int `json:"adapters"`
@@ -31,8 +31,8 @@ type Trained struct {
 	Digest     string         `json:"digest"`               // of the tensors' names and shapes
 	Modules    []string       `json:"modules,omitempty"`    // layers with an adapter
 	Departures []string       `json:"departures,omitempty"` // settings of init that the run changes
-	Groups     []TrainedGroup `json:"groups,omitempty"`     // tensors with rates of their own
-	Ways       []string       `json:"ways,omitempty"`       // what the adapter is besides low-rank matrices
+	Groups     []TrainedGroup `json:"groups,omitempty"`     // tensors with their own learning rates
+	Ways       []string       `json:"ways,omitempty"`       // what the adapter has besides low-rank matrices
 }
 
 // TrainedGroup is a parameter group with its own learning rate.
@@ -44,13 +44,14 @@ type TrainedGroup struct {
 	Schedule    config.ScheduleConfig `json:"schedule"`
 }
 
-// String is what train prints.
+// String returns what train prints.
 func (g TrainedGroup) String() string {
 	return fmt.Sprintf("%s: %d tensors, learning rate %g, weight decay %g, schedule %v", g.Name, g.Tensors, g.LR,
 		g.WeightDecay, g.Schedule)
 }
 
-// trainedGroups describes the groups of parameters, if the optimizer has groups. One that lacks tensors was refused.
+// trainedGroups describes the parameter groups, if the optimizer has groups. Groups without tensors were refused
+// before.
 func trainedGroups(c *config.Config, params []optim.Param) (out []TrainedGroup) {
 	if c.Optimizer.Groups == nil {
 		return nil
@@ -71,16 +72,16 @@ func ways(c *config.Config) (out []string) {
 		return nil
 	}
 	if c.Lora.DoRA {
-		out = append(out, "adapters are DoRA's: the lengths of the weights' rows train, too")
+		out = append(out, "adapters use DoRA: the magnitudes of the weights' rows also train")
 	}
 	if c.Lora.Start != "" {
-		out = append(out, fmt.Sprintf("adapters begin as %s makes them of the weights", c.Lora.Start))
+		out = append(out, fmt.Sprintf("adapters are initialized from the weights by %s", c.Lora.Start))
 	}
 	if c.Lora.Bias != "" && c.Lora.Bias != lora.BiasNone {
 		out = append(out, "biases train: "+c.Lora.Bias)
 	}
 	if len(c.Lora.ModulesToSave) > 0 {
-		out = append(out, "trained whole and kept with the adapter: "+strings.Join(c.Lora.ModulesToSave, ", "))
+		out = append(out, "trained in full and saved with the adapter: "+strings.Join(c.Lora.ModulesToSave, ", "))
 	}
 	return out
 }
@@ -112,7 +113,7 @@ func trainedOf(tensors []trainedTensor) Trained {
 			t.TokenRows++
 		case config.HeadGroup:
 			t.Head += size
-		case config.LossGroup: // of the objective: no part of the scorer
+		case config.LossGroup: // of the objective, not part of the scorer
 			t.Losses += size
 		default:
 			if t.Backbone == nil {
@@ -125,8 +126,8 @@ func trainedOf(tensors []trainedTensor) Trained {
 	return t
 }
 
-// String is what train prints: "24 adapters in the language model, 0 in vision, 0 in the projector; head; 2 token
-// rows".
+// String returns what train prints: "24 adapters in the language model, 0 in vision, 0 in the projector; head; 2
+// token rows".
 func (t Trained) String() string {
 	var words []string
 	if len(t.Modules) > 0 || t.Backbone == nil {
@@ -144,7 +145,7 @@ func (t Trained) String() string {
 	return fmt.Sprintf("%s; %d parameters", strings.Join(words, "; "), t.Parameters)
 }
 
-// Describe says what a run trains.
+// Describe returns what a run trains.
 func Describe(c *config.Config, m Model) Trained {
 	t := describeModel(m)
 	t.Departures, t.Groups, t.Ways = c.Departures(), trainedGroups(c, m.Params()), ways(c)
@@ -171,7 +172,7 @@ func describeModel(m Model) Trained {
 	return trainedOf(tensors)
 }
 
-// TrainedIn reads from a checkpoint of a run what that trained.
+// TrainedIn returns what a run trained, read from one of its checkpoints.
 func TrainedIn(dir string) (Trained, error) {
 	f, err := checkpoints.OpenFile(filepath.Join(dir, checkpoint.TensorFile))
 	if err != nil {
@@ -188,9 +189,9 @@ func TrainedIn(dir string) (Trained, error) {
 	return trainedOf(tensors), nil
 }
 
-// Resolved is what a run's plan.json holds.
+// Resolved is the content of a run's plan.json.
 type Resolved struct {
 	Trains     Trained           `json:"trains"`
 	MicroBatch int               `json:"micro_batch"`
-	Auto       map[string]string `json:"auto,omitempty"` // what auto came to: device, dtype
+	Auto       map[string]string `json:"auto,omitempty"` // what auto resolved to: device, dtype and more
 }

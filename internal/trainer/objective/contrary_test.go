@@ -9,7 +9,7 @@ import (
 	"assay/losses"
 )
 
-// TestOneOrder: pairs and orders are by rank, else by label.
+// TestOneOrder: pairs and orders use the rank, or the label without a rank.
 func TestOneOrder(t *testing.T) {
 	said := func(label, rank float64) data.Annotations {
 		s := data.Annotations{Labels: map[string]float64{}, Ranks: map[string]float64{}}

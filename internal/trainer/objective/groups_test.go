@@ -10,7 +10,7 @@ import (
 	"assay/losses"
 )
 
-// TestRatings: with votes: soft every rating of an edit is an item; together they weigh as much as a label.
+// TestRatings: with votes: soft, every rating of an edit is an item; together they weigh as much as a label.
 func TestRatings(t *testing.T) {
 	label := map[string]float64{"": 0.5}
 	part := []dataset.Example{

@@ -29,8 +29,8 @@ type headsCase struct {
 	Loss   float64
 }
 
-// TestMissingLabels: of a batch whose edits lack labels of most heads, run in parts, the loss of each head, their sum
-// and its gradient are torch's over the labels that are there.
+// TestMissingLabels: for a batch whose edits lack labels for most heads, run in parts, the loss of each head, their
+// sum and its gradient match torch's over the existing labels.
 func TestMissingLabels(t *testing.T) {
 	var c headsCase
 	testfile.ReadJSON(t, "testdata/heads.json", &c)
@@ -76,7 +76,8 @@ func TestMissingLabels(t *testing.T) {
 	}
 }
 
-// runTerm gives a term's share of the sum, the losses of its items, and the gradient by the head's outputs.
+// runTerm returns a term's share of the sum, the losses of its items, and the gradient with respect to the head's
+// outputs.
 func runTerm(t *testing.T, k int, s losses.Spec, head losses.Head, rows [][]float64, items []losses.Item) (
 	sum float64, each, gradient []float64,
 ) {

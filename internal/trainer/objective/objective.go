@@ -1,5 +1,6 @@
-// Package objective says what the terms of the loss compare. A batch goes in, with the labels, ranks and preferences of
-// its edits; for each term come out its items: edits with labels, pairs of edits, or ordered groups.
+// Package objective finds what the terms of the loss compare. The input is a batch with the labels, ranks and
+// preferences of its edits; the output is the items of each term: edits with labels, pairs of edits, or ordered
+// groups.
 package objective
 
 import (
@@ -15,18 +16,18 @@ import (
 	"assay/losses"
 )
 
-// Objective is what a run minimises where several terms make it: each compares edits with their labels, two edits, or
-// all edits of a group.
+// Objective is what a run minimises if it has several terms: each compares edits with their labels, two edits, or all
+// edits of a group.
 type Objective struct {
 	terms  []losses.Spec
-	groups *dataset.Groups // with the comparisons that people made; nil: there are no whole groups
+	groups *dataset.Groups // with the annotated comparisons; nil: no whole groups
 }
 
-// New makes the objective of some terms; without groups batches are cut between rows.
+// New creates the objective of some terms; without groups, batches are cut between rows.
 func New(terms []losses.Spec, groups *dataset.Groups) *Objective { return &Objective{terms, groups} }
 
-// Items are what the terms of the objective compare in a part of a batch that holds whole groups; weights are not yet
-// those of a mean.
+// Items returns what the terms of the objective compare in a part of a batch that holds whole groups; the weights are
+// not yet normalized.
 func (o *Objective) Items(part []dataset.Example) [][]losses.Item {
 	out := make([][]losses.Item, len(o.terms))
 	for lo := 0; lo < len(part); {
@@ -53,7 +54,7 @@ func (o *Objective) Items(part []dataset.Example) [][]losses.Item {
 func labelItems(s *losses.Spec, part []dataset.Example, lo, hi int) (out []losses.Item) {
 	for i := lo; i < hi; i++ {
 		if y, ok := part[i].Annotations.Labels[s.Dimension]; ok {
-			ratings := part[i].Annotations.Ratings // of the score: dimensions have labels alone
+			ratings := part[i].Annotations.Ratings // of the score: dimensions only have labels
 			if s.Votes == losses.VotesSoft && s.Dimension == "" && len(ratings) > 0 {
 				for _, y := range ratings {
 					out = append(out, losses.Item{Edits: []int{i}, Label: y, Weight: 1 / float64(len(ratings))})
@@ -70,7 +71,8 @@ func labelItems(s *losses.Spec, part []dataset.Example, lo, hi int) (out []losse
 	return out
 }
 
-// pairItems are the comparisons of a group in a dimension if it has any; else all pairs of edits with labels or ranks.
+// pairItems returns the comparisons of a group in a dimension if it has any; otherwise all pairs of edits with labels
+// or ranks.
 func (o *Objective) pairItems(s *losses.Spec, part []dataset.Example, lo, hi int) (out []losses.Item) {
 	at, told := map[int]int{}, false
 	for i := lo; i < hi; i++ {
@@ -103,7 +105,7 @@ func (o *Objective) pairItems(s *losses.Spec, part []dataset.Example, lo, hi int
 	return out
 }
 
-// winner is the outcome of a pair whose first edit is d better.
+// winner returns the outcome of a pair whose first edit is d better.
 func winner(d float64) [3]float64 {
 	switch {
 	case d > 0:
@@ -114,7 +116,7 @@ func winner(d float64) [3]float64 {
 	return [3]float64{0, 1, 0}
 }
 
-// comparisonItem makes an item of what people said about a pair, whose votes count as the term wants.
+// comparisonItem turns the verdict on a pair into an item; votes count according to the term's setting.
 func comparisonItem(s *losses.Spec, a, b int, p *data.Verdict) losses.Item {
 	it := losses.Item{Edits: []int{a, b}, Weight: 1}
 	if p.Margin != nil {
@@ -129,14 +131,15 @@ func comparisonItem(s *losses.Spec, a, b int, p *data.Verdict) losses.Item {
 	it.Outcome = p.Majority()
 	if s.Votes == losses.VotesWeight && p.Counted {
 		it.Weight = v[0]*it.Outcome[0] + v[1]*it.Outcome[1] + v[2]*it.Outcome[2]
-		if it.Outcome[1] == 1 { // as many for one side as for the other
+		if it.Outcome[1] == 1 { // equal votes for both sides
 			it.Weight = v[0] + v[1] + v[2]
 		}
 	}
 	return it
 }
 
-// orderItems is the order of a group's edits in a dimension, by rank if two have one, else by label.
+// orderItems returns the order of a group's edits in a dimension, by rank if two of them have one, otherwise by
+// label.
 func orderItems(s *losses.Spec, part []dataset.Example, lo, hi int) []losses.Item {
 	it := losses.Item{Weight: 1}
 	var keys []float64 // lower is better
@@ -184,8 +187,8 @@ func Normalize(parts [][][]losses.Item) {
 	}
 }
 
-// termName is what a term is called in metrics: its kind, and its dimension if it has one. Kinds that are there twice
-// have their number.
+// termName returns the name of a term in metrics: its kind, and its dimension if it has one. Names that occur twice
+// get the index of the term.
 func (o *Objective) termName(i int) string {
 	name := func(s *losses.Spec) string {
 		if s.Dimension != "" {
@@ -202,7 +205,7 @@ func (o *Objective) termName(i int) string {
 	return out
 }
 
-// checkTies refuses edits of a group that are equal to a term which wants none.
+// checkTies returns an error if two edits of a group are equal to a term that refuses ties.
 func checkTies(train *dataset.Samples, s *losses.Spec) error {
 	for _, rows := range dataset.NewOrder(0, train.Units(), config.WholeGroups).Units {
 		part := make([]dataset.Example, len(rows))
@@ -221,13 +224,12 @@ func checkTies(train *dataset.Samples, s *losses.Spec) error {
 	return nil
 }
 
-// rounding is how far scores of one edit lie apart at most that were computed in other batches.
+// rounding is the largest difference between scores of the same edit that were computed in different batches.
 const rounding = 1e-6
 
-// RightPairs counts the pairs of edits of a group of which one is better in a dimension ("": by the score), as people
-// compared them or by their labels.
-// It also counts those whose better edit has the higher score. Scores that differ by rounding alone are
-// equal, and count half.
+// RightPairs counts the pairs of edits of a group in which one edit is better in a dimension ("": the score), by
+// comparisons or labels. right counts the pairs whose better edit has the higher score. Scores that only differ by
+// rounding are equal, and count half.
 func RightPairs(
 	table *dataset.Samples, scores []float64, examples []dataset.Example, dimension string,
 ) (right float64, pairs int) {
@@ -270,7 +272,7 @@ func RightPairs(
 	return right, pairs
 }
 
-// maxCompared bounds the edits of a group whose pairs are counted: there are 131,000 of so many.
+// maxCompared is the maximum number of edits in a group whose pairs are counted: they have 131,000 pairs.
 const maxCompared = 512
 
 // Measure adds the terms of a micro-batch to the means over the batch.
@@ -289,7 +291,8 @@ func (o *Objective) Measure(m *records.StepMetrics, terms [][]float64, items [][
 	}
 }
 
-// CheckTerms refuses terms of the objective that have no item in an epoch, and ties where a term knows none.
+// CheckTerms returns an error for terms of the objective that have no item in an epoch, and for ties if a term
+// refuses them.
 func (o *Objective) CheckTerms(d *dataset.Data, warn func(string)) error {
 	train, f := d.Train, o.Summarize(d)
 	if warn != nil {

@@ -16,25 +16,25 @@ import (
 // Summary counts the training tables: edits, groups, labels, ranks and preferences.
 type Summary struct {
 	Layouts     map[string]int `json:"layouts"`          // tables by layout
-	Edits       int            `json:"edits"`            // distinct ones
+	Edits       int            `json:"edits"`            // distinct edits
 	Groups      int            `json:"groups"`           //
-	Sizes       [3]float64     `json:"sizes"`            // edits of a group: least, mean, most
+	Sizes       [3]float64     `json:"sizes"`            // edits per group: minimum, mean, maximum
 	Sampled     int            `json:"sampled"`          // groups of which an epoch sees only data.group_edits
 	Dimensions  []string       `json:"dimensions"`       // of labels and ranks; score is the score itself
-	Labels      int            `json:"labels"`           // edits with a label of any dimension
+	Labels      int            `json:"labels"`           // edits with a label in any dimension
 	Ranks       int            `json:"ranks"`            // edits with a rank
-	Preferences int            `json:"preferences"`      // comparisons that people made
-	Ties        int            `json:"ties"`             // of them, those without a winner
-	Margins     int            `json:"margins"`          // those with a margin
-	Votes       int            `json:"votes"`            // those with counts of votes
-	Items       map[string]int `json:"items"`            // of each term of the objective in an epoch: edits, pairs, orders
-	Same        int            `json:"same"`             // comparisons of an edit with itself: they say nothing
-	Unused      int            `json:"unused"`           // edits that say nothing that the losses read: left out
-	Unread      map[string]int `json:"unread,omitempty"` // edits by dimensions that they have and no loss reads
-	EqualPairs  map[string]int `json:"equal_pairs"`      // of each term over pairs those that are ties
+	Preferences int            `json:"preferences"`      // annotated comparisons
+	Ties        int            `json:"ties"`             // comparisons without a winner
+	Margins     int            `json:"margins"`          // comparisons with a margin
+	Votes       int            `json:"votes"`            // comparisons with vote counts
+	Items       map[string]int `json:"items"`            // items of each term in an epoch: edits, pairs, orders
+	Same        int            `json:"same"`             // comparisons of an edit with itself, which are ignored
+	Unused      int            `json:"unused"`           // edits without anything that the losses use: left out
+	Unread      map[string]int `json:"unread,omitempty"` // edits by dimension that no loss uses
+	EqualPairs  map[string]int `json:"equal_pairs"`      // ties of each term over pairs
 }
 
-// Summarize counts; nil where the run neither compares edits nor keeps groups together.
+// Summarize computes the summary; nil if the run neither compares edits nor keeps groups together.
 func (o *Objective) Summarize(d *dataset.Data) *Summary {
 	table := d.Train
 	if table.Made() || o.groups == nil && len(o.terms) == 0 {
@@ -127,16 +127,16 @@ func (f *Summary) terms(all *Objective, table *dataset.Samples, unit int, rows [
 	}
 }
 
-// leftOut lists what the run does not learn from.
+// leftOut describes what the run does not learn from.
 func (f *Summary) leftOut() (out []string) {
 	if f.Same > 0 {
-		out = append(out, fmt.Sprintf("%d comparisons are of an edit with itself (the same bytes), and say nothing", f.Same))
+		out = append(out, fmt.Sprintf("%d comparisons are of an edit with itself (the same bytes)", f.Same))
 	}
 	if f.Unused > 0 {
-		out = append(out, fmt.Sprintf("%d edits say nothing that the losses read", f.Unused))
+		out = append(out, fmt.Sprintf("%d edits have nothing that the losses use", f.Unused))
 	}
 	for _, d := range slices.Sorted(maps.Keys(f.Unread)) {
-		out = append(out, fmt.Sprintf("%d edits have labels, ranks or comparisons of %s, which no loss reads", f.Unread[d],
+		out = append(out, fmt.Sprintf("%d edits have labels, ranks or comparisons of %s, which no loss uses", f.Unread[d],
 			d))
 	}
 	return out
@@ -147,7 +147,7 @@ func (f *Summary) Print(w io.Writer) {
 	fmt.Fprintf(w, "groups       %d of %g to %g edits, %.1f on average; %d distinct edits\n", f.Groups,
 		f.Sizes[0], f.Sizes[2], f.Sizes[1], f.Edits)
 	if f.Sampled > 0 {
-		fmt.Fprintf(w, "             %d are larger than a step takes: each epoch draws some of their edits\n", f.Sampled)
+		fmt.Fprintf(w, "             %d are larger than a step allows: each epoch draws some of their edits\n", f.Sampled)
 	}
 	if len(f.Dimensions) > 0 {
 		fmt.Fprintf(w, "judged       %d edits with labels, %d with ranks; dimensions: %s\n", f.Labels, f.Ranks,

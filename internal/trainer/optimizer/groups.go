@@ -8,7 +8,7 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// GroupsOf sorts trained tensors into the groups that the configuration knows. One without tensors is refused.
+// GroupsOf sorts trained tensors into the configured groups. A configured group without tensors is an error.
 func GroupsOf(c *config.Config, params []optim.Param) (optim.ParamGroups, error) {
 	members := map[string][]int{}
 	for i, p := range params {
@@ -20,14 +20,14 @@ func GroupsOf(c *config.Config, params []optim.Param) (optim.ParamGroups, error)
 		if len(members[name]) > 0 {
 			out = append(out, optim.ParamGroup{Name: name, Params: members[name]})
 		} else if own := c.Optimizer.Groups.Of(name); own != nil && (name != config.AdapterBGroup || own.Ratio != nil) {
-			return nil, exit.Usage(fmt.Errorf("optimizer.groups.%s: nothing of it trains: leave it out", name))
+			return nil, exit.Usage(fmt.Errorf("optimizer.groups.%s: no tensor in this group trains: leave it out", name))
 		}
 	}
 	return out, nil
 }
 
-// newOptimizer makes the optimizer that the configuration describes, of those parameters, or stretches of them, that it
-// updates here: a group may have none of them.
+// newGroupsOf creates the groups with their configured optimizers, for the parameters, or slices of them, that this
+// process updates: a group may have none of them.
 func newGroupsOf(c *config.Config, params, here []optim.Param) (optim.ParamGroups, error) {
 	groups, err := GroupsOf(c, params)
 	for i := range groups {
@@ -43,10 +43,10 @@ func newGroupsOf(c *config.Config, params, here []optim.Param) (optim.ParamGroup
 	return groups, err
 }
 
-// Elementwise reports whether the optimizer treats every element by itself, so that tensors can be cut.
+// Elementwise reports whether the optimizer treats every element independently, so that tensors can be split.
 func Elementwise(c *config.Config) bool { return c.Optimizer.Name != "adafactor" }
 
-// OptimizerOf makes the optimizer of some parameters.
+// OptimizerOf creates the optimizer of some parameters.
 func OptimizerOf(c *config.Config, params []optim.Param, decay float64) optim.Optimizer {
 	o := c.Optimizer
 	var decayed []bool

@@ -1,5 +1,5 @@
-// Package optimizer updates what a run trains. An Optimizer sums the gradients of micro-batches, clips them, and
-// applies them by groups of tensors that have learning rates, decays and schedules of their own.
+// Package optimizer updates the parameters of a run. An Optimizer sums the gradients of micro-batches, clips them,
+// and applies them by parameter groups, each with its own learning rate, weight decay and schedule.
 package optimizer
 
 import (
@@ -23,21 +23,21 @@ import (
 	"assay/internal/workers"
 )
 
-// Optimizer holds what trains: parameters, the sums of their gradients over a batch, and the optimizer's state. Of
-// several processes each may own a part of the elements, and updates that alone.
+// Optimizer holds the trained parameters, their gradient sums over a batch, and the optimizer state. If there are
+// several processes, each may own a part of the elements, and only updates that part.
 type Optimizer struct {
 	config *config.Config
-	Params []optim.Param     // all that train
-	owned  []optim.Param     // updated by this process: parameters, or stretches of them
-	Groups optim.ParamGroups // of owned, with rates of their own
+	Params []optim.Param     // all trained parameters
+	owned  []optim.Param     // updated by this process: parameters, or slices of them
+	Groups optim.ParamGroups // of owned, with their own learning rates
 	Grads  [][]float32       // of owned
 	Steps  int64             // of the run, for the schedule
 
 	accumulator Accumulator // the model, if it sums gradients itself; nil: the optimizer does
-	released    int64       // bytes of gradients that were dropped since they were last collected
+	released    int64       // bytes of gradients dropped since the last garbage collection
 }
 
-// New makes the optimizer of a model's parameters, of which this process updates its own.
+// New creates the optimizer of a model's parameters; this process updates owned.
 func New(c *config.Config, model any, params, owned []optim.Param) (*Optimizer, error) {
 	groups, err := newGroupsOf(c, params, owned)
 	o := &Optimizer{config: c, Params: params, owned: owned, Groups: groups}
@@ -47,7 +47,7 @@ func New(c *config.Config, model any, params, owned []optim.Param) (*Optimizer, 
 	return o, err
 }
 
-// MakeGrads makes room for the sums of the gradients.
+// MakeGrads allocates the gradient sums.
 func (o *Optimizer) MakeGrads() {
 	o.Grads = nil
 	for _, p := range o.owned {
@@ -55,7 +55,7 @@ func (o *Optimizer) MakeGrads() {
 	}
 }
 
-// Rates are the learning rates of the groups in the present step, which the metrics note.
+// Rates returns the learning rates of the groups in the current step, and records them in the metrics.
 func (o *Optimizer) Rates(
 	m *records.StepMetrics, step int64, plateaus map[string]*optim.PlateauState,
 ) (each []float64) {
@@ -80,7 +80,7 @@ func (o *Optimizer) Rates(
 	return each
 }
 
-// Begin begins a step: no gradients.
+// Begin starts a step with zero gradients.
 func (o *Optimizer) Begin(ctx context.Context) error {
 	if a := o.accumulator; a != nil {
 		return a.Begin(ctx)
@@ -91,24 +91,24 @@ func (o *Optimizer) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Check compares gradients that the model gave with the parameters.
+// Check returns an error if the model's gradients do not match the parameters.
 func (o *Optimizer) Check(grads []*tensor.Dense) error {
 	want := len(o.Params)
 	if o.accumulator != nil {
 		want = 0
 	}
 	if len(grads) != want {
-		return fmt.Errorf("the model gave %d gradients for %d parameters", len(grads), len(o.Params))
+		return fmt.Errorf("the model returned %d gradients for %d parameters", len(grads), len(o.Params))
 	}
 	for i, g := range grads {
 		if g == nil || len(g.Float32s()) != len(o.Params[i].Floats()) {
-			return fmt.Errorf("the gradient of %s has not the shape of the parameter", o.Params[i].Name)
+			return fmt.Errorf("the gradient of %s does not have the shape of the parameter", o.Params[i].Name)
 		}
 	}
 	return nil
 }
 
-// Add sums a micro-batch's gradients into the batch's.
+// Add adds a micro-batch's gradients to the sums of the batch.
 func (o *Optimizer) Add(grads []*tensor.Dense) {
 	workers.Do(len(grads), func(i int) {
 		sum := o.Grads[i]
@@ -118,11 +118,12 @@ func (o *Optimizer) Add(grads []*tensor.Dense) {
 	})
 }
 
-// minReleased is the memory of gradients that is worth a collection.
+// minReleased is the number of bytes of dropped gradients that is worth a garbage collection.
 const minReleased = 8 << 20
 
-// Release drops a micro-batch's gradients, which are summed, and collects them with earlier ones. The garbage collector
-// by itself would wait until they are as large as all that lives: parameters, sums and moments together.
+// Release drops a micro-batch's gradients after they were summed, and triggers a garbage collection once enough of
+// them are dropped. By itself, the garbage collector would wait until they are as large as the whole live heap:
+// parameters, sums and moments.
 func (o *Optimizer) Release(grads *[]*tensor.Dense) {
 	if len(*grads) == 0 {
 		return
@@ -138,7 +139,7 @@ func (o *Optimizer) Release(grads *[]*tensor.Dense) {
 	}
 }
 
-// Sum brings the sums of the gradients here if the model has them, and returns their norm.
+// Sum fetches the gradient sums if the model has them, and returns their norm.
 func (o *Optimizer) Sum(ctx context.Context) (norm float64, err error) {
 	if a := o.accumulator; a != nil {
 		if err := a.Sums(ctx, o.Grads); err != nil {
@@ -148,27 +149,28 @@ func (o *Optimizer) Sum(ctx context.Context) (norm float64, err error) {
 	return optim.Root(optim.Squares(o.Grads)), nil
 }
 
-// Apply clips the gradients, whose norm is known, and updates the parameters.
+// Apply clips the gradients by their norm, and updates the parameters.
 func (o *Optimizer) Apply(norm float64, rates []float64) {
 	optim.Clip(o.Grads, norm, o.config.ClipNorm)
 	o.Groups.Update(o.owned, o.Grads, rates)
 }
 
-// Accumulator is a model that may keep parameters and the sums of gradients on its device. Then Step gives no
-// gradients.
+// Accumulator is a model that may keep parameters and gradient sums on its device. Step then returns no gradients.
 type Accumulator interface {
 	// Accumulates reports whether it does.
 	Accumulates() bool
-	// Begin begins a step of the optimizer: parameters as they are now, no gradients.
+	// Begin starts an optimizer step with the current parameters and zero gradients.
 	Begin(ctx context.Context) error
-	// Sums gives the sums of the gradients since Begin, added up in the order of the calls, by the order of Params.
+	// Sums copies the gradient sums since Begin into into, in the order of Params. Gradients are added in the order
+	// of the calls.
 	Sums(ctx context.Context, into [][]float32) error
 }
 
 // Exchanged is the number of elements that ranks exchange at a time.
 const Exchanged = 4 << 20
 
-// Restore copies a checkpoint's tensors into the parameters and the optimizer: those that lie here, of so many in all.
+// Restore copies a checkpoint's tensors into the parameters and the optimizer: the slices of this process; tensors is
+// the number of tensors in all.
 func (o *Optimizer) Restore(dir string, here []checkpoint.Slice, tensors int, updates int64) error {
 	f, err := checkpoints.OpenFile(filepath.Join(dir, checkpoint.TensorFile))
 	if err != nil {
@@ -181,14 +183,14 @@ func (o *Optimizer) Restore(dir string, here []checkpoint.Slice, tensors int, up
 		}
 	}
 	if n := len(f.Names()); n != tensors {
-		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n,
+		return fmt.Errorf("%s: has %d tensors, but the model has %d parameters: it is from a different model", f.Path(), n,
 			len(o.Params))
 	}
 	o.Groups.SetUpdates(updates)
 	return nil
 }
 
-// Tensors lists the tensors of a checkpoint as far as they lie here; of the optimizer's state that may be a part.
+// Tensors lists the tensors of a checkpoint that this process has; that may be only a part of the optimizer state.
 func (o *Optimizer) Tensors() []checkpoint.Slice {
 	var out []checkpoint.Slice
 	for _, p := range o.Params {

@@ -60,7 +60,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestChecks refuses gradients that do not fit, and groups of nothing.
+// TestChecks: gradients with wrong shapes and groups without tensors are refused.
 func TestChecks(t *testing.T) {
 	c := config.Default()
 	params := []optim.Param{param("layers.0.bias", 1, 1)}
@@ -77,6 +77,6 @@ func TestChecks(t *testing.T) {
 	}
 	c.Optimizer.Groups = &config.GroupsConfig{Vision: &config.GroupConfig{}}
 	if _, err := GroupsOf(c, params); exit.Code(err) != exit.Wrong {
-		t.Errorf("got %v, want wrong usage: nothing of vision trains", err)
+		t.Errorf("got %v, want wrong usage: no tensor in vision trains", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package records writes what a run reports as it goes: a line of metrics.jsonl for every step and validation, the
-// curves of TensorBoard, and the progress bar.
+// Package records writes what a run reports as it goes: a line in metrics.jsonl for every step and validation,
+// TensorBoard curves, and the progress bar.
 package records
 
 import (
@@ -17,7 +17,7 @@ import (
 	"assay/internal/trainer/events"
 )
 
-// MetricsFile is the run's record: one JSON object a line, only ever appended to.
+// MetricsFile is the run's record: one JSON object per line, append-only.
 const MetricsFile = "metrics.jsonl"
 
 // Number is a float64 whose NaN and infinities are null in JSON.
@@ -46,43 +46,43 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 // StepMetrics is the line of one optimizer step. All means are over the batch.
 type StepMetrics struct {
 	Kind      string  `json:"kind"` // train
-	Step      int64   `json:"step"` // updates done, this one included
+	Step      int64   `json:"step"` // steps done, including this one
 	Epoch     float64 `json:"epoch"`
 	Samples   int64   `json:"samples"`          // edits seen so far
-	Groups    int64   `json:"groups,omitempty"` // likewise, of a run over whole groups
+	Groups    int64   `json:"groups,omitempty"` // groups seen so far, in a run with whole groups
 	Loss      Number  `json:"loss"`
 	Text      *Number `json:"text_loss,omitempty"`
 	ScoreLoss Number  `json:"score_loss"`
 	L1        Number  `json:"l1"` // |score01 - label|
 
 	Terms map[string]Number `json:"losses,omitempty"` // mean of each term of the objective, before its weight
-	Items map[string]int    `json:"items,omitempty"`  // edits, pairs or orders that it had
+	Items map[string]int    `json:"items,omitempty"`  // number of edits, pairs or orders in each term
 
 	Answers *AnswerMetrics `json:"answers,omitempty"` // of objective grpo
 
 	LR       float64 `json:"lr"`
-	LRs      Rates   `json:"lrs,omitempty"` // of the groups that have their own, by name
+	LRs      Rates   `json:"lrs,omitempty"` // by parameter group, for groups with their own
 	GradNorm Number  `json:"grad_norm"`     // before clipping
 	Tokens   int     `json:"tokens"`
 	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
-	Waited   Number  `json:"waited"`            // share of the step's time that it waited for its examples
+	Waited   Number  `json:"waited"`            // share of the step's time spent waiting for examples
 	Seconds  float64 `json:"seconds"`           // of training so far
 }
 
-// AnswerMetrics are those of the answers that a step learns from.
+// AnswerMetrics are the metrics of the answers that a step learns from.
 type AnswerMetrics struct {
 	Reward     Number            `json:"reward"`     // mean
 	RewardStd  Number            `json:"reward_std"` // over all answers of the step
 	Rewards    map[string]Number `json:"rewards"`    // mean of each term
 	SameReward Number            `json:"frac_reward_zero_std"`
-	KL         *Number           `json:"kl,omitempty"` // mean over the tokens; nil: beta is 0
-	ClipRatio  Number            `json:"clip_ratio"`   // share of the tokens whose ratio is clipped
+	KL         *Number           `json:"kl,omitempty"` // mean over tokens; nil: beta is 0
+	ClipRatio  Number            `json:"clip_ratio"`   // share of tokens whose ratio is clipped
 	Length     Number            `json:"completion_length"`
-	Truncated  Number            `json:"truncated"` // share of the answers that were cut off
-	Read       Number            `json:"read"`      // share of the answers that all rewards could read
+	Truncated  Number            `json:"truncated"` // share of truncated answers
+	Read       Number            `json:"read"`      // share of answers that all rewards could parse
 }
 
-// scalars are the curves.
+// scalars returns the values for the curves.
 func (a *AnswerMetrics) scalars() []events.Scalar {
 	out := []events.Scalar{
 		{Tag: "train/reward", Value: float64(a.Reward)},
@@ -102,55 +102,57 @@ func (a *AnswerMetrics) scalars() []events.Scalar {
 	return out
 }
 
-// Rates are learning rates by groups of tensors.
+// Rates are learning rates by parameter group.
 type Rates map[string]float64
 
-// WaitedShare is the share of a step's time that was spent waiting for its examples.
+// WaitedShare returns the share of a step's time that was spent waiting for examples, rounded to 0.001.
 func WaitedShare(waited, all time.Duration) Number {
 	return Number(math.Round(1000*waited.Seconds()/max(all.Seconds(), 1e-9)) / 1000)
 }
 
-// ValidationMetrics are the measures over the validation rows.
+// ValidationMetrics are the metrics over the validation rows.
 type ValidationMetrics struct {
 	Kind     string  `json:"kind"` // validation
 	Step     int64   `json:"step"`
 	L1       Number  `json:"l1"`       // mean |score01 - label|
 	Spearman Number  `json:"spearman"` // rank correlation; null if one side is constant
-	Accuracy Number  `json:"accuracy"` // share of scores whose nearest of 0, 0.5, 1 is the label's
+	Accuracy Number  `json:"accuracy"` // share of scores whose nearest class of 0, 0.5, 1 equals the label's
 	Rows     int     `json:"rows"`
-	PairRows int     `json:"pairs,omitempty"`         // pairs of edits of a group of which one is better
-	Pairs    *Number `json:"pair_accuracy,omitempty"` // share of them that the scores have right; equal scores are half
-	Loss     *Number `json:"loss,omitempty"`          // of mode text: mean over the answers' tokens
-	Tokens   int     `json:"tokens,omitempty"`        // those
-	By       string  `json:"by,omitempty"`            // what is best, where that is not L1
+	PairRows int     `json:"pairs,omitempty"`         // pairs of edits of a group in which one is better
+	Pairs    *Number `json:"pair_accuracy,omitempty"` // share of pairs that the scores order correctly; ties count half
+	Loss     *Number `json:"loss,omitempty"`          // in mode text: mean over the tokens of the answers
+	Tokens   int     `json:"tokens,omitempty"`        // number of these tokens
+	By       string  `json:"by,omitempty"`            // metric that decides the best, if not L1
 
-	TokenAccuracy *Number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
+	TokenAccuracy *Number `json:"token_accuracy,omitempty"` // in mode text: share of tokens that were the most likely
 
-	Reward *Number `json:"reward,omitempty"` // of objective grpo: mean over one greedy answer to each prompt
-	Read   *Number `json:"read,omitempty"`   // share of these answers that all rewards could read
+	Reward *Number `json:"reward,omitempty"` // in objective grpo: mean over one greedy answer per prompt
+	Read   *Number `json:"read,omitempty"`   // share of these answers that all rewards could parse
 
-	Benchmark *Number `json:"benchmark,omitempty"`       // the Number of validate.benchmark
-	Lower     bool    `json:"lower_is_better,omitempty"` // of it
+	Benchmark *Number `json:"benchmark,omitempty"`       // the number of validate.benchmark
+	Lower     bool    `json:"lower_is_better,omitempty"` // of the benchmark
 
 	Dimensions map[string]*DimensionMetrics `json:"dimensions,omitempty"` // of the heads of a scorer of format 2
 
-	Best    bool    `json:"best"`    // the lowest L1 so far
+	Best    bool    `json:"best"`    // the best so far
 	Seconds float64 `json:"seconds"` // of training so far
 }
 
-// DimensionMetrics are the measures of a head over the validation rows that have a label or a comparison of it.
+// DimensionMetrics are the metrics of a head over the validation rows that have a label or a comparison in its
+// dimension.
 type DimensionMetrics struct {
 	Rows     int     `json:"rows"`                    // with a label
-	L1       *Number `json:"l1,omitempty"`            // mean |value - label|, on 0 to 1
+	L1       *Number `json:"l1,omitempty"`            // mean |value - label|, in 0..1
 	Spearman *Number `json:"spearman,omitempty"`      // null if one side is constant
-	Accuracy *Number `json:"accuracy,omitempty"`      // of classes without an order: share of right ones
-	PairRows int     `json:"pairs,omitempty"`         // as of ValidationMetrics
+	Accuracy *Number `json:"accuracy,omitempty"`      // for unordered classes: share of correct ones
+	PairRows int     `json:"pairs,omitempty"`         // as in ValidationMetrics
 	Pairs    *Number `json:"pair_accuracy,omitempty"` //
 
-	Untrained bool `json:"untrained,omitempty"` // no loss reaches the head: validate.by does not count it
+	Untrained bool `json:"untrained,omitempty"` // no loss trains the head: validate.by ignores it
 }
 
-// Error is the mean error of a head on 0 to 1: L1, or the share of wrong classes; without labels, of wrong pairs.
+// Error returns the mean error of a head in 0..1: L1, or the share of wrong classes; without labels, the share of
+// wrong pairs.
 func (m *DimensionMetrics) Error() float64 {
 	switch {
 	case m.Accuracy != nil:
@@ -164,19 +166,19 @@ func (m *DimensionMetrics) Error() float64 {
 // Recorder appends to metrics.jsonl and the TensorBoard file of a run.
 type Recorder struct {
 	lines  *journal.File
-	events *events.Writer // nil: there are none
+	events *events.Writer // nil: none
 	name   string         // of the event file
 
 	Progress dataset.Progress
 }
 
-// New opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is
-// there twice. name is the event file's; empty: a new one. Without curves there is none.
+// New opens the files at the sizes that a checkpoint recorded: anything written after it is cut off, so that nothing
+// is recorded twice. name is the name of the event file; empty: a new one. Without curves there is no event file.
 func New(dir, name string, size, eventSize int64, curves bool) (*Recorder, error) {
 	path := filepath.Join(dir, MetricsFile)
 	lines, err := journal.OpenFile(path, size)
 	if errors.Is(err, journal.ErrShort) {
-		return nil, fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was changed; begin anew with --fresh",
+		return nil, fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was modified; start over with --fresh",
 			path, size)
 	}
 	if err != nil {
@@ -196,7 +198,7 @@ func New(dir, name string, size, eventSize int64, curves bool) (*Recorder, error
 	return r, nil
 }
 
-// EventsFile is the name of the event file; "": there is none.
+// EventsFile returns the name of the event file; "": none.
 func (r *Recorder) EventsFile() string { return r.name }
 
 func wall() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
@@ -213,7 +215,7 @@ func (r *Recorder) line(v any) error {
 
 // Step records a step.
 func (r *Recorder) Step(m *StepMetrics) error {
-	if r == nil { // another rank's
+	if r == nil { // not the main process
 		return nil
 	}
 	scalars := []events.Scalar{
@@ -296,12 +298,13 @@ func (r *Recorder) add(line any, step int64, scalars []events.Scalar) error {
 
 func (r *Recorder) told(err error) error {
 	if err != nil {
-		return fmt.Errorf("writing the metrics: %w (the last checkpoint is intact: free space, and run again)", err)
+		return fmt.Errorf("writing the metrics: %w (the last checkpoint is intact: free disk space and run again)", err)
 	}
 	return nil
 }
 
-// Sync writes to disk what a checkpoint counts: the bytes of metrics.jsonl and of the event file, and its name.
+// Sync flushes the files to disk, and returns what a checkpoint records: the sizes of metrics.jsonl and the event
+// file in bytes, and the name of the event file.
 func (r *Recorder) Sync() (metrics, events int64, eventsFile string, err error) {
 	err = r.lines.Sync()
 	if r.events != nil {
@@ -310,7 +313,7 @@ func (r *Recorder) Sync() (metrics, events int64, eventsFile string, err error) 
 	return r.lines.Size(), events, r.name, r.told(err)
 }
 
-// Advance shows how far the run is after a micro-batch; last is the step before.
+// Advance updates the progress bar after a micro-batch; last is the previous step.
 func (r *Recorder) Advance(l *dataset.Loader, last *StepMetrics, part []dataset.Example) {
 	if r == nil {
 		return
@@ -326,7 +329,7 @@ func (r *Recorder) Advance(l *dataset.Loader, last *StepMetrics, part []dataset.
 		}
 	}
 	n := len(part)
-	if part[0].Completion != nil { // several are of one row, which counts with its first answer
+	if part[0].Completion != nil { // several answers belong to one row, which counts with its first answer
 		n = 0
 		for i := range part {
 			if part[i].Completion.Number == 0 {

@@ -14,7 +14,7 @@ type silent struct{}
 func (silent) Add(int64, string) {}
 func (silent) Close()            {}
 
-// TestCutBack: what was recorded after a checkpoint is not there twice when a run resumes from it.
+// TestCutBack: a run that resumes from a checkpoint does not record later steps twice.
 func TestCutBack(t *testing.T) {
 	dir := t.TempDir()
 	begin := func(name string, size, events int64, steps ...int64) (int64, int64, string) {
@@ -63,7 +63,7 @@ func TestCutBack(t *testing.T) {
 	}
 }
 
-// TestValue: measures compare as the lower the better, and one that is not defined does not compare.
+// TestValue: values compare as lower is better, and undefined metrics do not compare.
 func TestValue(t *testing.T) {
 	share := Number(0.75)
 	m := &ValidationMetrics{L1: 0.25, Spearman: 0.5, Pairs: &share}
@@ -75,6 +75,6 @@ func TestValue(t *testing.T) {
 		})
 	}
 	if _, ok := m.Value("loss"); ok {
-		t.Error("a measure that is not there compares")
+		t.Error("an undefined metric compares")
 	}
 }

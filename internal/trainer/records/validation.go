@@ -13,7 +13,7 @@ import (
 	"assay/internal/trainer/config"
 )
 
-// PairAccuracy is NaN if there were no pairs.
+// PairAccuracy returns the pair accuracy; NaN if there were no pairs.
 func (m *ValidationMetrics) PairAccuracy() Number {
 	if m.Pairs == nil {
 		return Number(math.NaN())
@@ -21,12 +21,12 @@ func (m *ValidationMetrics) PairAccuracy() Number {
 	return *m.Pairs
 }
 
-// Falling reports whether lower values of a measure are better.
+// Falling reports whether lower values of a metric are better.
 func (m *ValidationMetrics) Falling(by string) bool {
 	return by == config.ByL1 || by == config.ByLoss || by == config.ByDimensions || by == config.ByBenchmark && m.Lower
 }
 
-// Number is a measure; NaN if it is not defined.
+// Number returns a metric; NaN if it is not defined.
 func (m *ValidationMetrics) Number(by string) float64 {
 	switch {
 	case by == config.ByL1:
@@ -49,7 +49,7 @@ func (m *ValidationMetrics) Number(by string) float64 {
 	return math.NaN()
 }
 
-// headError is the mean error of the heads that are trained; NaN: none of them was measured.
+// headError returns the mean error of the trained heads; NaN: none was measured.
 func (m *ValidationMetrics) headError() float64 {
 	var errors []float64
 	for _, name := range slices.Sorted(maps.Keys(m.Dimensions)) {
@@ -63,7 +63,7 @@ func (m *ValidationMetrics) headError() float64 {
 	return stats.Mean(errors)
 }
 
-// Value is a measure, the lower the better; ok is false if it is not defined.
+// Value returns a metric, negated if higher is better, so that lower is better; ok is false if it is not defined.
 func (m *ValidationMetrics) Value(by string) (float64, bool) {
 	v := m.Number(by)
 	if !m.Falling(by) {
@@ -72,18 +72,18 @@ func (m *ValidationMetrics) Value(by string) (float64, bool) {
 	return v, !math.IsNaN(v)
 }
 
-// PredictionsFile has what the last validation said of each row: one JSON object a line.
+// PredictionsFile has the scores of the last validation: one JSON object per row and line.
 const PredictionsFile = "validation.jsonl"
 
 // Prediction is the score of a validation row. Scores and labels are 0..1.
 type Prediction struct {
-	Row   int      `json:"row"` // among the validation rows
+	Row   int      `json:"row"` // index in the validation rows
 	ID    string   `json:"id,omitempty"`
-	Label *float64 `json:"label"` // null: it has none, and is compared alone
+	Label *float64 `json:"label"` // null: none, only compared
 	Score float64  `json:"score01"`
 }
 
-// WritePredictions replaces the file of a run directory.
+// WritePredictions replaces PredictionsFile in a run directory.
 func WritePredictions(dir string, all []Prediction) error {
 	return atomicfile.Write(filepath.Join(dir, PredictionsFile), func(w io.Writer) error {
 		e := json.NewEncoder(w)

@@ -26,19 +26,19 @@ var pageTemplate = page.Parse(pageText, template.FuncMap{
 	"tenths":   func(v float64) string { return fmt.Sprintf("%.1f", 10*v) },
 })
 
-// number is a number for people; "-": there is none.
+// number formats a number for display; "-": none.
 func number(v records.Number) string { return page.Number("%.4g", float64(v)) }
 
-// Page writes the page, which loads nothing.
+// Page writes the page, which loads no other resources.
 func (r *Run) Page(w io.Writer) error { return pageTemplate.Execute(w, r) }
 
 // Write writes the page into the run directory.
 func (r *Run) Write() error { return atomicfile.Write(filepath.Join(r.Dir, File), r.Page) }
 
-// Title is the run's name.
+// Title returns the run's name.
 func (r *Run) Title() string { return filepath.Base(r.Dir) }
 
-// points are a value of each of n lines by its step; a value that is missing is a gap.
+// points returns the series of n values by step; a missing value is a gap.
 func points(name, color string, n int, at func(i int) (step int64, value float64)) page.Series {
 	s := page.Series{Name: name, Color: color, Marks: n <= 100}
 	for i := range n {
@@ -48,7 +48,7 @@ func points(name, color string, n int, at func(i int) (step int64, value float64
 	return s
 }
 
-// Loss is the curve of the loss, its mean over up to 400 parts of the run, with the single steps of short runs.
+// Loss returns the loss curve: every step of short runs, otherwise means over 400 parts of the run.
 func (r *Run) Loss() template.HTML {
 	s := points("loss", "--accent", len(r.Steps), func(i int) (int64, float64) {
 		return r.Steps[i].Step, float64(r.Steps[i].Loss)
@@ -65,19 +65,19 @@ func (r *Run) Loss() template.HTML {
 	return page.Chart("loss by step", "step", s)
 }
 
-// Curve is a measure of the validation rows.
+// Curve is the curve of a validation metric.
 type Curve struct {
 	Name  string
 	Chart template.HTML
 }
 
-// measure is a value of each validation.
+// measure is a validation metric.
 type measure struct {
 	name string
-	of   func(*records.ValidationMetrics) *records.Number // nil: there is none
+	of   func(*records.ValidationMetrics) *records.Number // nil: none
 }
 
-// Curves are those of the measures that the validations have: of the score, then of each head.
+// Curves returns the curves of the metrics that the validations have: of the score, then of each head.
 func (r *Run) Curves() (out []Curve) {
 	for _, m := range append([]measure{
 		{"loss", func(m *records.ValidationMetrics) *records.Number { return m.Loss }},
@@ -101,7 +101,7 @@ func (r *Run) Curves() (out []Curve) {
 	return out
 }
 
-// headMeasures are the measures of each head, with its name before them.
+// headMeasures returns the metrics of each head, prefixed with its name.
 func (r *Run) headMeasures() (out []measure) {
 	heads := map[string]bool{}
 	for i := range r.Validations {
@@ -126,8 +126,8 @@ func (r *Run) headMeasures() (out []measure) {
 	return out
 }
 
-// Calibration is the mean label of the validation rows by their score, in ten parts of equally many rows, beside the
-// line where both are equal; empty of fewer than 20 labels.
+// Calibration returns the mean label of the validation rows by score, in ten bins with equally many rows, with the
+// line where both are equal; empty with fewer than 20 labels.
 func (r *Run) Calibration() template.HTML {
 	rows := byScore(r.Predictions, true)
 	const parts = 10
@@ -148,7 +148,7 @@ func (r *Run) Calibration() template.HTML {
 	return page.Chart("mean label by score, 0 to 10", "score", equal, s)
 }
 
-// Last is the last validation; nil: there is none.
+// Last returns the last validation; nil: none.
 func (r *Run) Last() *records.ValidationMetrics {
 	if len(r.Validations) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (r *Run) Last() *records.ValidationMetrics {
 	return &r.Validations[len(r.Validations)-1]
 }
 
-// Best is the last validation that was the best so far; nil: there is none.
+// Best returns the last validation that was the best so far; nil: none.
 func (r *Run) Best() *records.ValidationMetrics {
 	for i := len(r.Validations) - 1; i >= 0; i-- {
 		if r.Validations[i].Best {
@@ -166,7 +166,7 @@ func (r *Run) Best() *records.ValidationMetrics {
 	return nil
 }
 
-// Scorer is the scorer to go on with.
+// Scorer returns the path of the scorer to use next.
 func (r *Run) Scorer() string {
 	if r.Best() != nil {
 		return filepath.Join(r.Dir, "best")
@@ -177,7 +177,7 @@ func (r *Run) Scorer() string {
 // edge is the longest edge of a picture on the page, in pixels.
 const edge = 192
 
-// thumbnail is a picture of an edit as a data URL.
+// thumbnail returns a picture of an edit as a data URL.
 func thumbnail(e *edit.Edit, role string) (template.URL, error) {
 	p, err := e.Picture(role).Decode()
 	if err != nil {

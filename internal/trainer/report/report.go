@@ -1,5 +1,6 @@
-// Package report makes a page of a run directory: what was trained, curves of loss and validation, calibration, edits
-// with their scores, time and memory, and how to go on. It reads what the run has written so far, while it runs, too.
+// Package report creates an HTML page of a run directory: what was trained, curves of loss and validation,
+// calibration, edits with their scores, time and memory, and the next commands. It reads what the run has written so
+// far, even while it runs. Watch prints the same progress as text lines.
 package report
 
 import (
@@ -25,7 +26,7 @@ import (
 // File is the page's name in a run directory.
 const File = "report.html"
 
-// Run is what a run directory says.
+// Run is the content of a run directory.
 type Run struct {
 	Dir         string
 	Steps       []records.StepMetrics
@@ -33,7 +34,7 @@ type Run struct {
 	Predictions []records.Prediction // of the last validation
 	Facts       []Fact               // what was trained, time and memory
 	Finished    bool
-	Refresh     int // seconds after which a browser loads the page again; 0: never
+	Refresh     int // seconds after which a browser reloads the page; 0: never
 
 	Examples []Examples
 }
@@ -47,17 +48,17 @@ type Examples struct {
 	Edits []Example
 }
 
-// Example is an edit with its score and its label, both 0..1.
+// Example is an edit with its score and its label, both in 0..1.
 type Example struct {
 	Sources     []template.URL
 	Output      template.URL
-	Absent      error // why pictures are missing; nil: none is
+	Absent      error // why pictures are missing; nil: none are
 	Instruction string
 	Score       float64
 	Label       *float64
 }
 
-// Read reads a run directory. A line that is still being written does not count.
+// Read reads a run directory. A line that is still being written is ignored.
 func Read(dir string) (*Run, error) {
 	r := &Run{Dir: dir}
 	err := eachLine(filepath.Join(dir, records.MetricsFile), func(line []byte) error {
@@ -73,7 +74,7 @@ func Read(dir string) (*Run, error) {
 		return json.Unmarshal(line, &r.Steps[len(r.Steps)-1])
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no run directory: %w", dir, err)
+		return nil, fmt.Errorf("%s is not a run directory: %w", dir, err)
 	}
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func finished(dir string) bool {
 	return false
 }
 
-// eachLine calls do for each whole line of a file.
+// eachLine calls do for each complete line of a file.
 func eachLine(path string, do func(line []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -128,7 +129,7 @@ func eachLine(path string, do func(line []byte) error) error {
 	}
 }
 
-// facts are the run's configuration and how far it is.
+// facts adds the run's configuration and progress to Facts.
 func (r *Run) facts() error {
 	c, err := config.Load(filepath.Join(r.Dir, config.ConfigFile))
 	if err != nil {
@@ -148,13 +149,13 @@ func (r *Run) facts() error {
 	if n := len(r.Steps); n > 0 {
 		last := r.Steps[n-1]
 		add("steps", "%d, %.4g epochs, %d edits", last.Step, last.Epoch, last.Samples)
-		add("time", "%.0f s, %.1f edits a second", last.Seconds, float64(last.Samples)/max(last.Seconds, 1e-9))
+		add("time", "%.0f s, %.1f edits per second", last.Seconds, float64(last.Samples)/max(last.Seconds, 1e-9))
 	}
 	return nil
 }
 
-// Choose draws the examples: the highest and the lowest scores, and those furthest from their labels. open returns the
-// edit of a validation row.
+// Choose selects the examples: the highest and the lowest scores, and the scores furthest from their labels. open
+// returns the edit of a validation row.
 func (r *Run) Choose(open func(row int) (*edit.Edit, error)) error {
 	const each = 4
 	rising := byScore(r.Predictions, false)
@@ -187,7 +188,7 @@ func (r *Run) Choose(open func(row int) (*edit.Edit, error)) error {
 	return nil
 }
 
-// byScore are predictions, the lowest score first; labelled: of rows with a label alone.
+// byScore returns predictions, the lowest score first; with labelled, only of rows with a label.
 func byScore(all []records.Prediction, labelled bool) []records.Prediction {
 	out := slices.DeleteFunc(slices.Clone(all), func(p records.Prediction) bool { return labelled && p.Label == nil })
 	slices.SortStableFunc(out, func(a, b records.Prediction) int { return cmp.Compare(a.Score, b.Score) })

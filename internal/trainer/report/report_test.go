@@ -28,7 +28,8 @@ func writeFile(t *testing.T, dir, name, text string) {
 	}
 }
 
-// newRun makes a run directory of 30 steps, two validations and 30 predictions. The last line is still being written.
+// newRun creates a run directory with 30 steps, two validations and 30 predictions. The last line is still being
+// written.
 func newRun(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "first")
@@ -89,8 +90,8 @@ func TestRead(t *testing.T) {
 	if r, err = Read(dir); err != nil || r.Finished {
 		t.Errorf("a result older than the steps: got finished %t, %v, want not", r.Finished, err)
 	}
-	if _, err := Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is no run directory") {
-		t.Errorf("an empty folder: got error %v, want one that says so", err)
+	if _, err := Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not a run directory") {
+		t.Errorf("an empty folder: got error %v, want one that reports it", err)
 	}
 	writeFile(t, dir, "validation.jsonl", "{}\n5\n")
 	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "validation.jsonl:2: ") {
@@ -155,7 +156,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestHeads: each head has a curve of each of its measures, and the page says how far off the trained ones are.
+// TestHeads: each head has a curve for each of its metrics, and the page shows the mean error of the trained heads.
 func TestHeads(t *testing.T) {
 	dir := newRun(t)
 	line := `{"kind":"validation","step":%d,"l1":null,"spearman":null,"rows":9,"dimensions":{` +
@@ -183,7 +184,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestLongRun: the loss of a long run is drawn as means of its parts.
+// TestLongRun: the loss of a long run is plotted as means over parts of the run.
 func TestLongRun(t *testing.T) {
 	r := &Run{}
 	if got := r.Loss(); got != "" {
@@ -204,7 +205,7 @@ func TestLongRun(t *testing.T) {
 	}
 }
 
-// TestServe: the page is served as it is now and loads itself again, to this machine's names alone.
+// TestServe: the current page is served and reloads itself, only under this machine's names.
 func TestServe(t *testing.T) {
 	dir := newRun(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -240,7 +241,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestWatch: each validation and the newest step are told, until the run is finished.
+// TestWatch: each validation and the newest step are printed until the run is finished.
 func TestWatch(t *testing.T) {
 	dir := newRun(t)
 	var b bytes.Buffer

@@ -12,10 +12,10 @@ import (
 	"assay/internal/trainer/records"
 )
 
-// reload is the number of seconds after which a page that is watched is loaded again.
+// reload is the number of seconds after which a served page is reloaded.
 const reload = 5
 
-// Handler serves the page of a run directory as it is now.
+// Handler serves the current page of a run directory.
 func Handler(dir string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		run, err := Read(dir)
@@ -31,7 +31,7 @@ func Handler(dir string) http.Handler {
 	})
 }
 
-// answered says what the answers of a step were worth; "" without any.
+// answered describes the rewards of the answers of a step; "" without any.
 func answered(a *records.AnswerMetrics) string {
 	if a == nil {
 		return ""
@@ -44,13 +44,13 @@ func answered(a *records.AnswerMetrics) string {
 	return text
 }
 
-// measures are the main ones of a validation.
+// measures returns the main metrics of a validation as text.
 func measures(m *records.ValidationMetrics) string {
 	switch heads := m.Number(config.ByDimensions); {
 	case m.Loss != nil:
 		return "loss " + number(*m.Loss)
 	case m.Reward != nil:
-		return fmt.Sprintf("reward %s, %s of the answers read", number(*m.Reward), number(*m.Read))
+		return fmt.Sprintf("reward %s, share of answers parsed %s", number(*m.Reward), number(*m.Read))
 	case math.IsNaN(float64(m.L1)) && !math.IsNaN(heads):
 		return fmt.Sprintf("mean error of the heads %s", number(records.Number(heads)))
 	}

@@ -1,6 +1,6 @@
-// Package rewards says what answers of a model are worth: a conversation and an answer to it go in, and a number for
-// each term of the configuration comes out. Terms compare the answer with a truth of the table, ask whether a text
-// judge's grammar reads it, or let a judge score the edit that it describes.
+// Package rewards computes the rewards of a model's answers: the input is a conversation and an answer, the output a
+// number for each term of the configuration. Terms compare the answer with a truth from the table, check whether a
+// text judge's grammar parses it, or let a judge score the edit that it describes.
 package rewards
 
 import (
@@ -29,11 +29,11 @@ type Reward struct {
 
 type term struct {
 	config.RewardConfig
-	reader *textjudge.Reader // nil: texts are compared as they are
+	reader *textjudge.Reader // nil: texts are compared verbatim
 	judge  edit.Judge
 }
 
-// Open opens the judges of a configuration's rewards. open may be nil where no judge scores.
+// Open opens the judges of a configuration's rewards. open may be nil if no judge scores.
 func Open(terms []config.RewardConfig, open Opener) (r *Reward, err error) {
 	r = &Reward{}
 	defer func() {
@@ -45,7 +45,7 @@ func Open(terms []config.RewardConfig, open Opener) (r *Reward, err error) {
 		t := term{RewardConfig: c}
 		switch {
 		case c.Kind == config.RewardJudge && open == nil:
-			return r, errors.New("grpo.rewards: this program brings no judges along")
+			return r, errors.New("grpo.rewards: no judges are built into this program")
 		case c.Kind == config.RewardJudge:
 			t.judge, err = open(c.Judge)
 		case c.Judge != "":
@@ -87,13 +87,13 @@ func (r *Reward) Fingerprint() map[string]string {
 	return out
 }
 
-// Check is an error if a conversation lacks what the terms compare with.
+// Check returns an error if a conversation lacks what the terms compare with.
 func (r *Reward) Check(c *dataset.Conversation) error {
 	for i := range r.terms {
 		t := &r.terms[i]
 		if t.Kind != config.RewardMatch && t.Kind != config.RewardDistance {
 			if t.judge != nil && len(c.Pictures) == 0 {
-				return fmt.Errorf("reward %s: the conversation shows no picture that a judge could look at", t.Name())
+				return fmt.Errorf("reward %s: the conversation has no picture for the judge", t.Name())
 			}
 			continue
 		}
@@ -108,7 +108,8 @@ func (r *Reward) Check(c *dataset.Conversation) error {
 	return nil
 }
 
-// Of is what each term says of an answer, and whether all could read it. pictures are the conversation's.
+// Of returns the value of each term for an answer, and whether all terms could parse it. pictures are the
+// conversation's.
 func (r *Reward) Of(
 	ctx context.Context, c *dataset.Conversation, pictures []*data.Picture, answer string,
 ) (values []float64, read bool, err error) {
@@ -124,7 +125,7 @@ func (r *Reward) Of(
 	return values, read, nil
 }
 
-// Sum is the weighted sum of the terms' values.
+// Sum returns the weighted sum of the terms' values.
 func (r *Reward) Sum(values []float64) (sum float64) {
 	for i, v := range values {
 		sum += r.terms[i].Weight * v
@@ -132,7 +133,7 @@ func (r *Reward) Sum(values []float64) (sum float64) {
 	return sum
 }
 
-// of is the term's value; ok is false if the answer cannot be read.
+// of returns the term's value; ok is false if the answer cannot be parsed.
 func (t *term) of(
 	ctx context.Context, c *dataset.Conversation, pictures []*data.Picture, answer string,
 ) (v float64, ok bool, err error) {
@@ -165,8 +166,8 @@ func (t *term) of(
 	return 0, true, nil
 }
 
-// read reads numbers of a text: by the judge's grammar, or, for a distance, as one number. Texts that are compared as
-// they are have none.
+// read parses the numbers in a text: by the judge's grammar or, for a distance, as one number. Texts that are
+// compared verbatim have none.
 func (t *term) read(text string) (map[string]float64, error) {
 	switch {
 	case t.reader != nil:
@@ -179,12 +180,12 @@ func (t *term) read(text string) (map[string]float64, error) {
 		err = strconv.ErrRange
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%q is no number", text)
+		return nil, fmt.Errorf("%q is not a number", text)
 	}
 	return map[string]float64{"": v}, nil
 }
 
-// near is 1 less the mean distance of all numbers as a part of the range, and at least 0.
+// near returns 1 - (mean distance of all numbers / range), but at least 0.
 func (t *term) near(said, wanted map[string]float64) float64 {
 	sum := 0.0
 	for name, w := range wanted {
@@ -197,8 +198,8 @@ func (t *term) near(said, wanted map[string]float64) float64 {
 	return max(0, 1-sum/float64(max(1, len(wanted)))/(t.Range[1]-t.Range[0]))
 }
 
-// score is a judge's score, 0 to 1, of the edit from the first of the pictures to the last one whose instruction is the
-// answer. An answer that the judge cannot be asked about is worth 0.
+// score returns a judge's score, 0 to 1, of an edit: the answer is its instruction, the last picture its output, and
+// the others its sources (a single picture is both). An answer that the judge cannot process has reward 0.
 func (t *term) score(ctx context.Context, pictures []*data.Picture, answer string) (v float64, ok bool, err error) {
 	if strings.TrimSpace(answer) == "" {
 		return 0, false, nil
@@ -208,7 +209,7 @@ func (t *term) score(ctx context.Context, pictures []*data.Picture, answer strin
 		e.Sources = append(e.Sources, p)
 	}
 	inputs, err := t.judge.Prepare(e)
-	if err != nil { // of a special token of the judge in the answer, unless the pictures cannot be judged at all
+	if err != nil { // the answer contains a special token of the judge, unless the pictures cannot be judged at all
 		e.Instruction = "edit"
 		if _, always := t.judge.Prepare(e); always != nil {
 			return 0, false, err
@@ -220,7 +221,7 @@ func (t *term) score(ctx context.Context, pictures []*data.Picture, answer strin
 		return 0, false, err
 	}
 	if v = scores[0].Score01; math.IsNaN(v) {
-		return 0, false, fmt.Errorf("%s has no score: it names classes, or dimensions alone", t.Judge)
+		return 0, false, fmt.Errorf("%s has no score: it only returns classes or dimensions", t.Judge)
 	}
 	return v, true, nil
 }

@@ -12,7 +12,7 @@ import (
 	"assay/internal/trainer/dataset"
 )
 
-// picky is a judge that cannot be asked about some texts, or about anything.
+// picky is a judge that cannot process some texts, or anything.
 type picky struct {
 	edit.Judge
 	never bool
@@ -35,8 +35,8 @@ func (*picky) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []er
 
 func (*picky) Close() error { return nil }
 
-// TestJudgeOfAnyAnswer: an answer that a judge cannot be asked about is worth 0; pictures that it cannot be asked about
-// are an error.
+// TestJudgeOfAnyAnswer: an answer that the judge cannot process has reward 0; pictures that it cannot process are an
+// error.
 func TestJudgeOfAnyAnswer(t *testing.T) {
 	judge := &picky{}
 	r, err := Open([]config.RewardConfig{{Kind: config.RewardJudge, Judge: "picky", Weight: 1}},

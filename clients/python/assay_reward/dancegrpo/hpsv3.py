@@ -1,4 +1,4 @@
-"""In place of the package hpsv3, for DanceGRPO's --use_hpsv3: see assay_reward.inprocess."""
+"""Replaces the package hpsv3 for DanceGRPO's --use_hpsv3: see assay_reward.inprocess."""
 
 from assay_reward.inprocess import HPSv3RewardInferencer
 

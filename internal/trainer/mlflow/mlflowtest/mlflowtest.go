@@ -1,6 +1,6 @@
-// Package mlflowtest is an MLflow tracking server on this machine, with the requests that a run makes. It answers them
-// as `mlflow server` 3.17 did over SQLite, which tools/parity/tracking.py asks again. Unlike that server it notices a
-// value that is sent twice.
+// Package mlflowtest is a fake MLflow tracking server for tests, with the requests that a run makes. It responds as
+// `mlflow server` 3.17 did with SQLite; tools/parity/tracking.py checks that against the real server. Unlike the real
+// server, it detects values that are sent twice.
 package mlflowtest
 
 import (
@@ -47,21 +47,22 @@ func Start() *Server {
 	return s
 }
 
-// Fault sets what is asked before a request is answered. It may answer itself, and then returns true. nil: nothing.
+// Fault sets a hook that is called before a request is served. It may respond itself, and then returns true. nil: no
+// hook.
 func (s *Server) Fault(fault func(w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Runs are the runs so far, and the values that were sent twice.
+// Runs returns the runs so far, and the values that were sent twice.
 func (s *Server) Runs() (runs []*Run, doubles []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runs, s.doubles
 }
 
-// Requests are the requests so far: method, path and who asked.
+// Requests returns the requests so far: method, path and Authorization header.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,7 @@ func (s *Server) createRun(w http.ResponseWriter, _ *http.Request, in *request) 
 	answer(w, map[string]any{"run": r.describe()})
 }
 
-// describe is a run as runs/get has it: each metric with the value of its last step.
+// describe returns a run as runs/get does: each metric with the value of its last step.
 func (r *Run) describe() map[string]any {
 	var metrics []any
 	for key, values := range r.Metrics {

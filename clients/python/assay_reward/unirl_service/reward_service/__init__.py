@@ -1,1 +1,1 @@
-"""What UniRL starts as its own reward server, in place of unirl-reward-service."""
+"""Started by UniRL as its reward server, instead of unirl-reward-service."""

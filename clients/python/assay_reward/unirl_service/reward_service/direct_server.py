@@ -1,7 +1,7 @@
 """UniRL's managed reward process: `score serve` on the socket that UniRL opened.
 
-UniRL's ManagedScorerProcessBackend runs `python -m reward_service.direct_server` with the folder above this package on
-PYTHONPATH. Its recipe has:
+UniRL's ManagedScorerProcessBackend runs `python -m reward_service.direct_server` with the parent folder of this package
+on PYTHONPATH. Its recipe has:
 
     process: {python_executable: /usr/bin/python3, service_root: <folder assay_reward/unirl_service>}
     scorer: {name: adiee, history_kind: image_edit, params: {path: runs/adiee/scorer, device: cuda}}
@@ -9,8 +9,8 @@ PYTHONPATH. Its recipe has:
 `params`: path, the scorer's directory; device, cuda (the one of CUDA_VISIBLE_DEVICES), cuda:N or cpu; score, the
 command (default: `score` on PATH); args, further arguments of `score serve`.
 
-Scores, identities and the lifecycle are answered by score serve itself. This process waits for it, ends it when UniRL
-is gone, and takes it off the device at the start where UniRL wants that (gpu_residency: per_call).
+Scores, identities and the lifecycle are served by score serve itself. This process waits for it, stops it when UniRL
+has exited, and takes it off the device at the start if UniRL asks for that (gpu_residency: per_call).
 """
 
 import argparse
@@ -32,12 +32,12 @@ def arguments(argv=None):
         "--params-json", required=True, help='{"path": DIR, "device": "cuda", "score": COMMAND, "args": [..]}'
     )
     p.add_argument("--fd", type=int, required=True, help="the socket that UniRL opened")
-    p.add_argument("--history-kind", "--input-kind", default="image", help="not looked at: the scorer knows")
+    p.add_argument("--history-kind", "--input-kind", default="image", help="ignored: determined by the scorer")
     p.add_argument(
-        "--cache-size", type=int, default=1024, help="not looked at: score serve bounds bytes (--answer-cache)"
+        "--cache-size", type=int, default=1024, help="ignored: score serve bounds bytes (--answer-cache)"
     )
     p.add_argument("--boot-offloaded", action="store_true", help="be off the device when the first state is reported")
-    p.add_argument("--log-level", default="info", help="not looked at")
+    p.add_argument("--log-level", default="info", help="ignored")
     return p.parse_args(argv)
 
 
@@ -46,7 +46,7 @@ def command(a):
     unknown = sorted(set(params) - {"path", "device", "score", "args"})
     if unknown or not isinstance(params.get("path"), str):
         sys.exit(
-            f"params: path, a scorer's directory, is wanted, and may have device, score, args; not {', '.join(unknown)}"
+            f"params: path (a scorer's directory) is needed; device, score, args are optional; not {', '.join(unknown)}"
         )
     device = params.get("device", "cuda")
     return [
@@ -78,7 +78,7 @@ def main():
     parent = int(os.environ.get("UNIRL_REWARD_PARENT_PID") or 0) or os.getppid()
     env = {
         k: v for k, v in os.environ.items() if k != "ASSAY_TOKEN"
-    }  # UniRL sends none, and the socket is this machine's
+    }  # UniRL sends no token, and the socket is local
     server = subprocess.Popen(command(a), env=env, pass_fds=(a.fd,))
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     signal.signal(signal.SIGINT, lambda *_: server.terminate())
