@@ -15,11 +15,11 @@ type port struct {
 	shape  []onnx.Dim
 	ranked bool
 	shapes int  // index of the output that holds this one's shape, if it is not ranked
-	hidden bool // not of the caller's: a shape output, or the input of a model without any
-	bound  bool // it is always a view, of the model's type
+	hidden bool // internal: a shape output, or the input of a model without inputs
+	bound  bool // always a view, of the model's type
 }
 
-// portOf is the port of an input or output as the model has it.
+// portOf returns the port of an input or output before adaptation.
 func portOf(v onnx.ValueInfo, bound map[string]bool) port {
 	return port{
 		name:   v.Name,
@@ -31,7 +31,7 @@ func portOf(v onnx.ValueInfo, bound map[string]bool) port {
 	}
 }
 
-// Names inside the adapted graph; a model of someone else's is unlikely to use them.
+// Names inside the adapted graph, which no other model is likely to use.
 const (
 	innerInput  = "assay.ort/in/"
 	innerOutput = "assay.ort/out/"
@@ -41,15 +41,15 @@ const (
 	innerNone   = "assay.ort/none"
 )
 
-// adapted is a copy of a model whose inputs and outputs the Go binding can carry, and how they map to the model's.
+// adapted is a copy of a model with inputs and outputs that the Go binding supports, and how they map to the model's.
 type adapted struct {
 	onnx.Model
 	inputs, outputs []port
 	before, after   []*onnx.Node // the model's own nodes
 }
 
-// adapt makes a model that the Go binding can run. Half precision is cast from and to float, and an output of unknown
-// rank comes flattened beside its shape. A model without inputs gets one that nothing reads.
+// adapt returns a model that the Go binding can run. Half precision is cast from and to float, and an output of
+// unknown rank is returned flattened, together with its shape. A model without inputs gets an unused one.
 func adapt(m *onnx.Model, bound map[string]bool) (*adapted, error) {
 	a := &adapted{Model: *m}
 	a.IRVersion = max(m.IRVersion, 4) // before 4 every initializer has to be an input
@@ -132,7 +132,7 @@ func (a *adapted) adaptOutputs(m *onnx.Model, bound map[string]bool) error {
 // line is the shape of flattened values.
 var line = []onnx.Dim{{Size: -1}}
 
-// declaration is how the adapted graph declares a port.
+// declaration returns the declaration of a port in the adapted graph.
 func (p port) declaration() onnx.ValueInfo {
 	if !p.ranked {
 		return onnx.ValueInfo{Name: p.inner, Type: p.typ, Shape: line, Ranked: true}
@@ -154,10 +154,10 @@ func cast(from, to string, t onnx.DType) *onnx.Node {
 
 func (p port) supported(what string) error {
 	if p.typ == onnx.Undefined {
-		return fmt.Errorf("%s %q is no tensor, or its type is not declared; only tensors go in and out", what, p.name)
+		return fmt.Errorf("%s %q is not a tensor, or its type is not declared; only tensors are supported", what, p.name)
 	}
 	if p.bound && !p.ranked {
-		return fmt.Errorf("%s %q of no known rank cannot lie in memory of a device", what, p.name)
+		return fmt.Errorf("%s %q has unknown rank and cannot be placed in device memory", what, p.name)
 	}
 	if _, ok := kinds[p.typ]; !ok && !p.bound {
 		return fmt.Errorf("%s %q has type %v, which cannot be passed between Go and ONNX Runtime", what, p.name, p.typ)

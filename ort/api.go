@@ -7,8 +7,8 @@ package ort
 #include <stdlib.h>
 #include <string.h>
 
-// Functions of ONNX Runtime's C interface that the Go binding does not wrap. OrtApi is a table of function pointers
-// that is only ever appended to, so that a position holds its function in every later release.
+// Functions of ONNX Runtime's C interface that the Go binding does not wrap. OrtApi is an append-only table of
+// function pointers, so an index is valid in every later release.
 enum {
 	VERSION = 29,
 	GET_ERROR_MESSAGE = 2,
@@ -38,10 +38,10 @@ static const char *api_open(const char *library, void ***api) {
 	const api_base *(*base)(void) = (const api_base *(*)(void))dlsym(handle, "OrtGetApiBase");
 	if (!base) return dlerror();
 	*api = base()->api(VERSION);
-	return *api ? NULL : "it does not offer version 29 of its interface";
+	return *api ? NULL : "version 29 of the C API is not supported";
 }
 
-// failure frees a status and returns its message, to be freed; NULL where there was no error.
+// failure frees a status and returns its message, which the caller frees; NULL if there was no error.
 static char *failure(void **api, void *status) {
 	if (!status) return NULL;
 	char *message = strdup(((const char *(*)(void *))api[GET_ERROR_MESSAGE])(status));
@@ -65,7 +65,7 @@ static char *api_add_initializer(void **api, void *options, const char *name, vo
 }
 
 // api_allocate makes a float tensor of n elements in the memory of a session's device: "Cpu" or "Cuda". The allocator
-// has to outlive it.
+// must outlive it.
 static char *api_allocate(void **api, void *session, const char *device, int number, int64_t n, void **allocator,
 		void **value, void **data) {
 	void *memory = NULL;
@@ -81,7 +81,7 @@ static char *api_allocate(void **api, void *session, const char *device, int num
 	return failure(api, ((void *(*)(void *, void **))api[GET_TENSOR_MUTABLE_DATA])(*value, data));
 }
 
-// api_view makes a float tensor of a part of another's memory, which it does not own.
+// api_view makes a float tensor over a part of the memory of another tensor, without owning it.
 static char *api_view(void **api, void *whole, void *data, size_t bytes, const int64_t *shape, size_t rank,
 		void **value) {
 	const void *memory = NULL;
@@ -112,7 +112,7 @@ import (
 	onnxruntime "github.com/yalue/onnxruntime_go"
 )
 
-// api is the runtime's table of functions, found once.
+// api is the runtime's function table, looked up once.
 var api = sync.OnceValues(func() (*unsafe.Pointer, error) {
 	path, err := load()
 	if err != nil {
@@ -132,7 +132,7 @@ func failedStatus(table *unsafe.Pointer, status unsafe.Pointer) error {
 	return failed(C.failure(table, status))
 }
 
-// failed turns a message of the shim into an error, and frees it.
+// failed turns a message of the C functions above into an error, and frees it.
 func failed(message *C.char) error {
 	if message == nil {
 		return nil
@@ -141,8 +141,8 @@ func failed(message *C.char) error {
 	return errors.New(C.GoString(message))
 }
 
-// tensorOver returns a runtime value over memory that it neither copies nor frees; element is ONNX Runtime's number of
-// a type.
+// tensorOver returns a runtime value over memory that it neither copies nor frees; element is ONNX Runtime's number
+// of the element type.
 func tensorOver(data []byte, shape []int64, element int) (unsafe.Pointer, error) {
 	table, err := api()
 	if err != nil {
@@ -166,10 +166,10 @@ func releaseValue(value unsafe.Pointer) {
 	}
 }
 
-// memory is a float32 tensor that ONNX Runtime holds on a device.
+// memory is a float32 tensor that ONNX Runtime allocated on a device.
 type memory struct{ allocator, value, data unsafe.Pointer }
 
-// allocate makes memory of n elements where a session runs.
+// allocate allocates n elements on a session's device.
 func allocate(s *onnxruntime.DynamicAdvancedSession, d device, n int64) (*memory, error) {
 	table, err := api()
 	if err != nil {
@@ -194,7 +194,7 @@ func allocate(s *onnxruntime.DynamicAdvancedSession, d device, n int64) (*memory
 	return m, nil
 }
 
-// view returns a runtime value over elements from at on.
+// view returns a runtime value over the elements starting at at.
 func (m *memory) view(at int64, shape []int64) (value unsafe.Pointer, err error) {
 	table, err := api()
 	if err != nil {
@@ -207,7 +207,7 @@ func (m *memory) view(at int64, shape []int64) (value unsafe.Pointer, err error)
 	return value, err
 }
 
-// free gives the memory back: before the session is closed.
+// free releases the memory. It must be called before the session is closed.
 func (m *memory) free() {
 	if table, err := api(); err == nil {
 		C.api_release_value(table, m.value)
@@ -238,29 +238,29 @@ func sessionHandle(s *onnxruntime.DynamicAdvancedSession) (unsafe.Pointer, error
 	if outer.NumField() != 1 || outer.Field(0).Type != reflect.PointerTo(inner) || !ok ||
 		at.Type.Kind() != reflect.Pointer {
 		return nil, errors.New(
-			"the Go binding's sessions are laid out otherwise than in version 1.35: ort/api.go must follow")
+			"the layout of the Go binding's sessions differs from version 1.35: update ort/api.go")
 	}
 	return *(*unsafe.Pointer)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(s)), at.Offset)), nil
 }
 
-// valueOf makes a runtime value what the binding takes for one.
+// valueOf wraps a runtime value in the binding's type.
 func valueOf(value unsafe.Pointer) (onnxruntime.ValueInternalData, error) {
 	var out onnxruntime.ValueInternalData
 	t := reflect.TypeOf(out)
 	if t.NumField() != 1 || t.Field(0).Type.Kind() != reflect.Pointer {
 		return out, errors.New(
-			"the Go binding's values are laid out otherwise than in version 1.35: ort/api.go must follow")
+			"the layout of the Go binding's values differs from version 1.35: update ort/api.go")
 	}
 	*(*unsafe.Pointer)(unsafe.Pointer(&out)) = value
 	return out, nil
 }
 
-// handle returns the runtime's own session options: the only field of the binding's, which it does not export.
+// handle returns the runtime's own session options: the binding's only field, which is not exported.
 func handle(so *onnxruntime.SessionOptions) (unsafe.Pointer, error) {
 	t := reflect.TypeFor[onnxruntime.SessionOptions]()
 	if t.NumField() != 1 || t.Field(0).Type.Kind() != reflect.Pointer {
 		return nil, errors.New(
-			"the Go binding's SessionOptions are laid out otherwise than in version 1.35: ort/api.go must follow")
+			"the layout of the Go binding's SessionOptions differs from version 1.35: update ort/api.go")
 	}
 	return *(*unsafe.Pointer)(unsafe.Pointer(so)), nil
 }

@@ -7,8 +7,8 @@ import (
 	onnxruntime "github.com/yalue/onnxruntime_go"
 )
 
-// shareArena makes the arena on the host that sessions with LowMemory share. By itself every session has an arena of
-// its own and keeps it between runs, so that the peaks of all sessions add up.
+// shareArena creates the host arena that sessions with LowMemory share. By default every session has its own arena
+// and keeps it between runs, so the peaks of all sessions add up.
 var shareArena = sync.OnceValue(func() error {
 	memory, err := onnxruntime.GetMemoryInfo()
 	if err != nil {

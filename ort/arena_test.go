@@ -8,8 +8,8 @@ import (
 	"assay/onnx"
 )
 
-// TestSessionsShareTheArena: sessions that run in turn use the same memory for their values, 128 MB here. The next
-// session of that kind takes none of its own; a session with its own arena does.
+// TestSessionsShareTheArena: sessions that run in turn use the same memory for their values, 128 MB here. The second
+// one allocates nothing; a session with its own arena does.
 func TestSessionsShareTheArena(t *testing.T) {
 	const side = 4096
 	b := onnx.NewBuilder("large values", 21)

@@ -7,7 +7,8 @@ package ort
 // See api.go for the table of functions.
 enum { BOUND_TENSOR_WITH_DATA = 49, BOUND_CREATE_MEMORY_INFO = 68, BOUND_RELEASE_MEMORY_INFO = 94 };
 
-// api_bound makes a tensor over memory of a device: a CUDA device by its number, or the CPU by -1. It returns a status.
+// api_bound makes a tensor over the memory of a CUDA device, given by its number, or of the CPU (-1). It returns a
+// status.
 static void *api_bound(void **api, int device, uintptr_t data, size_t bytes, const int64_t *shape, size_t rank,
 		int type, void **value) {
 	void *memory = NULL;
@@ -30,11 +31,11 @@ import (
 	"assay/onnx"
 )
 
-// View makes a tensor in the memory, row-major from the byte at on. It is to be freed, before the memory is.
+// View makes a row-major tensor over the memory, starting at byte at. It must be freed before the memory is closed.
 func (m *Memory) View(at int64, typ onnx.DType, shape ...int64) (*View, error) {
 	bytes := int64(typ.Size()) * onnx.Elements(shape)
 	if bytes <= 0 || len(shape) == 0 || at < 0 || at > m.bytes-bytes {
-		return nil, fmt.Errorf("%v %v from byte %d on does not lie in memory of %d", typ, shape, at, m.bytes)
+		return nil, fmt.Errorf("%v %v at byte %d does not fit in memory of %d bytes", typ, shape, at, m.bytes)
 	}
 	table, err := api()
 	if err != nil {

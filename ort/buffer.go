@@ -13,16 +13,15 @@ import (
 	"assay/onnx"
 )
 
-// Alignment is the number of elements at whose multiples the views of a [Buffer] begin: 256 bytes, as blocks of CUDA
-// do.
+// Alignment is the alignment of a [Buffer]'s views in elements: 256 bytes, as of CUDA's allocations.
 const Alignment = 64
 
-// ferried is the number of elements that go to or from a device at a time: 64 MiB, which the device wants once more
-// meanwhile.
+// ferried is the number of elements copied to or from a device at a time: 64 MiB, for which the device needs another
+// 64 MiB meanwhile.
 const ferried = 16 << 20
 
-// Buffer is float32 memory of a device that outlives the runs of sessions. Sessions of the same device read and write
-// its views in place. It is not safe for concurrent use.
+// Buffer is float32 device memory that outlives the runs of sessions. Sessions of the same device read and write its
+// views in place. It is not safe for concurrent use.
 type Buffer struct {
 	ferry *Session // copies between host and device
 	memory
@@ -32,28 +31,28 @@ type Buffer struct {
 
 // View is a tensor in a part of a buffer's memory.
 type View struct {
-	onnxruntime.Value // nil: the runtime is asked for nothing but the handle
+	onnxruntime.Value // nil: only the handle is used
 	internals         onnxruntime.ValueInternalData
 	value             unsafe.Pointer
 	typ               onnx.DType
 	shape             []int64
 }
 
-// GetInternals gives the binding the runtime's value.
+// GetInternals returns the runtime's value to the binding.
 func (v *View) GetInternals() *onnxruntime.ValueInternalData { return &v.internals }
 
 // Destroy does nothing: a view outlives runs.
 func (v *View) Destroy() error { return nil }
 
-// Views are inputs and outputs of a run, by name, that lie in buffers. A view may be both, if the operator that makes
-// the output can work in place.
+// Views are inputs and outputs of a run, by name, that are in buffers. A view may be both if the operator that
+// computes the output can work in place.
 type Views struct{ In, Out map[string]*View }
 
-// NewBuffer takes memory for n elements of a device: "cpu" or "cuda:N". What is in it is not known.
+// NewBuffer allocates n elements on a device: "cpu" or "cuda:N". They are uninitialized.
 func NewBuffer(on string, n int64, o CUDAOptions) (*Buffer, error) {
 	b := onnx.NewBuilder("copy", 21)
 	b.Output("y", b.Op("Identity", b.Input("x", onnx.Float, onnx.Dims("n"))), onnx.Float, onnx.Dims("n"))
-	o.Arena = "requested" // nothing grows here
+	o.Arena = "requested" // the arena never grows
 	s, err := Open(b.M, Options{Device: on, LowMemory: true, CUDA: o})
 	if err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func NewBuffer(on string, n int64, o CUDAOptions) (*Buffer, error) {
 	return &Buffer{ferry: s, memory: *m, size: n}, nil
 }
 
-// View makes a tensor of the elements from at on, which is a multiple of [Alignment].
+// View makes a tensor over the elements starting at at, a multiple of [Alignment].
 func (b *Buffer) View(at int64, shape ...int64) (*View, error) {
 	v, err := b.newView(at, shape)
 	if err == nil {
@@ -95,7 +94,7 @@ func (b *Buffer) newView(at int64, shape []int64) (*View, error) {
 	return v, nil
 }
 
-// Write copies values into the buffer, from element at on.
+// Write copies values into the buffer, starting at element at.
 func (b *Buffer) Write(ctx context.Context, at int64, values []float32) error {
 	return b.each(at, values, func(v *View, part *tensor.Dense) error {
 		_, err := b.ferry.RunWith(ctx, map[string]*tensor.Dense{"x": part}, nil, Views{Out: map[string]*View{"y": v}})
@@ -103,7 +102,7 @@ func (b *Buffer) Write(ctx context.Context, at int64, values []float32) error {
 	})
 }
 
-// Read copies elements from at on out of the buffer.
+// Read copies elements out of the buffer, starting at element at.
 func (b *Buffer) Read(ctx context.Context, at int64, into []float32) error {
 	return b.each(at, into, func(v *View, part *tensor.Dense) error {
 		_, err := b.ferry.RunWith(ctx, nil, map[string]*tensor.Dense{"y": part}, Views{In: map[string]*View{"x": v}})
@@ -111,7 +110,7 @@ func (b *Buffer) Read(ctx context.Context, at int64, into []float32) error {
 	})
 }
 
-// each goes through parts of the buffer.
+// each calls f for views of successive parts of the buffer and the values that belong to them.
 func (b *Buffer) each(at int64, values []float32, f func(v *View, part *tensor.Dense) error) error {
 	for part := range slices.Chunk(values, ferried) {
 		v, err := b.newView(at, []int64{int64(len(part))})
@@ -128,7 +127,7 @@ func (b *Buffer) each(at int64, values []float32, f func(v *View, part *tensor.D
 	return nil
 }
 
-// Close frees the memory. No run may use it any more.
+// Close frees the memory. No run may use it afterwards.
 func (b *Buffer) Close() error {
 	if b == nil || b.ferry == nil {
 		return nil
@@ -142,7 +141,7 @@ func (b *Buffer) Close() error {
 	return err
 }
 
-// checkView compares a view with the declared input or output.
+// checkView checks a view against the declared input or output.
 func (p port) checkView(v *View) error {
 	ok := p.typ == v.typ && p.inner == p.name && p.ranked && len(p.shape) == len(v.shape)
 	for i := range v.shape {

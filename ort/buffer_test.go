@@ -58,7 +58,7 @@ func TestBuffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]float32{1, 4, 9, 16}, out["square"].Data()); diff != "" || len(out) != 1 {
-			t.Errorf("got %d results, want square alone (-want +got):\n%s", len(out), diff)
+			t.Errorf("got %d results, want only square (-want +got):\n%s", len(out), diff)
 		}
 		got := make([]float32, 4)
 		if err := buffer.Read(ctx, 2*Alignment, got); err != nil {
@@ -83,11 +83,11 @@ func TestBuffers(t *testing.T) {
 	for _, wrong := range [][2]int64{{1, 1}, {-Alignment, 1}, {2 * Alignment, Alignment + 1}, {0, 0}} {
 		t.Run(fmt.Sprint(wrong), func(t *testing.T) {
 			if _, err := buffer.View(wrong[0], wrong[1]); err == nil {
-				t.Errorf("a view of %d elements from %d on: got error %v, want one", wrong[1], wrong[0], err)
+				t.Errorf("a view of %d elements at %d: got error %v, want one", wrong[1], wrong[0], err)
 			}
 		})
 	}
 	if err := buffer.Write(ctx, 2*Alignment, make([]float32, Alignment+1)); err == nil {
-		t.Errorf("writing behind the end: got error %v, want one", err)
+		t.Errorf("writing past the end: got error %v, want one", err)
 	}
 }

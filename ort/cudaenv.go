@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// CUDAEnv is the environment variable that says [CUDAOptions] for all sessions of a process, where nothing else does:
-// "memory_limit=20GB,arena=requested,cudnn_search=heuristic,kernels=plain", or some of them.
+// CUDAEnv is the environment variable with the default [CUDAOptions] for all sessions of a process:
+// "memory_limit=20GB,arena=requested,cudnn_search=heuristic,kernels=plain", or some of these.
 const CUDAEnv = "ASSAY_CUDA"
 
-// orEnvironment fills options that were not given from [CUDAEnv].
+// orEnvironment fills options that are not set from [CUDAEnv].
 func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
 	text := os.Getenv(CUDAEnv)
 	if text == "" {
@@ -51,13 +51,13 @@ func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
 	return o, nil
 }
 
-// KernelsOfEnvironment are the kernels that [CUDAEnv] asks for; "": none.
+// KernelsOfEnvironment returns the kernels that [CUDAEnv] sets; "" if it sets none.
 func KernelsOfEnvironment() (string, error) {
 	o, err := CUDAOptions{}.orEnvironment()
 	return o.Kernels, err
 }
 
-// bytesOf reads a number of bytes, or one with a unit.
+// bytesOf parses a number of bytes, with or without a unit.
 func bytesOf(text string) (int64, error) {
 	number, factor := text, 1.0
 	for _, u := range []struct {
@@ -71,7 +71,7 @@ func bytesOf(text string) (int64, error) {
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || !(f > 0 && f*factor < 1<<62) {
-		return 0, fmt.Errorf("memory_limit %q is no number of bytes: want one like 20GB or 512MiB", text)
+		return 0, fmt.Errorf("memory_limit %q is not a size: want a number of bytes, or a size such as 20GB or 512MiB", text)
 	}
 	return int64(f * factor), nil
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestCUDAEnvironment: what a caller says counts, the variable says the rest, and what it cannot mean is refused.
+// TestCUDAEnvironment: the caller's options take precedence, the variable sets the rest, and invalid values are
+// refused.
 func TestCUDAEnvironment(t *testing.T) {
 	t.Setenv(CUDAEnv, "memory_limit=20GB, arena=requested,cudnn_search=heuristic,kernels=plain")
 	got, err := CUDAOptions{Arena: "doubling"}.orEnvironment()

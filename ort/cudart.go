@@ -6,8 +6,8 @@ package ort
 #include <stdint.h>
 #include <stdio.h>
 
-// Functions of CUDA's runtime library, which the provider has loaded or will load. Nothing is linked: a machine without
-// CUDA runs the same binary.
+// Functions of CUDA's runtime library, which the provider has loaded or will load. It is not linked, so that the same
+// binary runs on machines without CUDA.
 static struct {
 	int (*set_device)(int);
 	int (*malloc)(void **, size_t);
@@ -23,7 +23,7 @@ static struct {
 	const char *(*error_string)(int);
 } cudart;
 
-// cudart_open finds the library: the one that is in the process, else the first that can be loaded.
+// cudart_open finds the library: the one already loaded in the process, else the first that can be loaded.
 static const char *cudart_open(void) {
 	static const char *names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.14", "libcudart.so.11.0"};
 	void *library = NULL;
@@ -44,7 +44,8 @@ static const char *cudart_open(void) {
 	return NULL;
 }
 
-// cudart_failed returns the message of an error. CUDA keeps the last one: the runtime must not take it for its own.
+// cudart_failed returns the message of an error. CUDA keeps the last one; it is cleared so that the runtime does not
+// take it for its own.
 static const char *cudart_failed(int error) {
 	if (!error) return NULL;
 	cudart.get_last_error();
@@ -77,12 +78,12 @@ static const char *cudart_take_host(int device, size_t bytes, uintptr_t *at) {
 }
 
 static const char *cudart_give_host(int device, uintptr_t at) {
-	int e = cudart.set_device(device); // else the call may make a context on another one
+	int e = cudart.set_device(device); // else the call may create a context on another device
 	if (!e) e = cudart.free_host((void *)at);
 	return cudart_failed(e);
 }
 
-// A copy within a device does not wait for itself, and the runtime's streams do not wait for it.
+// A copy within a device is asynchronous, and the runtime's streams do not wait for it.
 static const char *cudart_copy(int device, uintptr_t to, size_t to_step, uintptr_t from, size_t from_step,
 		size_t length, size_t count) {
 	int e = cudart.set_device(device);
@@ -111,7 +112,7 @@ import (
 	"sync"
 )
 
-// cudart is CUDA's runtime library, found once.
+// cudart loads CUDA's runtime library, once.
 var cudart = sync.OnceValue(func() error {
 	defer keepSignals()()
 	if message := C.cudart_open(); message != nil {
@@ -120,7 +121,7 @@ var cudart = sync.OnceValue(func() error {
 	return nil
 })
 
-// onCUDA calls the library. The device that is in use belongs to a thread.
+// onCUDA calls the library. The current device is a property of the thread.
 func onCUDA(f func() *C.char) error {
 	if err := cudart(); err != nil {
 		return err
@@ -134,7 +135,7 @@ func onCUDA(f func() *C.char) error {
 }
 
 func cudaTake(d device, bytes int64) (uintptr, error) {
-	defer keepSignals()() // the first call makes the device's context
+	defer keepSignals()() // the first call creates the device's context
 	var at C.uintptr_t
 	err := onCUDA(func() *C.char { return C.cudart_take(C.int(d), C.size_t(bytes), &at) })
 	return uintptr(at), err
@@ -168,15 +169,15 @@ func cudaCopy(d device, to uintptr, toStep int64, from uintptr, fromStep, length
 	})
 }
 
-// FreeMemory is what a CUDA device has left for processes, and all that it has, in bytes. Unlike [Devices] it needs
-// no build tag; it asks CUDA's runtime library, which the provider needs, too.
+// FreeMemory returns the free and the total memory of a CUDA device in bytes. Unlike [Devices] it needs no build tag:
+// it asks CUDA's runtime library, which the provider needs as well.
 func FreeMemory(name string) (free, total int64, err error) {
 	found, err := devices(name)
 	if err != nil {
 		return 0, 0, err
 	}
 	if len(found) != 1 || found[0] == cpu {
-		return 0, 0, errors.New(name + " is no CUDA device")
+		return 0, 0, errors.New(name + " is not a CUDA device")
 	}
 	return cudaMemory(found[0])
 }

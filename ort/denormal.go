@@ -18,13 +18,12 @@ import "C"
 
 import "runtime"
 
-// zeroDenormals is the runtime's option for the threads of a session. The thread that calls is another one: see
+// zeroDenormals is the runtime's option for the threads of a session. It does not apply to the calling thread: see
 // withoutDenormals and keepFloatMode.
 const zeroDenormals = "session.set_denormal_as_zero"
 
-// withoutDenormals calls a function with flush-to-zero set on its thread, as a session's own threads have it. The
-// softmax of masked scores makes them, and the processor takes a hundred times as long for each
-// (docs/decisions/denormals.md).
+// withoutDenormals calls a function with flush-to-zero set on its thread, as on a session's own threads. The softmax
+// of masked scores produces denormals, and the CPU is a hundred times slower on each (docs/decisions/denormals.md).
 func withoutDenormals(f func() error) error {
 	return keepFloatMode(func() error {
 		C.assay_zero_denormals()
@@ -32,8 +31,8 @@ func withoutDenormals(f func() error) error {
 	})
 }
 
-// keepFloatMode restores the calling thread's floating-point mode afterwards: Go computes on it, too. A function that
-// makes a session needs it too, since the runtime sets the mode of the thread that makes the first one.
+// keepFloatMode restores the calling thread's floating-point mode after f, because Go code runs on it as well.
+// Functions that create sessions need it too: the runtime sets the mode of the thread that creates the first session.
 func keepFloatMode(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -9,14 +9,15 @@ import (
 	"assay/onnx"
 )
 
-// TestDenormalsAreZeros: on the thread that calls and on those of the session alike; Go's own arithmetic keeps them.
+// TestDenormalsAreZeros: both on the calling thread and on the session's threads; Go's own arithmetic keeps
+// denormals.
 func TestDenormalsAreZeros(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the runtime takes denormal numbers for zeros on x86 only")
+		t.Skip("the runtime flushes denormal numbers to zero on x86 only")
 	}
-	runtime.LockOSThread() // the one whose mode is changed and put back
+	runtime.LockOSThread() // its mode is changed and restored
 	defer runtime.UnlockOSThread()
-	const n = 1 << 20 // enough for all threads to take a part
+	const n = 1 << 20 // enough work for all threads
 	b := onnx.NewBuilder("product", 18)
 	x := b.Input("x", onnx.Float, onnx.Dims(n))
 	b.Output("y", b.Op("Mul", x, x), onnx.Float, onnx.Dims(n))

@@ -14,10 +14,10 @@ import (
 	onnxruntime "github.com/yalue/onnxruntime_go"
 )
 
-// cudaProvider is the library of the CUDA provider, beside the runtime's.
+// cudaProvider is the library of the CUDA provider, next to the runtime's.
 const cudaProvider = "libonnxruntime_providers_cuda.so"
 
-// device is where a session runs: a number of a CUDA device, or the CPU.
+// device is where a session runs: the number of a CUDA device, or the CPU.
 type device int
 
 const cpu device = -1
@@ -34,7 +34,7 @@ var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:[0-9]+)$`)
 // IsDevice reports whether name has the form of a device, here or on another machine: auto, cpu or cuda:N.
 func IsDevice(name string) bool { return deviceName.MatchString(name) }
 
-// CheckDevice validates the name of a device without opening it, for checking a configuration.
+// CheckDevice validates the name of a device in a configuration without opening it.
 func CheckDevice(name string) error {
 	_, err := devices(name)
 	return err
@@ -42,7 +42,7 @@ func CheckDevice(name string) error {
 
 // devices returns the devices to try for a name, in order.
 func devices(name string) ([]device, error) {
-	if _, err := (CUDAOptions{}).orEnvironment(); err != nil { // for the CPU, too: the next run may be elsewhere
+	if _, err := (CUDAOptions{}).orEnvironment(); err != nil { // even for the CPU: the next run may use a GPU
 		return nil, err
 	}
 	switch name {
@@ -64,8 +64,8 @@ func devices(name string) ([]device, error) {
 	}
 	if !hasCUDA(library) {
 		return nil, fmt.Errorf(
-			"device %s: %s is not beside %s, which is a build for the CPU. Install ONNX Runtime's GPU build "+
-				"(package onnxruntime-gpu) and let %s name its %s, or use device cpu",
+			"device %s: %s is not next to %s, which is a CPU build: install ONNX Runtime's GPU build "+
+				"(package onnxruntime-gpu) and set %s to its %s, or use device cpu",
 			name,
 			cudaProvider,
 			library,
@@ -76,7 +76,7 @@ func devices(name string) ([]device, error) {
 	return []device{on}, nil
 }
 
-// cudaDevice is the device that cuda:N names.
+// cudaDevice returns the device named cuda:N.
 func cudaDevice(name string) (device, bool) {
 	number, ok := strings.CutPrefix(name, "cuda:")
 	n, err := strconv.Atoi(number)
@@ -88,15 +88,15 @@ func hasCUDA(library string) bool {
 	return err == nil
 }
 
-// CUDAOptions are what a user may want of ONNX Runtime's CUDA provider. The zero value leaves all to the provider.
+// CUDAOptions are settings of ONNX Runtime's CUDA provider. The zero value uses the provider's defaults.
 type CUDAOptions struct {
-	MemoryLimit int64  // bytes of the arena of each session; 0: all of the device
+	MemoryLimit int64  // bytes of each session's arena; 0: no limit
 	Arena       string // how it grows: "doubling" (by up to a GiB), "requested" (less memory, more calls); "": doubling
 	CudnnSearch string // of algorithms for convolutions: "exhaustive", "heuristic", "default"; "": exhaustive
-	Kernels     string // "auto", "plain", "fused": for who builds graphs; sessions run any
+	Kernels     string // "auto", "plain", "fused": used when graphs are built; sessions run either kind
 }
 
-// The provider's names of our words.
+// Our values -> the provider's.
 var (
 	arenaStrategies = map[string]string{"doubling": "kNextPowerOfTwo", "requested": "kSameAsRequested"}
 	cudnnSearches   = map[string]string{"exhaustive": "EXHAUSTIVE", "heuristic": "HEURISTIC", "default": "DEFAULT"}
@@ -125,7 +125,8 @@ func (o CUDAOptions) Check() error {
 	return errors.Join(problems...)
 }
 
-// provider is what the CUDA provider is told. TensorFloat-32 stays off: its 10 bits would be seen in scores.
+// provider returns the CUDA provider's options. TensorFloat-32 stays off: its 10-bit mantissa would be visible in
+// scores.
 func (o CUDAOptions) provider(d device) map[string]string {
 	out := map[string]string{"device_id": strconv.Itoa(int(d)), "use_tf32": "0"}
 	if o.MemoryLimit > 0 {
@@ -166,19 +167,19 @@ func (d device) addTo(so *onnxruntime.SessionOptions, o CUDAOptions) error {
 	return nil
 }
 
-// explain adds what a CUDA device needs to an error of its provider.
+// explain adds the requirements of a CUDA device to an error of its provider.
 func (d device) explain(err error) error {
 	if d == cpu {
 		return err
 	}
-	return fmt.Errorf("device %v: %w (wanted: an NVIDIA driver, that device, and the CUDA and cuDNN libraries that the "+
+	return fmt.Errorf("device %v: %w (needs an NVIDIA driver, that device, and the CUDA and cuDNN libraries that the "+
 		"provider was built for in the library path)", d, err)
 }
 
 // Device is a CUDA device of this machine.
 type Device struct {
 	Name  string // as Options.Device takes it: "cuda:0"
-	Model string // the maker's name of it
+	Model string // vendor's name
 	Total int64  // memory, bytes
 	Free  int64  // memory not in use now, bytes
 }

@@ -26,7 +26,7 @@ func Devices() ([]Device, error) {
 	return list, nil
 }
 
-// describe asks the driver about one device; only a context knows the free memory.
+// describe queries the driver about one device; free memory can only be queried in a context.
 func describe(number int) (Device, error) {
 	d, err := cu.GetDevice(number)
 	if err != nil {

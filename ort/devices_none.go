@@ -4,9 +4,9 @@ package ort
 
 import "errors"
 
-// Devices lists the CUDA devices of this machine. It needs the build tag gpu (or cuda, where
-// Gorgonia is not in the binary).
+// Devices lists the CUDA devices of this machine. It needs the build tag gpu (or cuda, if Gorgonia is not in the
+// binary).
 func Devices() ([]Device, error) {
 	return nil, errors.New(
-		"this binary cannot list CUDA devices: `make cuda` builds one that can, and that needs NVIDIA's driver to start")
+		"this binary cannot list CUDA devices: build one that can with `make cuda` (it needs NVIDIA's driver to start)")
 }

@@ -4,7 +4,7 @@ package ort
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// fused_kernels asks the library of fused operators how many kernels it has for a GPU; -1: it cannot be opened.
+// fused_kernels returns the number of kernels for a GPU in the library of fused operators; -1 if it cannot be opened.
 static int fused_kernels(const char *path, int major, int minor) {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library) return -1;
@@ -32,8 +32,8 @@ const FusedEnv = "ASSAY_OPS"
 
 const fusedName = "libassay_ops.so"
 
-// FusedLibrary finds the library of fused operators (onnx.FusedDomain): where [FusedEnv] says and nowhere else; without
-// it in the folders where ONNX Runtime is looked for.
+// FusedLibrary returns the path of the library of fused operators (onnx.FusedDomain): the one that [FusedEnv] names,
+// if it is set, else the first in the folders searched for ONNX Runtime.
 func FusedLibrary() (string, error) {
 	if named := os.Getenv(FusedEnv); named != "" {
 		if _, err := os.Stat(named); err != nil {
@@ -55,8 +55,8 @@ func FusedLibrary() (string, error) {
 		": run `make ops` in the checkout, or set " + FusedEnv + " to the library")
 }
 
-// FusedKernels is how many kernels the library of fused operators has for a device: for "cuda:N" those of its compute
-// capability, 0 where it was compiled without.
+// FusedKernels returns the number of kernels that the library of fused operators has for the compute capability of
+// the device "cuda:N"; 0 if it was compiled without.
 func FusedKernels(name string) (int, error) {
 	path, err := FusedLibrary()
 	if err != nil {
@@ -74,7 +74,7 @@ func FusedKernels(name string) (int, error) {
 	defer C.free(unsafe.Pointer(at))
 	count := int(C.fused_kernels(at, C.int(major), C.int(minor)))
 	if count < 0 {
-		return 0, fmt.Errorf("%s cannot be opened", path)
+		return 0, fmt.Errorf("cannot open %s", path)
 	}
 	return count, nil
 }

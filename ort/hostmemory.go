@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// HostMemory is the memory of the machine in bytes, or of the container where that has less; 0 if it is not known.
+// HostMemory returns the machine's memory in bytes, or the container's limit if that is lower; 0 if it is unknown.
 func HostMemory() int64 {
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) != nil {
@@ -19,7 +19,7 @@ func HostMemory() int64 {
 		if err != nil {
 			continue
 		}
-		if most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // or the word max
+		if most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // it may also be "max"
 			total = min(total, most)
 		}
 	}

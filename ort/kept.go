@@ -14,8 +14,8 @@ import (
 	"assay/onnx"
 )
 
-// KeepEnv is the environment variable with the size of a cache of closed CPU sessions. Opening the same graph over the
-// same files with the same options again takes its session from there. Not set: no cache. Tests open few graphs
+// KeepEnv is the environment variable with the size of a cache of closed CPU sessions. Opening the same graph over
+// the same files with the same options again reuses the cached session. Unset: no cache. Tests open a few graphs
 // hundreds of times, and opening one takes up to a second.
 const KeepEnv = "ASSAY_KEEP_SESSIONS"
 
@@ -25,7 +25,7 @@ var kept struct {
 	sessions []*Session
 }
 
-// keepAtMost is how many closed sessions stay.
+// keepAtMost returns the size of the cache.
 func keepAtMost() int {
 	n, err := strconv.Atoi(os.Getenv(KeepEnv))
 	if err != nil {
@@ -41,7 +41,7 @@ func identity(m *onnx.Model, o Options) string {
 		return ""
 	}
 	data, err := m.Encode()
-	if err != nil { // also where tensors are yet to be made
+	if err != nil { // e.g. lazy tensors
 		return ""
 	}
 	h := sha256.New()
@@ -63,7 +63,7 @@ func identity(m *onnx.Model, o Options) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// takeKept hands out a closed session of that identity; nil: there is none.
+// takeKept removes a closed session from the cache and returns it; nil if there is none with that identity.
 func takeKept(id string) *Session {
 	kept.Lock()
 	defer kept.Unlock()
@@ -76,7 +76,7 @@ func takeKept(id string) *Session {
 	return nil
 }
 
-// keep moves what the session holds to the closed ones, and frees those that are too many. s.mu is held.
+// keep moves the resources of the session to the cache and evicts the oldest sessions beyond its size. s.mu is held.
 func (s *Session) keep() error {
 	if s.s == nil || s.id == "" || s.device != cpu.String() {
 		return nil
@@ -101,7 +101,7 @@ func (s *Session) keep() error {
 	return errors.Join(errs...)
 }
 
-// free gives back what the session holds, if it holds anything.
+// free releases the resources of the session, if it has any.
 func (s *Session) free() error {
 	if s.s == nil {
 		return nil

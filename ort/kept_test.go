@@ -11,14 +11,14 @@ import (
 	"assay/onnx"
 )
 
-// TestMain: make test keeps closed sessions; here tests see what closing frees.
+// TestMain turns off the cache of closed sessions, which make test enables: tests here measure what closing frees.
 func TestMain(m *testing.M) {
 	os.Unsetenv(KeepEnv)
 	os.Exit(m.Run())
 }
 
-// TestClosedSessionsAreKept opens a graph again. The runtime's session is the same one as long as graph, options and
-// files are the same, and at most as many stay as were asked for.
+// TestClosedSessionsAreKept opens a graph again. The runtime's session is reused if graph, options and files are
+// unchanged, and the cache does not exceed its size.
 func TestClosedSessionsAreKept(t *testing.T) {
 	t.Setenv(KeepEnv, "2")
 	t.Cleanup(func() { // nothing is left for other tests
@@ -61,7 +61,7 @@ func TestClosedSessionsAreKept(t *testing.T) {
 	}
 	first := use(Options{})
 	if use(Options{}) != first {
-		t.Error("got a new session, want the one that was kept")
+		t.Error("got a new session, want the cached one")
 	}
 	low := use(Options{LowMemory: true})
 	if low == first {
@@ -71,13 +71,13 @@ func TestClosedSessionsAreKept(t *testing.T) {
 		t.Errorf("%d sessions are kept, want 2", len(kept.sessions))
 	}
 	if use(Options{LowMemory: true}) != low {
-		t.Error("got a new session, want the younger one that was kept")
+		t.Error("got a new session, want the newer cached one")
 	}
 	later := time.Now().Add(time.Second)
-	if err := os.Chtimes(file, later, later); err != nil { // which changes the file for all that anybody knows
+	if err := os.Chtimes(file, later, later); err != nil { // as if the file had changed
 		t.Fatal(err)
 	}
 	if use(Options{LowMemory: true}) == low {
-		t.Error("a file that changed: got the session that was kept, want another")
+		t.Error("a changed file: got the cached session, want another")
 	}
 }

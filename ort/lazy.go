@@ -10,8 +10,8 @@ import (
 	"assay/onnx"
 )
 
-// takeMade replaces the tensors of a model (a copy of the caller's) that are made. Large ones become tensors of the
-// pool, made once for all sessions of the process; small ones become their bytes.
+// takeMade replaces the lazy tensors of a model (a copy of the caller's). Large ones become tensors of the pool, made
+// once for all sessions of the process; small ones are replaced by their bytes.
 func (l *lease) takeMade(m *onnx.Model, folder string) error {
 	var initializers []*onnx.Tensor
 	for i, t := range m.Initializers {
@@ -32,7 +32,7 @@ func (l *lease) takeMade(m *onnx.Model, folder string) error {
 	return nil
 }
 
-// made is the initializer to declare in place of t.
+// made returns the initializer to declare instead of t.
 func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 	length := t.Count() * int64(t.Type.Size())
 	plain := *t
@@ -58,34 +58,34 @@ func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 	}
 	w.users++
 	l.names, l.weights = append(l.names, t.Name), append(l.weights, w)
-	// As in widen: bytes that begin where a file ends cannot be read by mistake.
+	// As in widen: bytes past the end of a file cannot be read by mistake.
 	plain.External = &onnx.External{Location: t.Lazy.Location, Offset: info.Size(), Length: length}
 	return &plain, nil
 }
 
-// makeRegion fills memory of its own.
+// makeRegion allocates memory and fills it with a lazy tensor.
 func makeRegion(at region, t *onnx.Tensor) (*weight, error) {
 	pages, made, err := ownPages(at.length)
 	if err != nil {
-		return nil, fmt.Errorf("%d bytes of memory for it: %w", at.length, err)
+		return nil, fmt.Errorf("allocate %d bytes: %w", at.length, err)
 	}
 	if err := t.Lazy.Fill(pages); err != nil {
 		return nil, errors.Join(err, syscall.Munmap(pages))
 	}
-	value, err := tensorOver(pages, t.Shape, int(t.Type)) // the runtime's numbers of types are ONNX's
+	value, err := tensorOver(pages, t.Shape, int(t.Type)) // the runtime numbers types as ONNX does
 	if err != nil {
 		return nil, errors.Join(err, syscall.Munmap(pages))
 	}
 	return &weight{region: at, pages: pages, value: value, evictable: made}, nil
 }
 
-// ownPages maps memory over a temporary file without a name. The system may drop such pages while nobody reads them:
-// the runtime may have made its own copy. Where no file of that size can be had, the memory is of no file.
+// ownPages maps memory over an unlinked temporary file, whose pages the system may evict while they are unused: the
+// runtime may have made its own copy. If there is no room for such a file, the memory is anonymous.
 func ownPages(length int64) (pages []byte, evictable bool, err error) {
 	if f, err := os.CreateTemp("", "assay-weights-*"); err == nil {
 		defer f.Close()
 		os.Remove(f.Name())
-		if syscall.Fallocate(int(f.Fd()), 0, 0, length) == nil { // a full disk would be felt as a crash later
+		if syscall.Fallocate(int(f.Fd()), 0, 0, length) == nil { // else a full disk would crash the process later
 			pages, err = syscall.Mmap(int(f.Fd()), 0, int(length), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 			if err == nil {
 				return pages, true, nil
@@ -97,8 +97,8 @@ func ownPages(length int64) (pages []byte, evictable bool, err error) {
 	return pages, false, err
 }
 
-// forget gives back the memory of pages that can be read again: of made tensors, and of all in files if the session has
-// packed copies.
+// forget releases the pages that can be read again: those of lazy tensors and, if the session has packed copies,
+// those of all files.
 func (l *lease) forget(packed bool) {
 	if l == nil {
 		return

@@ -1,7 +1,9 @@
-// Package ort runs ONNX models on ONNX Runtime: models as Go values in, host arrays in and out.
+// Package ort runs ONNX models on ONNX Runtime, on the CPU or a CUDA device. A model is a Go value of package onnx,
+// its inputs and outputs are host arrays, or views of device memory that stays between runs.
 //
-// A [Session] hides what the runtime's Go binding cannot do: rank-0 values, half-precision arrays (float32 on the host,
-// cast inside the graph), outputs of unknown rank, cancelled contexts. The shared library is found at the first Open.
+// A [Session] adds what the runtime's Go binding lacks: rank-0 values, half-precision arrays (float32 on the host,
+// cast inside the graph), outputs of unknown rank, cancelled contexts. Sessions on the CPU share their weights. The
+// shared library is found at the first Open.
 package ort
 
 import (
@@ -21,12 +23,12 @@ import (
 // LibraryEnv is the environment variable that names the runtime's library, or the folder that holds it.
 const LibraryEnv = "ASSAY_ONNXRUNTIME"
 
-// SpinEnv is the environment variable that, if it is 0, lets the idle worker threads of all sessions sleep at once
-// instead of spinning for a moment. It helps where several processes share the cores.
+// SpinEnv is the environment variable that, if it is 0, makes the idle worker threads of all sessions sleep at once
+// instead of spinning for a moment. This helps if several processes share the cores.
 const SpinEnv = "ASSAY_SPIN"
 
-// TelemetryEnv is the environment variable by which ONNX Runtime's telemetry is switched off. Its releases for Linux
-// send it to Microsoft. Here it is off unless the user sets the variable to 0.
+// TelemetryEnv is the environment variable that turns off ONNX Runtime's telemetry, which its Linux releases send to
+// Microsoft. Here it is off unless the user sets the variable to 0.
 const TelemetryEnv = "ORT_DISABLE_TELEMETRY"
 
 const libraryName = "libonnxruntime.so"
@@ -47,9 +49,9 @@ var load = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// quiet switches telemetry off. It must come before the runtime's environment is made: that writes an identity of the
-// device and a database of events, and DisableTelemetryEvents can only be called afterwards. With cgo, os.Setenv sets
-// the variable for C, too.
+// quiet turns telemetry off. It must be called before the runtime's environment is created, which writes a device
+// identity and a database of events; DisableTelemetryEvents can only be called afterwards. With cgo, os.Setenv also
+// sets the variable for C.
 func quiet() error {
 	if os.Getenv(TelemetryEnv) == "0" {
 		return nil
@@ -65,8 +67,8 @@ func Version() (string, error) {
 	return onnxruntime.GetVersion(), nil
 }
 
-// findLibrary looks where [LibraryEnv] says and nowhere else; without it beside the binary, in the checkout, and where
-// systems keep libraries.
+// findLibrary searches only the path in [LibraryEnv] if it is set, else next to the binary, in the checkout, and in
+// the system library folders.
 func findLibrary() (string, error) {
 	if named := os.Getenv(LibraryEnv); named != "" {
 		if path, ok := libraryIn(named); ok {
@@ -75,7 +77,7 @@ func findLibrary() (string, error) {
 		if info, err := os.Stat(named); err == nil && !info.IsDir() {
 			return filepath.Abs(named)
 		}
-		return "", fmt.Errorf("%s=%s: no %s is there", LibraryEnv, named, libraryName)
+		return "", fmt.Errorf("%s=%s: %s not found there", LibraryEnv, named, libraryName)
 	}
 	folders := libraryFolders()
 	for _, f := range folders {
@@ -87,8 +89,8 @@ func findLibrary() (string, error) {
 		": `pip install onnxruntime`, run `make setup` in the checkout, or set " + LibraryEnv + " to the library")
 }
 
-// libraryFolders has three wheels: Assay's own, with the fused operators, assay-reward-runtime, which an old Python is
-// given, and onnxruntime.
+// libraryFolders includes three wheels: Assay's own, with the fused operators, assay-reward-runtime, which is
+// installed with an old Python, and onnxruntime.
 func libraryFolders() []string {
 	return library.Folders("assay_reward", "assay_reward_runtime", "onnxruntime/capi")
 }

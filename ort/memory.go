@@ -7,20 +7,20 @@ import (
 	"unsafe"
 )
 
-// Memory is memory of a device in which values of runs lie: runs read and write them there, and nothing is copied. It
-// begins as zeros.
+// Memory is device memory for inputs and outputs of runs, which are read and written in place, without copies. It is
+// zeroed.
 type Memory struct {
 	device device
 	bytes  int64
-	at     uintptr // of the device; it may mean nothing to the processor
+	at     uintptr // device address, which may be invalid on the CPU
 	host   []byte  // the same on the CPU
 }
 
-// NewMemory takes memory of "cpu" or "cuda:N". On the CPU the system gives it as it is first written to.
+// NewMemory allocates memory of "cpu" or "cuda:N". On the CPU the system commits pages as they are first written.
 func NewMemory(name string, bytes int64) (*Memory, error) {
 	found, err := devices(name)
 	if err == nil && (len(found) != 1 || bytes <= 0) {
-		err = fmt.Errorf("%d bytes of %q: a number of bytes of one device is wanted", bytes, name)
+		err = fmt.Errorf("%d bytes of %q: want a positive number of bytes of one device", bytes, name)
 	}
 	if err != nil {
 		return nil, err
@@ -41,13 +41,13 @@ func NewMemory(name string, bytes int64) (*Memory, error) {
 	return m, nil
 }
 
-// Bytes is the size of the memory.
+// Bytes returns the size of the memory.
 func (m *Memory) Bytes() int64 { return m.bytes }
 
-// Host is the memory itself on the CPU, else nil.
+// Host returns the memory itself on the CPU, else nil.
 func (m *Memory) Host() []byte { return m.host }
 
-// Close gives the memory back. Nothing may use it any more. Closing twice is fine.
+// Close frees the memory. Nothing may use it afterwards. Closing twice is fine.
 func (m *Memory) Close() error {
 	if m == nil || m.at == 0 {
 		return nil
@@ -60,28 +60,28 @@ func (m *Memory) Close() error {
 	return cudaGive(m.device, at)
 }
 
-// Blocks are places in memory at equal distances, in bytes.
+// Blocks are equally spaced blocks in memory, in bytes.
 type Blocks struct {
 	In       *Memory
-	At, Step int64 // of the first one, and from one to the next
+	At, Step int64 // offset of the first one, and distance between two
 }
 
-// holds reports whether so many blocks of a length are within the memory.
+// holds reports whether count blocks of length bytes are within the memory.
 func (b Blocks) holds(length int64, count int) bool {
 	return b.At >= 0 && b.Step >= length && b.At+int64(count-1)*b.Step+length <= b.In.bytes
 }
 
-// CopyBlocks copies so many blocks of a length in bytes within a device. Both may lie in the same memory, but not on
-// one another.
+// CopyBlocks copies count blocks of length bytes within a device. Both may be in the same memory, but must not
+// overlap.
 func CopyBlocks(to, from Blocks, length int64, count int) error {
 	switch {
 	case length == 0 || count == 0:
 		return nil
 	case length < 0 || count < 0 || !to.holds(length, count) || !from.holds(length, count):
-		return fmt.Errorf("%d blocks of %d bytes do not lie in memory of %d and %d", count, length, to.In.bytes,
+		return fmt.Errorf("%d blocks of %d bytes do not fit in memory of %d and %d bytes", count, length, to.In.bytes,
 			from.In.bytes)
 	case to.In.device != from.In.device:
-		return errors.New("blocks of two devices")
+		return errors.New("blocks are on different devices")
 	case to.In.device != cpu:
 		return cudaCopy(to.In.device, to.In.at+uintptr(to.At), to.Step, from.In.at+uintptr(from.At), from.Step, length, count)
 	}

@@ -17,8 +17,8 @@ import (
 	"assay/onnx"
 )
 
-// TestMemoryViews: values in memory of a device are read and written where they lie, one in place, also those of
-// half precision, which others are converted from and to.
+// TestMemoryViews: values in device memory are read and written in place, one as both input and output, and
+// half-precision values are not converted, unlike other inputs and outputs.
 func TestMemoryViews(t *testing.T) {
 	for _, typ := range []onnx.DType{onnx.Float, onnx.Float16} {
 		b := onnx.NewBuilder("bound", 23)
@@ -47,7 +47,7 @@ func TestMemoryViews(t *testing.T) {
 			"at":   tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]int64{1})),
 			"rows": tensor.New(tensor.WithShape(1, 2), tensor.WithBacking([]float32{1, 2})),
 		}
-		view, err := m.View(2*size, typ, 3, 2) // of four rows, those behind the first
+		view, err := m.View(2*size, typ, 3, 2) // all but the first of four rows
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestMemoryViews(t *testing.T) {
 	}
 }
 
-// refuseViews hands over what is none of the session's, or does not fit.
+// refuseViews passes views that the session does not know or that do not fit, each of which must fail.
 func refuseViews(t *testing.T, s *Session, in map[string]*tensor.Dense, m *Memory, view *View) {
 	t.Helper()
 	of := func(typ onnx.DType, shape ...int64) *View {
@@ -112,12 +112,12 @@ func refuseViews(t *testing.T, s *Session, in map[string]*tensor.Dense, m *Memor
 	}
 	for _, at := range []int64{-1, m.Bytes() - 1} {
 		if v, err := m.View(at, view.typ, 1); err == nil {
-			t.Errorf("a view from byte %d on: got %v, want an error", at, v)
+			t.Errorf("a view at byte %d: got %v, want an error", at, v)
 		}
 	}
 }
 
-// TestCopyBlocks: blocks at equal distances are copied, within their memory only.
+// TestCopyBlocks: equally spaced blocks are copied, and only within their memory.
 func TestCopyBlocks(t *testing.T) {
 	m, err := NewMemory("cpu", 24)
 	if err != nil {
@@ -156,7 +156,7 @@ func copyBlocks(t *testing.T, m *Memory, read func() string, write func(string))
 	}
 }
 
-// stub stands in for CUDA's runtime library: memory is the machine's.
+// stub is a fake CUDA runtime library with host memory.
 const stub = `
 #include <stdlib.h>
 #include <string.h>
@@ -191,7 +191,7 @@ const char *cudaGetErrorString(int e) {
 
 const stubChild = "ASSAY_TEST_CUDART"
 
-// TestCUDAMemory: memory of a GPU by CUDA's runtime library, for which a small one stands in, in a process of its own.
+// TestCUDAMemory tests GPU memory with a fake CUDA runtime library, in a child process.
 func TestCUDAMemory(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -213,7 +213,7 @@ func TestCUDAMemory(t *testing.T) {
 	}
 }
 
-// TestCUDAMemoryChild is the process that has the stub.
+// TestCUDAMemoryChild is the process that loads the stub.
 func TestCUDAMemoryChild(t *testing.T) {
 	if os.Getenv(stubChild) == "" {
 		t.Skip("run by TestCUDAMemory")
@@ -226,18 +226,18 @@ func TestCUDAMemoryChild(t *testing.T) {
 	host := *(**[24]byte)(unsafe.Pointer(&m.at))
 	copyBlocks(t, m, func() string { return string(host[:]) }, func(s string) { copy(host[:], s) })
 	if _, err := cudaTake(0, 1001); err == nil || err.Error() != "out of memory" {
-		t.Errorf("taking too much: got error %v, want %q", err, "out of memory")
+		t.Errorf("allocating too much: got error %v, want %q", err, "out of memory")
 	}
 	if _, err := cudaTake(5, 1); err == nil || err.Error() != "invalid" {
-		t.Errorf("taking of no device: got error %v, want %q", err, "invalid")
+		t.Errorf("allocating on an unknown device: got error %v, want %q", err, "invalid")
 	}
-	for n, locked := range map[int]bool{250: true, 251: false} { // what cannot be locked is ordinary memory
+	for n, locked := range map[int]bool{250: true, 251: false} { // ordinary memory if it cannot be pinned
 		b := NewHostBuffer("cuda:1", n)
 		if len(b.Values()) != n || (b.locked != 0) != locked {
-			t.Errorf("a buffer of %d numbers: got %d, page-locked %t, want %t", n, len(b.Values()), b.locked != 0, locked)
+			t.Errorf("a buffer of %d numbers: got %d, pinned %t, want %t", n, len(b.Values()), b.locked != 0, locked)
 		}
 		b.Values()[n-1] = 3
-		if free, _, err := cudaMemory(0); err != nil || free != 700 { // another device is in use
+		if free, _, err := cudaMemory(0); err != nil || free != 700 { // makes another device current
 			t.Errorf("got %d bytes free, %v, want 700", free, err)
 		}
 		for range 2 {
@@ -250,13 +250,13 @@ func TestCUDAMemoryChild(t *testing.T) {
 		t.Errorf("got %d of %d bytes free, %v, want 701 of 1000", free, total, err)
 	}
 	if n, err := FusedKernels("cuda:1"); err != nil || n != 806 {
-		t.Errorf("got %d fused kernels, %v, want those of 8.6", n, err)
+		t.Errorf("got %d fused kernels, %v, want those for 8.6", n, err)
 	}
 	if _, err := FusedKernels("cuda:2"); err == nil || err.Error() != "compute capability of cuda:2: invalid" {
 		t.Errorf("kernels of no device: got error %v", err)
 	}
 	t.Setenv(FusedEnv, os.Args[0])
-	if _, err := FusedKernels("cuda:1"); err == nil || err.Error() != os.Args[0]+" cannot be opened" {
+	if _, err := FusedKernels("cuda:1"); err == nil || err.Error() != "cannot open "+os.Args[0] {
 		t.Errorf("kernels of no library: got error %v", err)
 	}
 	for range 2 {

@@ -4,8 +4,8 @@ import (
 	"assay/onnx"
 )
 
-// Resolve returns the device that a session with this name of a device would run on: "cpu" or "cuda:N". auto is cuda:0
-// where a model opens there, else cpu.
+// Resolve returns the device that a session with this device name would run on: "cpu" or "cuda:N". auto is cuda:0 if
+// a model can be opened there, else cpu.
 func Resolve(name string) (string, error) {
 	found, err := devices(name)
 	if err != nil {

@@ -17,6 +17,6 @@ func TestResolve(t *testing.T) {
 		t.Errorf("auto: got %q, %v, want cpu or cuda:0", got, err)
 	}
 	if _, err := Resolve("gpu"); err == nil {
-		t.Errorf("gpu: got error %v, want one, as it is no device", err)
+		t.Errorf("gpu: got error %v, want one: it is not a device", err)
 	}
 }

@@ -19,27 +19,28 @@ import (
 
 // Options are how a session runs. The zero value runs on the CPU with the runtime's defaults.
 type Options struct {
-	Device  string // "cpu" (default), "cuda:N", or "auto": cuda:0 where it can be had, else cpu
-	Threads int    // of one operator on the CPU; 0: one per physical core
+	Device  string // "cpu" (default), "cuda:N", or "auto": cuda:0 if available, else cpu
+	Threads int    // per operator on the CPU; 0: one per physical core
 	Folder  string // that locations of external initializers are relative to
 
-	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all
-	// such sessions of the process. A training step has about half the peak and takes the same time; sessions that run
-	// in turn use the same bytes. Scoring many small inputs is faster without.
+	// LowMemory keeps no packed copies of the weights, does not plan memory ahead, and allocates from one arena that
+	// all such sessions of the process share. A training step has about half the peak and takes the same time;
+	// sessions that run in turn use the same memory. Scoring many small inputs is faster without it.
 	LowMemory bool
-	// Prepack keeps packed copies in spite of LowMemory.
+	// Prepack keeps packed copies of the weights despite LowMemory.
 	Prepack bool
-	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
-	// arena is smaller and faster; without it less memory is held between runs.
+	// NoArena returns every buffer to the C library at once instead of keeping it for reuse. Within a run the arena
+	// uses less memory and is faster; without it less memory is held between runs.
 	NoArena bool
-	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores. [SpinEnv] says it
-	// for all sessions of a process.
+	// NoSpin makes idle worker threads sleep at once, which helps if several sessions share the cores. [SpinEnv] sets
+	// it for all sessions of a process.
 	NoSpin bool
 
-	CUDA   CUDAOptions // of a CUDA device
-	Shrink bool        // memory of a CUDA device that a run took beyond the weights is given back behind the run
+	CUDA   CUDAOptions // for a CUDA device
+	Shrink bool        // after each run, return CUDA device memory beyond the weights
 
-	// Bound are inputs and outputs, by name, that are always views, of the model's own types: see [Session.RunWith].
+	// Bound are the names of inputs and outputs that are always views, of the model's own types: see
+	// [Session.RunWith].
 	Bound map[string]bool
 
 	Optimize Optimization
@@ -70,18 +71,18 @@ type Session struct {
 	device  string
 	inputs  []port
 	outputs []port
-	id      string // digest of graph and options; see KeepEnv
-	shrink  string // arena that is made smaller behind each run; "": none
+	id      string // cache key; see KeepEnv
+	shrink  string // arena to shrink after each run; "": none
 
 	mu      sync.RWMutex // held for reading by Run, for writing by Close
 	s       *onnxruntime.DynamicAdvancedSession
 	weights *lease // of the pool; nil: none
 }
 
-// Open makes a session of a model. The model is not changed and not kept.
+// Open opens a session for a model. The model is neither modified nor retained.
 //
 // Graph inputs that are also initializers are constants: remove the initializer to feed a value. An explicit device
-// that cannot be had is an error; nothing falls back silently.
+// that is not available is an error; there is no silent fallback.
 func Open(m *onnx.Model, o Options) (*Session, error) {
 	name := m.Name
 	if name == "" {
@@ -124,15 +125,15 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	return nil, err
 }
 
-// start makes the runtime's session on a device. On the CPU all sessions of the process share their weights; on other
-// devices they share lazily made tensors only.
+// start creates the runtime's session on a device. On the CPU all sessions of the process share their weights; on
+// other devices they share only lazy tensors.
 func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
 		return err
 	}
 	defer so.Destroy()
-	if d != cpu { // its libraries are loaded now
+	if d != cpu { // its libraries are loaded here
 		defer keepSignals()()
 	}
 	if err := d.addTo(so, o.CUDA); err != nil {
@@ -158,7 +159,11 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 			return err
 		}
 	}
-	data, err := m.Encode()
+	encoded := &m
+	if d == cpu { // not measured on GPUs
+		encoded = declare(&m)
+	}
+	data, err := encoded.Encode()
 	if err != nil {
 		return err
 	}
@@ -180,11 +185,11 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 	}
 	level, ok := optimizations[o.Optimize]
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("optimization level %d is unknown", o.Optimize), so.Destroy())
+		return nil, errors.Join(fmt.Errorf("unknown optimization level %d", o.Optimize), so.Destroy())
 	}
 	errs := []error{
 		so.SetGraphOptimizationLevel(level),
-		so.SetLogSeverityLevel(onnxruntime.LoggingLevelFatal), // errors are returned
+		so.SetLogSeverityLevel(onnxruntime.LoggingLevelFatal), // errors are returned to the caller
 		so.SetMemPattern(!o.LowMemory),
 		so.SetCpuMemArena(!o.NoArena),
 	}
@@ -197,7 +202,7 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 		config("session.model_external_initializers_file_folder_path", o.Folder)
 	}
 	if o.LowMemory {
-		if o.Prepack { // an arena would round them up
+		if o.Prepack { // an arena would round up their sizes
 			config("session.use_device_allocator_for_initializers", "1")
 		} else {
 			config("session.disable_prepacking", "1")
@@ -222,26 +227,27 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 // Device returns the device that the session runs on: "cpu" or "cuda:N".
 func (s *Session) Device() string { return s.device }
 
-// Inputs and Outputs declare what Run takes and returns, in the model's order, with host types: half precision is
+// Inputs returns the declarations of the inputs of Run, in the model's order, with host types: half precision is
 // float.
 func (s *Session) Inputs() []onnx.ValueInfo { return infos(s.inputs) }
 
-// Outputs declares what Run returns; see [Session.Inputs].
+// Outputs returns the declarations of the outputs of Run; see [Session.Inputs].
 func (s *Session) Outputs() []onnx.ValueInfo { return infos(s.outputs) }
 
 // Run computes every output from all inputs, by name. Arrays are float32 where the model has float, float16 or
-// bfloat16, and of the model's own type otherwise. The caller owns the results; an array of no elements has an
-// empty shape product, and its Data must not be asked for (tensor.Dense panics).
-// A cancelled context ends the run between two nodes and is returned as the context's error.
+// bfloat16, and of the model's own type otherwise. The caller owns the results. The Data of an array without elements
+// must not be called (tensor.Dense panics). A cancelled context stops the run between two nodes; the error is then
+// the context's.
 func (s *Session) Run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
 	return s.RunWith(ctx, in, nil, Views{})
 }
 
-// RunWith is Run with room for some of the outputs, and with inputs and outputs in buffers on the session's device.
-// Both are by name; an output with either is not among the results.
+// RunWith is Run with preallocated room for some of the outputs, and with inputs and outputs in buffers on the
+// session's device. Both are maps by name; outputs in either are not among the results.
 //
 // Room is an array of the right type and shape that the runtime writes to. It may be an input at the same time if the
-// operator that makes the output can work in place. An output whose type the model converts cannot be given room.
+// operator that computes the output can work in place. An output that is converted from half precision cannot have
+// room.
 func (s *Session) RunWith(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
@@ -286,7 +292,7 @@ func (s *Session) RunWith(
 		}
 	}
 	if given != len(room)+len(on.Out) {
-		return nil, fmt.Errorf("room for %d outputs, of which the model has %d", len(room)+len(on.Out), given)
+		return nil, fmt.Errorf("room for %d outputs, but the model has only %d of them", len(room)+len(on.Out), given)
 	}
 	if err := s.call(ctx, inputs, outputs); err != nil {
 		return nil, err
@@ -323,7 +329,7 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 	return err
 }
 
-// check compares the names, types and shapes of the inputs with the model's, and tells everything that is wrong.
+// check compares the names, types and shapes of the inputs with the model's, and returns all problems.
 func (s *Session) check(in map[string]*tensor.Dense, views map[string]*View) error {
 	var problems []error
 	known := map[string]bool{}

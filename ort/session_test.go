@@ -335,7 +335,7 @@ func TestCancel(t *testing.T) {
 	if _, err := s.Run(ctx, n(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a run after the end of its context: got error %v, want %v", err, context.DeadlineExceeded)
 	}
-	runTest(t, s, n(1)) // the session lives on
+	runTest(t, s, n(1)) // the session is still usable
 }
 
 func TestConcurrentRunsAndClose(t *testing.T) {
@@ -371,7 +371,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// resident returns the memory of this process, in MB.
+// resident returns the resident memory of this process, in MB.
 func resident(t *testing.T) int {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -403,7 +403,7 @@ func TestNoMemoryIsLost(t *testing.T) {
 				runTest(t, s, x)
 			}
 			if grown := resident(t) - before; grown > 60 {
-				t.Errorf("300 runs of 1 MB outputs (declared %v): got a process that grew by %d MB, want at most 60",
+				t.Errorf("300 runs of 1 MB outputs (declared %v): the process grew by %d MB, want at most 60",
 					fmt.Sprint(declared), grown)
 			}
 		})
@@ -423,11 +423,11 @@ func TestNoMemoryIsLost(t *testing.T) {
 		}
 	}
 	if grown := resident(t) - before; grown > 30 {
-		t.Errorf("150 sessions: got a process that grew by %d MB, want at most 30", grown)
+		t.Errorf("150 sessions: the process grew by %d MB, want at most 30", grown)
 	}
 }
 
-// TestRoom: an output is written where its room is, also over an input of the same run.
+// TestRoom: an output is written to its room, which may be an input of the same run.
 func TestRoom(t *testing.T) {
 	b := onnx.NewBuilder("double", 21)
 	x := b.Input("x", onnx.Float, onnx.Dims("n"))
@@ -435,7 +435,7 @@ func TestRoom(t *testing.T) {
 	b.Output("square", b.Op("Mul", x, x), onnx.Float, onnx.Dims("n"))
 	s := openTest(t, b.M, Options{})
 	ctx, in, room := context.Background(), floats([]int{3}, 1, 2, 3), floats([]int{3}, 0, 0, 0)
-	for range 2 { // the room is used again
+	for range 2 { // the room is reused
 		out, err := s.RunWith(ctx, map[string]*tensor.Dense{"x": in}, map[string]*tensor.Dense{"twice": room}, Views{})
 		if err != nil {
 			t.Fatal(err)

@@ -4,8 +4,8 @@ package ort
 #include <signal.h>
 #include <string.h>
 
-// How a signal is handled, in the few words that Go needs. To Go it has no pointers: those that the kernel writes
-// into it (sa_restorer is not always set) are not Go's.
+// struct sigaction as plain words, opaque to Go: the pointers in it (sa_restorer is not always set) are not Go
+// pointers.
 typedef struct { unsigned long words[sizeof(struct sigaction) / sizeof(unsigned long)]; } assay_action;
 
 static struct sigaction assay_of(const assay_action *a) {
@@ -40,11 +40,10 @@ import (
 
 const signals = 65 // one more than the largest
 
-// keepSignals remembers how signals are handled. What it returns is to be called when a library has been loaded that
-// may have taken handlers for itself, as CUDA's do. The handlers of an interrupt and of SIGTERM, which save a run's
-// state, are put back. So is that of SIGURG, by which Go stops a goroutine that does not stop by itself. The others get
-// SA_ONSTACK, which package os/signal demands of every handler. A signal that comes in between meets the library's
-// handler. mend gives the number of handlers that were mended.
+// keepSignals records the signal handlers. Call the returned function after loading a library that may have installed
+// its own, as CUDA's do. It restores the handlers of SIGINT and SIGTERM, which save a run's state, and of SIGURG,
+// with which Go preempts goroutines. Other handlers get SA_ONSTACK, which package os/signal requires. A signal that
+// arrives in between goes to the library's handler. mend returns the number of handlers that it changed.
 func keepSignals() (mend func() int) {
 	var before [signals]C.assay_action
 	var known [signals]bool
@@ -82,16 +81,16 @@ func needed(s syscall.Signal) bool {
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGURG
 }
 
-// repeatSIGURG sends one to each thread: Go sends a thread no other while it waits for the answer to one, and the
-// library's handler may have swallowed that.
+// repeatSIGURG sends SIGURG to each thread: Go does not send another one while one is pending, and the library's
+// handler may have swallowed it.
 func repeatSIGURG() {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
-		return // no goroutine that calls functions depends on it
+		return // only goroutines that never call functions depend on it
 	}
 	for _, t := range threads {
 		if id, err := strconv.Atoi(t.Name()); err == nil {
-			unix.Tgkill(os.Getpid(), id, unix.SIGURG) // a thread that has ended needs none
+			unix.Tgkill(os.Getpid(), id, unix.SIGURG) // fails if the thread has ended, which is fine
 		}
 	}
 }

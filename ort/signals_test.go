@@ -19,7 +19,7 @@ import (
 	"assay/internal/long"
 )
 
-// rude is a library that takes handlers for itself, without SA_ONSTACK, when it is loaded.
+// rude is a library that installs signal handlers without SA_ONSTACK when it is loaded.
 const rude = `
 #include <signal.h>
 #include <string.h>
@@ -37,8 +37,8 @@ __attribute__((constructor)) static void take(void) {
 
 const rudeChild = "ASSAY_TEST_SIGNALS"
 
-// TestSignalsChild is the program that loads the library. It is no ONNX Runtime, so loading ends with an error, but it
-// stays in memory with its handlers.
+// TestSignalsChild is the program that loads the library. It is not ONNX Runtime, so loading fails, but the library
+// and its handlers stay in place.
 func TestSignalsChild(t *testing.T) {
 	how := os.Getenv(rudeChild)
 	if how == "" {
@@ -58,11 +58,11 @@ func TestSignalsChild(t *testing.T) {
 		os.Exit(5)
 	}
 	go func() {
-		for sum := 0; ; sum++ { // what SIGURG stops
+		for sum := 0; ; sum++ { // only SIGURG stops this
 		}
 	}()
 	if how == "mend" {
-		runtime.GC() // waits until that goroutine stops
+		runtime.GC() // waits until that goroutine is preempted
 	}
 	fmt.Println("ready")
 	<-ctx.Done()
@@ -70,12 +70,12 @@ func TestSignalsChild(t *testing.T) {
 	os.Exit(3)
 }
 
-// TestSignals: Ctrl-C reaches a program in spite of a library that took its handlers; without keepSignals it does not.
+// TestSignals: Ctrl-C reaches a program although a library replaced its handlers; without keepSignals it does not.
 func TestSignals(t *testing.T) {
 	long.Test(t)
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("NOT TRIED: there is no C compiler to make a library with that takes signal handlers")
+		t.Skip("NOT TRIED: there is no C compiler to build a library that replaces signal handlers")
 	}
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "rude.c"), filepath.Join(dir, "librude.so")
@@ -110,7 +110,7 @@ func TestSignals(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 			}
 			c.Process.Signal(os.Interrupt)
-			if !survives { // it goes on as if nothing had been said
+			if !survives { // it continues as if there had been no signal
 				time.AfterFunc(2*time.Second, stop)
 			}
 			for out.Scan() {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTelemetry loads the runtime in a process of its own, whose home folder has to stay empty. The process has no
-// variables of CI systems: where they are set, the runtime collects nothing anyway.
+// TestTelemetry loads the runtime in a child process, whose home folder must stay empty. Variables of CI systems are
+// unset: if they are set, the runtime collects nothing anyway.
 func TestTelemetry(t *testing.T) {
 	const child = "ASSAY_TEST_TELEMETRY"
 	if os.Getenv(child) != "" {
@@ -32,7 +32,7 @@ func TestTelemetry(t *testing.T) {
 	}
 	err = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
 		if path != home {
-			t.Errorf("loading the runtime made %s; want nothing in the home folder", path)
+			t.Errorf("loading the runtime created %s, want nothing in the home folder", path)
 		}
 		return err
 	})
@@ -41,7 +41,7 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// TestTelemetryByUser: the user can switch telemetry on, by 0 and by nothing else.
+// TestTelemetryByUser: the user can turn telemetry on with 0 and with no other value.
 func TestTelemetryByUser(t *testing.T) {
 	for _, c := range []struct{ set, want string }{{"", "1"}, {"1", "1"}, {"true", "1"}, {"2", "1"}, {"0", "0"}} {
 		t.Run(fmt.Sprintf("%q", c.set), func(t *testing.T) {

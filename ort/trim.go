@@ -1,7 +1,7 @@
 package ort
 
 /*
-// glibc keeps what is freed in small pieces. Other C libraries have no such call.
+// glibc keeps small freed chunks. Other C libraries have no such call.
 #include <stdlib.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -14,7 +14,7 @@ import "C"
 
 import "runtime/debug"
 
-// TrimMemory gives memory that is free, of Go and of the C library, back to the system.
+// TrimMemory returns free memory of Go and of the C library to the system.
 func TrimMemory() {
 	debug.FreeOSMemory()
 	C.assay_trim()

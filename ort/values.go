@@ -14,11 +14,11 @@ import (
 // kind carries arrays of one element type between tensor.Dense and the runtime's values, without copies.
 type kind struct {
 	dtype tensor.Dtype
-	// wrap makes a value of the array's own memory (of a row-major copy if it is a view).
+	// wrap makes a value over the array's memory (over a row-major copy if it is a view).
 	wrap func(d *tensor.Dense) (onnxruntime.Value, error)
 	// make makes a zeroed value.
 	make func(shape []int64) (onnxruntime.Value, error)
-	// dense makes an array of the value's own memory. shape overrides the value's if it is not nil.
+	// dense makes an array over the value's memory. shape overrides the value's shape if it is not nil.
 	dense func(v onnxruntime.Value, shape []int64) (*tensor.Dense, error)
 }
 
@@ -104,7 +104,7 @@ func dense[T onnxruntime.TensorData](v onnxruntime.Value, shape []int64) (*tenso
 		}
 		return tensor.New(tensor.WithShape(dims...), tensor.WithBacking(v.GetData())), nil
 	}
-	return nil, fmt.Errorf("the runtime made a %T, not the declared type", v)
+	return nil, fmt.Errorf("the runtime returned a %T, not the declared type", v)
 }
 
 // feed makes the value of an input that check has passed.
@@ -118,23 +118,23 @@ func (p port) feed(d *tensor.Dense, v *View) (onnxruntime.Value, error) {
 	return kinds[p.typ].wrap(d)
 }
 
-// room makes the value that the runtime writes an output into, over the caller's array or view if there is one. It is
-// nil if the size is not known yet: then the runtime makes it.
+// room returns the value that the runtime writes an output into, over the caller's array or view if there is one. It
+// is nil if the size is not known yet: the runtime then allocates it.
 func (p port) room(given *tensor.Dense, v *View) (onnxruntime.Value, error) {
 	switch {
 	case v != nil:
 		return v, p.checkView(v)
 	case p.bound:
-		return nil, errors.New("a view of it is missing")
+		return nil, errors.New("its view is missing")
 	}
 	if given != nil {
 		switch {
 		case p.inner != p.name || !p.ranked:
-			return nil, errors.New("it is converted: there can be no room for it")
+			return nil, errors.New("it is converted and cannot have room")
 		case given.Dtype() != kinds[p.typ].dtype:
-			return nil, fmt.Errorf("there is room for %v, want %v", given.Dtype(), kinds[p.typ].dtype)
+			return nil, fmt.Errorf("its room has type %v, want %v", given.Dtype(), kinds[p.typ].dtype)
 		case !rowMajor(sizes(given.Shape()), given.Strides()):
-			return nil, errors.New("the room for it is no row-major array")
+			return nil, errors.New("its room is not a row-major array")
 		}
 		return kinds[p.typ].wrap(given)
 	}
@@ -194,7 +194,7 @@ func sizes(s tensor.Shape) []int64 {
 	return list
 }
 
-// collect turns the values of a run into arrays by name, without those that are the caller's already.
+// collect returns the outputs of a run as arrays by name, without those that the caller already has.
 func collect(
 	ports []port,
 	values []onnxruntime.Value,
@@ -209,7 +209,7 @@ func collect(
 		if !p.ranked {
 			s, ok := values[p.shapes].(*onnxruntime.Tensor[int64])
 			if !ok {
-				return nil, errors.New("the runtime made no shape of output " + p.name)
+				return nil, errors.New("the runtime returned no shape of output " + p.name)
 			}
 			shape = append([]int64{}, s.GetData()...)
 		}

@@ -18,30 +18,31 @@ import (
 	"assay/onnx"
 )
 
-// One set of weights serves every CPU session of a process. Left to itself, ONNX Runtime maps a file of float32 weights
-// once per session, and makes float32 copies of half-precision weights for each. Here every tensor is mapped once, or
-// widened once; sessions get the memory as initializers and hold on to it until they are closed.
+// All CPU sessions of a process share one set of weights. By default ONNX Runtime maps a file of float32 weights once
+// per session, and makes float32 copies of half-precision weights for each session. Here every tensor is mapped or
+// widened once; sessions get the memory as initializers and hold it until they are closed.
 
-// minShared is the size in bytes from which a tensor is shared. Smaller ones are the runtime's, which may fold them.
+// minShared is the minimum size in bytes of a shared tensor. Smaller ones are left to the runtime, which may fold
+// them.
 const minShared = 1 << 16
 
-// region identifies bytes of a file as it is now: one that was replaced or written to is another.
+// region identifies bytes of one version of a file: a replaced or modified file has other regions.
 type region struct {
 	device, inode  uint64
 	changed        syscall.Timespec
 	offset, length int64
-	widened        onnx.DType // from this type to float32; Undefined: the bytes as they lie
-	made           string     // key of a tensor that lies in no file; see onnx.LazyTensor
+	widened        onnx.DType // from this type to float32; Undefined: the bytes as stored
+	made           string     // key of a lazy tensor, which is in no file; see onnx.LazyTensor
 }
 
-// weight is a tensor in memory that sessions share.
+// weight is an in-memory tensor that sessions share.
 type weight struct {
 	region region
 	users  int
 	pages  []byte // the mapping, unmapped at the end
-	// evictable pages lie in a file of their own.
+	// evictable pages are in their own temporary file.
 	evictable bool
-	mapped    bool           // pages lie in the checkpoint
+	mapped    bool           // the pages are mapped from the checkpoint
 	value     unsafe.Pointer // the runtime's view of it
 }
 
@@ -50,7 +51,7 @@ var pool = struct {
 	weights map[region]*weight
 }{weights: map[region]*weight{}}
 
-// elements are ONNX Runtime's numbers of the types that are shared.
+// elements are ONNX Runtime's numbers of the types of shared tensors.
 var elements = map[onnx.DType]int{onnx.Float: 1, onnx.Float16: 10, onnx.Double: 11, onnx.BFloat16: 16}
 
 // lease is what one session holds of the pool.
@@ -101,8 +102,8 @@ func share(m *onnx.Model, folder string, files bool) (*lease, error) {
 	return l, nil
 }
 
-// halfCasts finds the casts of half-precision initializers to float32, and how often each value is read. A cast that is
-// read by a constant expression is left to the runtime, which folds that.
+// halfCasts returns the casts of half-precision initializers to float32, and how often each value is read. A cast
+// that a constant expression reads is left to the runtime, which folds the expression.
 func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]int) {
 	half, constant := map[string]bool{}, map[string]bool{"": true}
 	for _, t := range m.Initializers {
@@ -122,7 +123,7 @@ func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]in
 		}
 		for _, x := range n.Reads() {
 			folded[x] = folded[x] || all ||
-				n.Op == "Conv" // the runtime packs a convolution's weights anew, and reads them for it
+				n.Op == "Conv" // the runtime reads a convolution's weights to repack them
 		}
 		for _, y := range n.Outputs {
 			constant[y] = constant[y] || all
@@ -137,8 +138,8 @@ func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]in
 	return casts, read
 }
 
-// widen declares a float32 initializer in place of a cast of t. Its declared bytes begin where the file ends: should
-// the runtime read them instead of the pool's, it fails.
+// widen declares a float32 initializer instead of a cast of t. Its declared bytes start at the end of the file: if
+// the runtime read them instead of the pool's, it would fail.
 func (l *lease) widen(path string, t *onnx.Tensor, name string) (*onnx.Tensor, error) {
 	if err := l.take(path, t, name, t.Type); err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (l *lease) widen(path string, t *onnx.Tensor, name string) (*onnx.Tensor, e
 	return &onnx.Tensor{Name: name, Type: onnx.Float, Shape: t.Shape, External: nowhere}, nil
 }
 
-// take finds or makes the pool's tensor for t, under the name that it has in the session.
+// take leases the pool's tensor for t, creating it if needed, under its name in the session.
 func (l *lease) take(path string, t *onnx.Tensor, name string, widened onnx.DType) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -190,20 +191,20 @@ func (l *lease) take(path string, t *onnx.Tensor, name string, widened onnx.DTyp
 	return nil
 }
 
-// mapRegion maps a region of a file, or widens it into memory of its own.
+// mapRegion maps a region of a file, or widens it into newly allocated memory.
 func mapRegion(f *os.File, at region, t *onnx.Tensor) (w *weight, err error) {
 	page := int64(os.Getpagesize())
 	skip := at.offset % page
 	pages, err := syscall.Mmap(int(f.Fd()), at.offset-skip, int(skip+at.length), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("mapping it into memory: %w", err)
+		return nil, fmt.Errorf("map it into memory: %w", err)
 	}
 	data, typ := pages[skip:], t.Type
 	if at.widened != onnx.Undefined {
 		wide, err := syscall.Mmap(-1, 0, int(4*t.Count()), syscall.PROT_READ|syscall.PROT_WRITE,
 			syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%d bytes of memory for it as float32: %w", 4*t.Count(), err),
+			return nil, errors.Join(fmt.Errorf("allocate %d bytes to widen it to float32: %w", 4*t.Count(), err),
 				syscall.Munmap(pages))
 		}
 		widenInto(wide, data, at.widened)
@@ -245,7 +246,7 @@ func (l *lease) addTo(so *onnxruntime.SessionOptions) error {
 	return nil
 }
 
-// release returns the tensors; those that no session uses any more are freed.
+// release returns the tensors; tensors that no session uses any more are freed.
 func (l *lease) release() error {
 	if l == nil {
 		return nil

@@ -28,7 +28,7 @@ func numbers() []float32 {
 	return out
 }
 
-// weightFile writes the numbers in a type, after some bytes of something else.
+// weightFile writes the numbers in a type, after some unrelated bytes.
 func weightFile(t *testing.T, path string, typ onnx.DType, values []float32) *onnx.Tensor {
 	t.Helper()
 	data := make([]byte, 24)
@@ -114,7 +114,7 @@ func TestSessionsShareWeights(t *testing.T) {
 	}
 }
 
-// A checkpoint that was written anew while a session of the old one is open is another checkpoint.
+// A checkpoint that is rewritten while a session of the old one is open counts as another checkpoint.
 func TestReplacedWeightsAreNotShared(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.safetensors")
@@ -164,8 +164,8 @@ func TestWeightsCutShort(t *testing.T) {
 	}
 }
 
-// TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to pack them
-// anew. Those of a transposed convolution it packs later, out of the memory that sessions share.
+// TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to repack
+// them. It packs the weights of a transposed convolution later, from the memory that sessions share.
 func TestConvolutionsOfHalfPrecision(t *testing.T) {
 	const channels, inputs, side = 16, 256, 12
 	for _, c := range []struct {
