@@ -12,10 +12,10 @@ const stretch = 200
 
 // declare adds the shapes of intermediate values to a model that has none, as far as they can be inferred.
 //
-// When a session opens, ONNX Runtime looks for each value through all buffers that are free by then, for one of the same
-// shape. Its own inference cannot follow sizes through Reshape, so most buffers fit nothing, the list grows, and a graph
-// of 5,000 nodes spends four fifths of the time in it. A name is only valid within a stretch of nodes: a buffer that
-// waited for its next use from the forward to the backward pass would raise the peak.
+// When a session opens, ONNX Runtime looks for each value through all buffers that are free by then, for one of the
+// same shape. Its own inference cannot follow sizes through Reshape, so most buffers fit nothing, the list grows, and a
+// graph of 5,000 nodes spends four fifths of the time in it. A name is only valid within a stretch of nodes: a buffer
+// that waited for its next use from the forward to the backward pass would raise the peak.
 func declare(m *onnx.Model) *onnx.Model {
 	if len(m.Values) > 0 {
 		return m

@@ -108,7 +108,7 @@ func (f *judgeFlags) check(c *cobra.Command) error {
 	case !f.single() && (f.table.In == "" || f.table.Out == ""):
 		return exit.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	case f.settings.Passes < 0:
-		return exit.Usagef("--passes must be 1 or more, not %d", f.settings.Passes)
+		return exit.Usagef("--passes %d: want 1 or more, or 0 for as many as configured", f.settings.Passes)
 	}
 	if f.single() {
 		return nil

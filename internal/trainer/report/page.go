@@ -15,6 +15,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/page"
 	"assay/internal/stats"
+	"assay/internal/trainer/config"
 	"assay/internal/trainer/records"
 )
 
@@ -166,12 +167,30 @@ func (r *Run) Best() *records.ValidationMetrics {
 	return nil
 }
 
-// Scorer returns the path of the scorer to use next.
-func (r *Run) Scorer() string {
-	if r.Best() != nil {
-		return filepath.Join(r.Dir, "best")
+// Next returns the commands to run next.
+func (r *Run) Next() []Fact {
+	if !r.Finished {
+		return []Fact{{"resume", "train --config " + filepath.Join(r.Dir, config.ConfigFile)}}
 	}
-	return filepath.Join(r.Dir, "scorer")
+	result := filepath.Join(r.Dir, filepath.Base(r.config.ResultPath()))
+	if r.Best() != nil {
+		result = filepath.Join(r.Dir, config.BestDir)
+	}
+	if r.config.Mode == config.ModeText {
+		model := "--backbone " + result
+		if r.config.Adapts() {
+			model = "--backbone " + r.config.Backbone + " --adapter " + result
+		}
+		return []Fact{
+			{"ask about a picture", "score chat " + model + ` --image a.png --text "..."`},
+			{"answer a table of questions", "score chat " + model + " --in questions.jsonl --out answers.jsonl"},
+		}
+	}
+	return []Fact{
+		{"score an edit", "score pair --scorer " + result + ` --source a.png --edit b.png --instruction "..."`},
+		{"score a table", "score batch --scorer " + result + " --in edits.csv --out scores.jsonl"},
+		{"try it in a browser, and over HTTP", "score serve --scorer " + result},
+	}
 }
 
 // edge is the longest edge of a picture on the page, in pixels.

@@ -37,6 +37,8 @@ type Run struct {
 	Refresh     int // seconds after which a browser reloads the page; 0: never
 
 	Examples []Examples
+
+	config *config.Config
 }
 
 // Fact is a line of the page's table.
@@ -135,6 +137,11 @@ func (r *Run) facts() error {
 	if err != nil {
 		return err
 	}
+	r.config = c
+	unit := "edits"
+	if c.Mode == config.ModeText {
+		unit = "conversations"
+	}
 	add := func(name, format string, args ...any) {
 		r.Facts = append(r.Facts, Fact{name, fmt.Sprintf(format, args...)})
 	}
@@ -148,8 +155,8 @@ func (r *Run) facts() error {
 	add("batch", "%d", c.BatchSize)
 	if n := len(r.Steps); n > 0 {
 		last := r.Steps[n-1]
-		add("steps", "%d, %.4g epochs, %d edits", last.Step, last.Epoch, last.Samples)
-		add("time", "%.0f s, %.1f edits per second", last.Seconds, float64(last.Samples)/max(last.Seconds, 1e-9))
+		add("steps", "%d, %.4g epochs, %d %s", last.Step, last.Epoch, last.Samples, unit)
+		add("time", "%.0f s, %.1f %s per second", last.Seconds, float64(last.Samples)/max(last.Seconds, 1e-9), unit)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,5 +260,33 @@ func TestWatch(t *testing.T) {
 	cancel()
 	if err := Watch(ctx, newRun(t), time.Hour, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that ended: got error %v, want its own", err)
+	}
+}
+
+// TestNextOfText: a run of mode text ends with commands for models that answer, which have no scorer.
+func TestNextOfText(t *testing.T) {
+	for tune, want := range map[string]string{
+		"lora": "score chat --backbone /nowhere/tiny --adapter DIR/best --image a.png",
+		"full": "score chat --backbone DIR/best --image a.png",
+	} {
+		t.Run(tune, func(t *testing.T) {
+			dir := newRun(t)
+			writeFile(t, dir, config.ConfigFile, "backbone: /nowhere/tiny\nout: .\nmode: text\ntext: {tune: "+tune+"}\n"+
+				"data: {train: [chats.jsonl]}\noptimizer: {lr: 0.25}\n")
+			r, err := Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Next(); len(got) != 1 || got[0].Value != "train --config "+filepath.Join(dir, config.ConfigFile) {
+				t.Errorf("unfinished: got %v, want how to resume", got)
+			}
+			r.Finished = true
+			if got := r.Next()[0].Value; !strings.HasPrefix(got, strings.ReplaceAll(want, "DIR", dir)) {
+				t.Errorf("got %q, want %q...", got, want)
+			}
+			if !slices.Contains(r.Facts, Fact{"steps", "30, 0.5 epochs, 240 conversations"}) {
+				t.Errorf("got facts %v, want 240 conversations", r.Facts)
+			}
+		})
 	}
 }
