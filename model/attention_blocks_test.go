@@ -8,8 +8,8 @@ import (
 	"assay/onnx"
 )
 
-// TestBlocksStayPlain: in the body of attention in blocks, forward and backward, all sizes that matter are known to be
-// equal. So no value as large as the scores is summed where an axis might have been stretched (NonZero finds them).
+// TestBlocksStayPlain: in the body of blockwise attention, forward and backward, all sizes that matter are known to be
+// equal. So no value as large as the scores is summed for an axis that might have been broadcast (NonZero finds them).
 func TestBlocksStayPlain(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
@@ -47,7 +47,7 @@ func TestBlocksStayPlain(t *testing.T) {
 			}
 		}
 		if bodies == 0 {
-			t.Errorf("%s: nothing is attended to in blocks", family)
+			t.Errorf("%s: no attention runs in blocks", family)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func readCalibration(dir string, c *ScorerConfig) (*calibration.Calibration, err
 	}
 	k, err := calibration.Read(calibrationFile(dir, c))
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("calibration: %w: score calibrate makes it, or take the line out of %s", err, ConfigFile)
+		err = fmt.Errorf("calibration: %w: create it with score calibrate, or remove the line from %s", err, ConfigFile)
 	}
 	return k, err
 }
@@ -38,20 +38,20 @@ func calibrationFile(dir string, c *ScorerConfig) string {
 // checkCalibration compares the calibration with the scorer.
 func (p *ScorerState) checkCalibration() error {
 	if p.Calibration.Scorer != p.Digest() {
-		return fmt.Errorf("calibration: %s was fitted for another head, adapter or %s: fit it anew with score calibrate, or "+
-			"take the line calibration out of %s", p.Config.Calibration, ConfigFile, ConfigFile)
+		return fmt.Errorf("calibration: %s was fitted for another head, adapter or %s: refit it with score calibrate, or "+
+			"remove the line calibration from %s", p.Config.Calibration, ConfigFile, ConfigFile)
 	}
 	for i := range p.Calibration.Maps {
 		name := p.Calibration.Maps[i].Dimension
 		if _, ok := p.Config.Heads[name]; name != "" && !ok {
-			return fmt.Errorf("calibration: %s has a map of the dimension %q; the scorer has %s", p.Config.Calibration, name,
+			return fmt.Errorf("calibration: %s has a map for the dimension %q; the scorer has %s", p.Config.Calibration, name,
 				p.Config.dimensionNames())
 		}
 	}
 	return nil
 }
 
-// Digest identifies head, adapter and configuration of a scorer: what a calibration belongs to.
+// Digest identifies a scorer's head, adapter and configuration: a calibration belongs to exactly these.
 func (p *ScorerState) Digest() string {
 	h := sha256.New()
 	fmt.Fprintln(h, p.Config.identity())
@@ -77,7 +77,7 @@ func (p *ScorerState) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:24]
 }
 
-// adoptCalibration makes the network report calibrated scores, where the scorer has a calibration and is not trained.
+// adoptCalibration makes the network report calibrated scores, if the scorer has a calibration and is not trained.
 func (s *Scorer) adoptCalibration(p *ScorerState, o *Options) error {
 	if p.Calibration == nil || p.Config.Calibration == "" || o.Raw || s.net.Plan.Training != exec.TrainNothing {
 		return nil
@@ -86,15 +86,15 @@ func (s *Scorer) adoptCalibration(p *ScorerState, o *Options) error {
 		return err
 	}
 	s.calibration = p.Calibration
-	if !s.config.ScoreRange.Bounded() && s.scoreMap() != nil { // labels have a range, and so has the score now
+	if !s.config.ScoreRange.Bounded() && s.scoreMap() != nil { // labels have a range, so now the score has one
 		c := *s.config
 		c.ScoreRange, s.config = edit.Range{0, 1}, &c
 	}
 	return nil
 }
 
-// CalibrationKey is the dimension under which a calibration of the score is kept: "", or the dimension that the score
-// is, if it is made of that one alone.
+// CalibrationKey is the dimension under which a calibration of the score is stored: "", or the score's dimension if it
+// has only one.
 func (c *ScorerConfig) CalibrationKey() string {
 	same := []string{"mean", "sum", "min", "product"} // of one number
 	if f := c.Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) {
@@ -103,10 +103,10 @@ func (c *ScorerConfig) CalibrationKey() string {
 	return ""
 }
 
-// scoreMap is the calibration of the score; nil: it has none.
+// scoreMap is the calibration of the score, or nil.
 func (s *Scorer) scoreMap() *calibration.Map { return s.calibration.Find(s.config.CalibrationKey()) }
 
-// calibrate replaces what heads and fusion say, on 0 to 1, by what it stands for.
+// calibrate replaces the outputs of heads and fusion, on 0 to 1, by their calibrated values.
 func (s *Scorer) calibrate(score *edit.Score) {
 	if s.calibration == nil {
 		return
@@ -131,8 +131,8 @@ func (s *Scorer) calibrate(score *edit.Score) {
 	}
 }
 
-// calibrated is the score that is reported for what heads and fusion say, and d of the one / d of the other: 1 without
-// a calibration.
+// calibrated returns the score to report for the raw one of heads and fusion, and d score / d raw: 1 without a
+// calibration.
 func (s *Scorer) calibrated(raw float64) (score, slope float64) {
 	m := s.scoreMap()
 	if m == nil {
@@ -147,7 +147,7 @@ func scaleBy(values []float32, by float64) {
 	}
 }
 
-// calibrationIdentity is what a fingerprint says of a calibration: nothing where there is none.
+// calibrationIdentity is the calibration's part of a fingerprint; "" without one.
 func (s *Scorer) calibrationIdentity() string {
 	if s.calibration == nil {
 		return ""

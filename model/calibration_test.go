@@ -18,7 +18,7 @@ import (
 var testMap = calibration.Map{Method: calibration.Isotonic, X: []float64{-0.1, 0.2, 0.25, 0.9},
 	Y: []float64{0, 0.05, 0.6, 0.97}}
 
-// TestCalibratedGraph: what an export computes is what the map says.
+// TestCalibratedGraph: an export computes the same values as the map.
 func TestCalibratedGraph(t *testing.T) {
 	for _, m := range []calibration.Map{testMap, {Method: calibration.Platt, A: -7, B: 2.5},
 		{Method: calibration.Inverse, X: []float64{0.1, 0.6}, Y: []float64{0, 1}}} {
@@ -49,8 +49,8 @@ func TestCalibratedGraph(t *testing.T) {
 	}
 }
 
-// TestCalibrateScore: each dimension has its own map, and the fusion is over what the heads say. A score that is
-// one dimension alone has that one's map.
+// TestCalibrateScore: each dimension has its own map, and the fusion takes the heads' raw outputs. A score of only one
+// dimension uses that dimension's map.
 func TestCalibrateScore(t *testing.T) {
 	quality := testMap
 	quality.Dimension = "quality"
@@ -87,7 +87,7 @@ func TestCalibrateScore(t *testing.T) {
 	if s := calibrated(); s.Value != 0.4 || s.Raw01 != nil {
 		t.Errorf("got %+v, want 0.4, not calibrated", s)
 	}
-	// The slope is that of the score.
+	// The slope is the calibrated score's.
 	n.config = score("following", "quality")
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
@@ -95,7 +95,7 @@ func TestCalibrateScore(t *testing.T) {
 		up, _ := n.calibrated(x + h)
 		down, _ := n.calibrated(x - h)
 		if _, slope := n.calibrated(x); !(math.Abs(slope-(up-down)/(2*h)) <= 1e-6) {
-			t.Errorf("slope %g at %g, differences say %g", slope, x, (up-down)/(2*h))
+			t.Errorf("slope %g at %g, finite differences give %g", slope, x, (up-down)/(2*h))
 		}
 	}
 }

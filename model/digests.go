@@ -23,12 +23,12 @@ import (
 // Digests are the SHA-256 digests of the files that a scorer's numbers depend on, by file name. They are recorded when
 // a scorer is written, and compared whenever it is opened. A section that is empty is not compared.
 type Digests struct {
-	Weights  map[string]string `yaml:"weights,omitempty"`  // the backbone's tensor files, or those that lie apart
+	Weights  map[string]string `yaml:"weights,omitempty"`  // tensor files, of the backbone or a separate folder
 	Backbone map[string]string `yaml:"backbone,omitempty"` // configuration, tokenizer, chat template, processor
 	Scorer   map[string]string `yaml:"scorer,omitempty"`   // head, adapter, calibration
 }
 
-// check refuses names that lead out of the folders that they belong to.
+// check rejects names that escape their folder.
 func (d *Digests) check() error {
 	if d == nil {
 		return nil
@@ -36,15 +36,15 @@ func (d *Digests) check() error {
 	for _, section := range []map[string]string{d.Weights, d.Backbone, d.Scorer} {
 		for name := range section {
 			if !filepath.IsLocal(filepath.FromSlash(name)) {
-				return fmt.Errorf("digests: %q is no file of the scorer or its backbone", name)
+				return fmt.Errorf("digests: %q is not a file of the scorer or its backbone", name)
 			}
 		}
 	}
 	return nil
 }
 
-// RecordDigests notes in c the digests of the backbone and the weights as they are now. Those of the scorer's own files
-// are noted when they are written.
+// RecordDigests records in c the digests of the backbone and the weights as they are now. The digests of the scorer's
+// own files are recorded when they are written.
 func RecordDigests(c *ScorerConfig) error {
 	d := Digests{}
 	if c.Digests != nil {
@@ -67,7 +67,7 @@ func RecordDigests(c *ScorerConfig) error {
 	return err
 }
 
-// RecordOrigin is [RecordDigests] for an imported scorer, whose prompts are noted in c.Origin as well.
+// RecordOrigin is [RecordDigests] for an imported scorer, which also records the prompts in c.Origin.
 func RecordOrigin(c *ScorerConfig) error {
 	c.Origin.Passes = map[string]string{}
 	for i := range c.Passes {
@@ -76,13 +76,13 @@ func RecordOrigin(c *ScorerConfig) error {
 	return RecordDigests(c)
 }
 
-// recorded tells whether the digests of backbone and weights are known.
+// recorded reports whether the digests of backbone and weights are known.
 func (c *ScorerConfig) recorded() bool {
 	return c.Digests != nil && len(c.Digests.Weights) > 0 && len(c.Digests.Backbone) > 0
 }
 
-// completeDigests notes the digests of the scorer's own files in dir, and those of backbone and weights if they are not
-// known.
+// completeDigests records the digests of the scorer's own files in dir, and of backbone and weights if they are
+// unknown.
 func (c *ScorerConfig) completeDigests(dir string) error {
 	if !c.recorded() {
 		if err := RecordDigests(c); err != nil {
@@ -95,7 +95,7 @@ func (c *ScorerConfig) completeDigests(dir string) error {
 	return err
 }
 
-// adoptOrigin reads the digests of files where scorers that were imported by earlier versions have them.
+// adoptOrigin takes the file digests from where earlier versions stored them in imported scorers.
 func (c *ScorerConfig) adoptOrigin() {
 	if c.Origin == nil || len(c.Origin.Weights)+len(c.Origin.Base) == 0 {
 		return
@@ -107,15 +107,15 @@ func (c *ScorerConfig) adoptOrigin() {
 	o.Weights, o.Base, c.Origin = nil, nil, &o
 }
 
-// checkBackbone refuses a backbone whose files, besides its weights, are not those that the scorer was made with, and
-// prompts that are not the imported ones.
+// checkBackbone refuses a backbone whose files (weights aside) differ from those the scorer was made with, and prompts
+// that differ from the imported ones.
 func (c *ScorerConfig) checkBackbone() error {
 	if c.Origin != nil {
 		for i := range c.Passes {
 			q := &c.Passes[i]
 			if want, ok := c.Origin.Passes[q.Name]; ok && want != q.digest() {
 				return exit.Usagef("%s: the prompt or answer of pass %s is not the imported one (origin.passes): the scores "+
-					"would be another judge's; make the scorer again with `score import`", ConfigFile, q.Name)
+					"would be another judge's; import the scorer again with `score import`", ConfigFile, q.Name)
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (c *ScorerConfig) checkBackbone() error {
 	return compareDigests("backbone", c.Digests.Backbone, c.backboneFiles(c.Digests.Backbone), c.remedy())
 }
 
-// checkWeights refuses weights that are not those that the scorer was made with. Absent ones are not compared.
+// checkWeights refuses weights that differ from those the scorer was made with. Absent ones are not compared.
 func (c *ScorerConfig) checkWeights(w *checkpoints.Weights) error {
 	if c.Digests == nil || len(c.Digests.Weights) == 0 || w.Absent() {
 		return nil
@@ -142,7 +142,7 @@ func (c *ScorerConfig) checkWeights(w *checkpoints.Weights) error {
 	return compareDigests("weights", c.Digests.Weights, files, c.remedy())
 }
 
-// checkOwn refuses a head, an adapter or a calibration in dir that is not the one that was written with scorer.yaml.
+// checkOwn refuses a head, an adapter or a calibration in dir that differs from the one written with scorer.yaml.
 func (c *ScorerConfig) checkOwn(dir string) error {
 	if c.Digests == nil {
 		return nil
@@ -150,29 +150,29 @@ func (c *ScorerConfig) checkOwn(dir string) error {
 	recorded, files := maps.Clone(c.Digests.Scorer), c.ownFiles(dir)
 	maps.DeleteFunc(recorded, func(name, _ string) bool { return files[name] == "" }) // a calibration no longer named
 	if c.Calibration != "" && recorded[c.Calibration] == "" {
-		delete(files, c.Calibration) // being fitted anew, or named by hand: it says itself which scorer it is of
+		delete(files, c.Calibration) // being refitted, or named by hand: the file itself states its scorer
 	}
-	remedy := "put the file back, or take the scorer from where it is whole"
+	remedy := "restore the file, or use an intact copy of the scorer"
 	if c.Calibration != "" {
-		remedy += "; if only the calibration is lost, take its line out of " + ConfigFile +
-			" and fit it anew with `score calibrate`"
+		remedy += "; if only the calibration is lost, remove its line from " + ConfigFile +
+			" and refit it with `score calibrate`"
 	}
 	return compareDigests("scorer", recorded, files, remedy)
 }
 
 // remedy says what to do about a backbone that is not the recorded one.
 func (c *ScorerConfig) remedy() string {
-	text := "put the file back, or say with --backbone DIR where the right backbone is"
+	text := "restore the file, or pass the right backbone with --backbone DIR"
 	if c.Weights != "" {
-		text = "put the file back, or correct backbone and weights in " + ConfigFile
+		text = "restore the file, or correct backbone and weights in " + ConfigFile
 	}
 	if c.Origin != nil {
-		text += ", or make the scorer again with `score import`"
+		text += ", or import the scorer again with `score import`"
 	}
 	return text
 }
 
-// compareDigests refuses files, by name, that are not the recorded ones: others, gone, or new.
+// compareDigests refuses files, given by name, that differ from the recorded ones: changed, missing, or new.
 func compareDigests(section string, recorded, files map[string]string, remedy string) error {
 	if len(recorded) == 0 {
 		return nil
@@ -192,7 +192,7 @@ func compareDigests(section string, recorded, files map[string]string, remedy st
 		switch want, got := recorded[name], found[name]; {
 		case want == got:
 		case got == "":
-			wrong = append(wrong, fmt.Sprintf("%s is not there", files[name]))
+			wrong = append(wrong, fmt.Sprintf("%s is missing", files[name]))
 		case want == "":
 			wrong = append(wrong, fmt.Sprintf("%s was not there when the scorer was made", files[name]))
 		default:
@@ -211,14 +211,14 @@ func compareDigests(section string, recorded, files map[string]string, remedy st
 		ConfigFile, remedy)
 }
 
-// digest is the SHA-256 of what a pass says.
+// digest is the SHA-256 of a pass's prompt and answer.
 func (q *PassConfig) digest() string {
 	sum := sha256.Sum256([]byte(string(q.Prompt) + "\x00" + string(q.Answer)))
 	return hex.EncodeToString(sum[:])
 }
 
-// digestsOf are the digests of files, given as name and path; those that are not there are left out. Large files are
-// read once: see [store.Files].
+// digestsOf returns the digests of files, given as name and path; missing files are left out. Large files are read
+// once: see [store.Files].
 func digestsOf(files map[string]string) (map[string]string, error) {
 	names := slices.Sorted(maps.Keys(files))
 	sums := make([]string, len(names))
@@ -239,7 +239,7 @@ func digestsOf(files map[string]string) (map[string]string, error) {
 	return out, err
 }
 
-// weightFiles are a checkpoint's tensor files, by name, and of several the index that says what is read from which.
+// weightFiles are a checkpoint's tensor files by name, plus the index if there are several.
 func weightFiles(w *checkpoints.Weights) map[string]string {
 	files := map[string]string{}
 	for _, s := range w.Shards() {
@@ -252,7 +252,7 @@ func weightFiles(w *checkpoints.Weights) map[string]string {
 }
 
 // backboneFiles are the files of the backbone, besides its weights and their index, that are read or recorded. A chat
-// template or processor that another file takes the place of is not read.
+// template or processor that another file overrides is not read.
 func (c *ScorerConfig) backboneFiles(recorded map[string]string) map[string]string {
 	files := map[string]string{}
 	add := func(name string) { files[name] = filepath.Join(c.Backbone, name) }
@@ -288,8 +288,8 @@ func (c *ScorerConfig) ownFiles(dir string) map[string]string {
 	return files
 }
 
-// Undigested says which digests the scorer in dir lacks, as those of earlier versions do; "": none. It gets them when
-// it is next written.
+// Undigested describes which digests the scorer in dir lacks, as scorers of earlier versions do; "": none. They are
+// added when it is next written.
 func (c *ScorerConfig) Undigested(dir string) string {
 	d := c.Digests
 	if d == nil {
@@ -311,6 +311,6 @@ func (c *ScorerConfig) Undigested(dir string) string {
 	if len(lacks) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s has no digests of %s, so a file that was changed since goes unnoticed; it gets them when it "+
+	return fmt.Sprintf("%s has no digests of %s, so changes to these files go unnoticed; they are added when it "+
 		"is next written", filepath.Join(dir, ConfigFile), strings.Join(lacks, ", "))
 }

@@ -36,7 +36,7 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// written writes the shipped scorer over a copy of its backbone, beside it, as training does.
+// written writes the shipped scorer with a copy of its backbone next to it, as training does.
 func written(t *testing.T) (scorer, backbone string) {
 	t.Helper()
 	root := t.TempDir()
@@ -45,7 +45,7 @@ func written(t *testing.T) (scorer, backbone string) {
 	return writtenOver(t, root, backbone), backbone
 }
 
-// writtenOver writes the shipped scorer over a backbone, into a folder below root.
+// writtenOver writes the shipped scorer for a backbone into a folder below root.
 func writtenOver(t *testing.T, root, backbone string) (scorer string) {
 	t.Helper()
 	scorer = filepath.Join(root, "scorer")
@@ -117,8 +117,8 @@ func flipSigns(raw []byte) []byte {
 
 func blank(raw []byte) []byte { return append(raw, '\n') }
 
-// TestChangedFiles: a scorer whose backbone, head or adapter is not the one that it was written with is refused by the
-// file's name, and opens again when the file is put back. Files that numbers do not depend on may change.
+// TestChangedFiles: a scorer whose backbone, head or adapter differs from the one it was written with is refused with
+// the file's name, and opens again when the file is restored. Files that scores do not depend on may change.
 func TestChangedFiles(t *testing.T) {
 	scorer, backbone := written(t)
 	if err := opens(scorer, model.Options{Warn: func(text string) { t.Error(text) }}); err != nil {
@@ -128,7 +128,7 @@ func TestChangedFiles(t *testing.T) {
 	for _, c := range []struct {
 		folder, name string
 		change       func(raw []byte) []byte
-		want         string // of the error, besides the name; "": none
+		want         string // in the error, besides the name; "": no error
 	}{
 		{backbone, "model.safetensors", flipSigns, "digests.weights"},
 		{backbone, "config.json", blank, "digests.backbone"},
@@ -144,7 +144,7 @@ func TestChangedFiles(t *testing.T) {
 		{backbone, "README.md", blank, ""},
 		{backbone, "added_tokens.json", object, ""},      // tokenizer.json has them
 		{backbone, "chat_template.json", object, ""},     // chat_template.jinja comes first
-		{backbone, "model-extra.safetensors", blank, ""}, // no tensor file of the checkpoint
+		{backbone, "model-extra.safetensors", blank, ""}, // not a tensor file of the checkpoint
 		{scorer, "README.md", blank, ""},
 	} {
 		path := filepath.Join(c.folder, c.name)
@@ -169,7 +169,7 @@ func TestChangedFiles(t *testing.T) {
 		}
 	}
 	if err := opens(scorer, model.Options{}); err != nil {
-		t.Errorf("all files put back: %v", err)
+		t.Errorf("all files restored: %v", err)
 	}
 	file := filepath.Join(scorer, model.ConfigFile)
 	text, err := os.ReadFile(file)
@@ -180,8 +180,8 @@ func TestChangedFiles(t *testing.T) {
 		return []byte(strings.Replace(string(raw), "    config.json:", "    ../config.json:", 1))
 	})
 	err = opens(scorer, model.Options{})
-	if err == nil || !strings.Contains(err.Error(), `"../config.json" is no file of`) {
-		t.Errorf("a name that leads out of the folder: error %v", err)
+	if err == nil || !strings.Contains(err.Error(), `"../config.json" is not a file of`) {
+		t.Errorf("a name that escapes the folder: error %v", err)
 	}
 	if err := os.WriteFile(file, text, 0o666); err != nil {
 		t.Fatal(err)
@@ -190,13 +190,13 @@ func TestChangedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = opens(scorer, model.Options{})
-	if err == nil || !strings.Contains(err.Error(), "chat_template.jinja is not there") {
+	if err == nil || !strings.Contains(err.Error(), "chat_template.jinja is missing") {
 		t.Errorf("no chat template: error %v, want one that names it", err)
 	}
 }
 
-// TestChangedIndex: of a checkpoint in several files the index is recorded, too: it says which file a tensor is read
-// from, and two files may have it.
+// TestChangedIndex: for a checkpoint in several files the index is recorded as well: it defines which file a tensor is
+// read from, and two files may have it.
 func TestChangedIndex(t *testing.T) {
 	root := t.TempDir()
 	backbone := filepath.Join(root, "backbone")
@@ -245,8 +245,8 @@ func TestChangedIndex(t *testing.T) {
 	}
 }
 
-// TestMovedScorer: a scorer is found by way of links, together with its backbone elsewhere, or with the option that
-// says where the backbone is; its scores do not change by a bit. A backbone that is not the same one is refused.
+// TestMovedScorer: a scorer is found through links, together with its backbone elsewhere, or with the option for the
+// backbone's location; its scores are bit-identical. A different backbone is refused.
 func TestMovedScorer(t *testing.T) {
 	scorer, backbone := written(t)
 	want := blurred(t, scorer, model.Options{})
@@ -298,7 +298,7 @@ func TestMovedScorer(t *testing.T) {
 	}
 }
 
-// TestUndigestedScorer: a scorer of an earlier version is read, with a warning, and has digests when it is written.
+// TestUndigestedScorer: a scorer of an earlier version is read with a warning, and gets digests when it is written.
 func TestUndigestedScorer(t *testing.T) {
 	scorer, backbone := written(t)
 	file := filepath.Join(scorer, model.ConfigFile)
@@ -340,7 +340,7 @@ func TestUndigestedScorer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rewrite(t, file, func(raw []byte) []byte { // as a kill leaves it while a calibration is written
+	rewrite(t, file, func(raw []byte) []byte { // as after a kill while a calibration is written
 		before, after, _ := strings.Cut(string(raw), "    "+calibration.File+": ")
 		_, after, _ = strings.Cut(after, "\n")
 		return []byte(before + after)
@@ -352,11 +352,11 @@ func TestUndigestedScorer(t *testing.T) {
 		return []byte(strings.Replace(string(raw), "calibration: "+calibration.File+"\n", "", 1))
 	})
 	if err := opens(scorer, model.Options{Warn: warn}); err != nil || len(told) > 0 {
-		t.Errorf("the line of the calibration taken out: error %v, warnings %q", err, told)
+		t.Errorf("the line of the calibration removed: error %v, warnings %q", err, told)
 	}
 }
 
-// TestNoScorer: what is no scorer directory is told by what it is.
+// TestNoScorer: the error for a folder that is not a scorer directory explains what it is.
 func TestNoScorer(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)
@@ -372,12 +372,12 @@ func TestNoScorer(t *testing.T) {
 		"run":                   "its scorer is run/scorer",
 		"fresh":                 "has no scorer yet",
 		"tiny":                  "is a checkpoint, not a scorer",
-		"empty":                 "a scorer directory is wanted",
-		"nothing":               "a scorer directory is wanted",
+		"empty":                 "expected a scorer directory",
+		"nothing":               "expected a scorer directory",
 		"TIGER-Lab/EditReward":  "score fetch TIGER-Lab/EditReward",
 		root + "/TIGER-Lab/a.b": "score fetch TIGER-Lab/a.b",
-		"run/nothing":           "a scorer directory is wanted",
-		"/nowhere/models/x":     "a scorer directory is wanted",
+		"run/nothing":           "expected a scorer directory",
+		"/nowhere/models/x":     "expected a scorer directory",
 	} {
 		err := opens(dir, model.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, fs.ErrNotExist) {

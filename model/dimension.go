@@ -16,7 +16,7 @@ import (
 	"assay/onnx"
 )
 
-// headPrefix begins the names of a head's tensors in head.safetensors.
+// headPrefix is the name prefix of a head's tensors in head.safetensors.
 func headPrefix(name string) string {
 	if name == "" {
 		return ""
@@ -24,11 +24,11 @@ func headPrefix(name string) string {
 	return "heads." + name + "."
 }
 
-// isChoiceRows reports whether a tensor is the rows of a head of choices. A scorer may have rows of its own; without
-// them they are those of the backbone's output layer.
+// isChoiceRows reports whether a tensor holds the rows of a choices head. A scorer may have its own rows; otherwise
+// the backbone's output layer provides them.
 func isChoiceRows(name string) bool { return strings.HasSuffix(name, ".rows") }
 
-// width is how many numbers a head gives.
+// width is the number of a head's outputs.
 func (h *DimensionConfig) width() int {
 	switch h.Outputs {
 	case OutputClasses, OutputChoices:
@@ -39,13 +39,13 @@ func (h *DimensionConfig) width() int {
 	return 1
 }
 
-// heads are the names of the heads that read a state, sorted: not those of joint choices.
+// heads are the names of the heads that read a state, sorted: all but joint choices.
 func (c *ScorerConfig) heads() []string {
 	names := slices.Sorted(maps.Keys(c.Heads))
 	return slices.DeleteFunc(names, func(name string) bool { return c.Heads[name].Joint })
 }
 
-// bounded are the heads whose standard deviations the score changes with, sorted; none without a lower bound.
+// bounded are the heads whose standard deviations the score depends on, sorted; none without a lower bound.
 func (c *ScorerConfig) bounded() []string {
 	if c.Score.LowerBound == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (c *ScorerConfig) headShapes(hidden int) map[string][]int {
 	return want
 }
 
-// build returns what the head gives for states x [n, hidden], [n, width]. prefix begins the names of its tensors.
+// build returns the head's outputs [n, width] for states x [n, hidden]. prefix is the name prefix of its tensors.
 func (h *DimensionConfig) build(g *nn.Graph, prefix, x string) (z string) {
 	if h.Outputs == OutputChoices {
 		z = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.ScorerTensor(prefix+"rows"))
@@ -86,8 +86,8 @@ func (h *DimensionConfig) build(g *nn.Graph, prefix, x string) (z string) {
 	return z
 }
 
-// dimension makes the dimension [n] of what the head gives, z [n, width], where the head's scale is 0..1; of
-// joint choices, of the logarithms of their likelihoods.
+// dimension computes the dimension [n], on which the head's scale is 0..1, from the head's outputs z [n, width]; for
+// joint choices z are the log likelihoods.
 func (h *DimensionConfig) dimension(g *nn.Graph, z string) (dimension string) {
 	switch h.Outputs {
 	case OutputClasses, OutputChoices:
@@ -109,7 +109,7 @@ func (h *DimensionConfig) dimension(g *nn.Graph, z string) (dimension string) {
 	return g.Op("Squeeze", dimension, g.Ints(1))
 }
 
-// sigma is the standard deviation that belongs to the outputs z of a head, on the dimension's scale; 0: it gives none.
+// sigma is the standard deviation in a head's outputs z, on the dimension's scale; 0 if the head has none.
 func (h *DimensionConfig) sigma(z []float32) float64 {
 	if h.Outputs != OutputMuSigma {
 		return 0
@@ -121,7 +121,7 @@ func (h *DimensionConfig) sigma(z []float32) float64 {
 	return s
 }
 
-// probabilities are those of classes or choices, nil of other heads.
+// probabilities are the probabilities of classes or choices; nil for other heads.
 func (h *DimensionConfig) probabilities(z []float32) []float64 {
 	if h.Outputs != OutputClasses && h.Outputs != OutputChoices {
 		return nil
@@ -152,7 +152,7 @@ func likeliest(z []float32) int {
 	return best
 }
 
-// resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
+// resolveChoices takes the rows of choices from the backbone's output layer, unless the scorer has its own.
 func (s *Scorer) resolveChoices(t *text.Processor) error {
 	for name, h := range s.config.Heads {
 		if h.Outputs != OutputChoices || h.Joint {
@@ -166,7 +166,7 @@ func (s *Scorer) resolveChoices(t *text.Processor) error {
 			}
 			if err != nil {
 				return fmt.Errorf("heads.%s.choices: every choice must be one token, and all different "+
-					"(joint choices may be of several): %w", name, err)
+					"(joint choices may have several tokens): %w", name, err)
 			}
 			ids[i], seen[id] = id, choice
 		}
@@ -179,7 +179,7 @@ func (s *Scorer) resolveChoices(t *text.Processor) error {
 	return nil
 }
 
-// ownRows reads the rows of choices under a name, unless the scorer has them.
+// ownRows reads the rows of choices into the tensor key, unless the scorer has it.
 func (s *Scorer) ownRows(key string, ids []int64) error {
 	if s.net.Tensors[key] != nil {
 		return nil
@@ -196,7 +196,7 @@ func (s *Scorer) ownRows(key string, ids []int64) error {
 	return err
 }
 
-// outputRows reads some rows of the output layer, which the adapter may bring whole.
+// outputRows reads some rows of the output layer, which the adapter may replace.
 func (s *Scorer) outputRows(ids []int64) (*tensor.Dense, error) {
 	key := s.net.Backbone.Keys().Output
 	if s.net.Adapter == nil || !slices.Contains(s.net.Adapter.Whole, lora.Canonical(key)) {
@@ -215,7 +215,7 @@ func (s *Scorer) outputRows(ids []int64) (*tensor.Dense, error) {
 func tableRows(w *checkpoints.Weights, key string, ids []int64) (*tensor.Dense, error) {
 	info, ok := w.Info(key)
 	if !ok || len(info.Shape) != 2 {
-		return nil, fmt.Errorf("the checkpoint holds no table %q", key)
+		return nil, fmt.Errorf("the checkpoint has no table %q", key)
 	}
 	raw, err := w.Bytes(key)
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 	"assay/model/nn"
 )
 
-// An ensemble is a scorer directory with members: folders that have a head and an adapter each, as several trainings of
-// one configuration leave them. All members read an edit in one pass, as branches of a batch over one backbone
-// (nn/members.go). The score is the mean of theirs, and sigma the root of the sum of two variances: of the members'
-// scores (n - 1), and the mean of those that the heads themselves give.
+// An ensemble is a scorer directory with members: folders with a head and an adapter each, from several trainings of
+// one configuration. All members read an edit in one pass, as branches of a batch over one backbone (nn/members.go).
+// The score is the mean of the members' scores, and sigma the root of the sum of two variances: the variance of these
+// scores (n - 1), and the mean of the heads' own variances.
 
-// WriteEnsemble makes a scorer directory of several others, which must have the same configuration and backbone.
-// backbone is where that is now; "": where their scorer.yaml says. A calibration of a member is left out, as it is of
+// WriteEnsemble builds a scorer directory from several others, which must have the same configuration and backbone.
+// backbone is the backbone's folder; "": as in their scorer.yaml. A member's calibration is left out: it was fitted to
 // other scores.
 func WriteEnsemble(dirs []string, backbone, out string) error {
 	first, err := alikeMembers(dirs, backbone)
@@ -63,10 +63,10 @@ func WriteEnsemble(dirs []string, backbone, out string) error {
 	})
 }
 
-// alikeMembers returns the first of several scorers, which differ in what training changes alone.
+// alikeMembers returns the first of several scorers, after checking that they differ only in what training changes.
 func alikeMembers(dirs []string, backbone string) (first *ScorerState, err error) {
 	if len(dirs) < 2 {
-		return nil, exit.Usagef("an ensemble wants two scorers at least")
+		return nil, exit.Usagef("an ensemble needs at least two scorers")
 	}
 	known := map[string]string{} // folders by digests
 	for _, dir := range dirs {
@@ -83,16 +83,16 @@ func alikeMembers(dirs []string, backbone string) (first *ScorerState, err error
 		}
 		switch a, b := first.Config.Digests, p.Config.Digests; {
 		case len(p.Config.Members) > 0:
-			return nil, exit.Usagef("%s is an ensemble itself: name its members", dir)
+			return nil, exit.Usagef("%s is itself an ensemble: pass its members instead", dir)
 		case p.Adapter == nil:
-			return nil, exit.Usagef("%s has no adapter: members of an ensemble differ in that alone, over one backbone", dir)
+			return nil, exit.Usagef("%s has no adapter: members of an ensemble share a backbone and each need an adapter", dir)
 		case p.Config.identity() != first.Config.identity():
-			return nil, exit.Usagef("%s and %s ask or read in different ways: members of an ensemble have one configuration",
+			return nil, exit.Usagef("%s and %s ask or read in different ways: members of an ensemble share a configuration",
 				dir, dirs[0])
 		case a == nil || b == nil || fmt.Sprint(a.Weights, a.Backbone) != fmt.Sprint(b.Weights, b.Backbone):
 			return nil, exit.Usagef("%s and %s have different backbones, or no digests of them", dir, dirs[0])
 		case known[p.Digest()] != "":
-			return nil, exit.Usagef("%s and %s are the same scorer, and would seem to agree: train each with a seed of its own",
+			return nil, exit.Usagef("%s and %s are the same scorer, and would always agree: train each with its own seed",
 				known[p.Digest()], dir)
 		}
 		known[p.Digest()] = dir
@@ -123,25 +123,25 @@ func readMembers(dir string, c *ScorerConfig) (own map[string]*tensor.Dense, ada
 	return own, adapters, nil
 }
 
-// checkMembers reports what an ensemble cannot be.
+// checkMembers reports problems with the members of an ensemble.
 func (c *ScorerConfig) checkMembers(p *problems) {
 	if len(c.Members) == 0 {
 		return
 	}
 	sorted := slices.Sorted(slices.Values(c.Members))
 	p.wrong(len(sorted) < 2 || len(slices.Compact(sorted)) < len(c.Members),
-		"members", "%q: want two at least, all different", c.Members)
+		"members", "%q: need at least two, all different", c.Members)
 	for _, name := range c.Members {
-		p.wrong(!filepath.IsLocal(filepath.FromSlash(name)), "members", "%q is no folder in the scorer's", name)
+		p.wrong(!filepath.IsLocal(filepath.FromSlash(name)), "members", "%q is not a folder inside the scorer's", name)
 	}
 	p.wrong(c.Score != nil && c.Score.LowerBound > 0, "score.lower_bound",
-		"an ensemble has none: take sigma off its score where that is used")
+		"not supported for an ensemble: subtract sigma from its score where it is used")
 	for name, h := range c.Heads {
-		p.wrong(h.Joint, "heads."+name, "joint choices have no ensemble")
+		p.wrong(h.Joint, "heads."+name, "an ensemble cannot have joint choices")
 	}
 }
 
-// memberPrefixes begin the names of the tensors of each member's heads and score token; of a scorer alone it is "".
+// memberPrefixes are the name prefixes of each member's head and score token tensors; "" for a single scorer.
 func (c *ScorerConfig) memberPrefixes() []string {
 	if len(c.Members) == 0 {
 		return []string{""}
@@ -153,7 +153,7 @@ func (c *ScorerConfig) memberPrefixes() []string {
 	return out
 }
 
-// ofDimension reports whether a tensor belongs to a head of that name, or to no head.
+// ofDimension reports whether a tensor belongs to the head of that dimension, or to no head.
 func (c *ScorerConfig) ofDimension(tensor, dimension string) bool {
 	for _, prefix := range c.memberPrefixes() {
 		if rest, ok := strings.CutPrefix(tensor, prefix); ok && strings.HasPrefix(rest, "heads.") {
@@ -163,7 +163,7 @@ func (c *ScorerConfig) ofDimension(tensor, dimension string) bool {
 	return true
 }
 
-// NotAlone refuses an ensemble where one scorer is wanted.
+// NotAlone refuses an ensemble where a single scorer is needed.
 func (c *ScorerConfig) NotAlone(what string) error {
 	if len(c.Members) == 0 {
 		return nil
@@ -172,7 +172,7 @@ func (c *ScorerConfig) NotAlone(what string) error {
 		"(train ensemble --help)", len(c.Members), what)
 }
 
-// ofMembers are the samples as each member reads them, those of a sample next to each other.
+// ofMembers returns a copy of every sample for each member, the copies of a sample next to each other.
 func (s *Scorer) ofMembers(samples []*batch.Sample) []*batch.Sample {
 	n := len(s.config.Members)
 	if n == 0 {
@@ -193,7 +193,7 @@ func (s *Scorer) ofMembers(samples []*batch.Sample) []*batch.Sample {
 	return out
 }
 
-// together is the score of an ensemble whose members gave these.
+// together is the ensemble's score from its members' scores.
 func (s *Scorer) together(scores []edit.Score) edit.Score {
 	out := scores[0]
 	if len(scores) == 1 {

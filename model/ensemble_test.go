@@ -34,7 +34,7 @@ func memberConfigs() map[string]*model.ScorerConfig {
 	return map[string]*model.ScorerConfig{"format 1": one.Scorer(), "format 2": several}
 }
 
-// member makes a scorer directory with an adapter that changes something.
+// member creates a scorer directory with an adapter that changes scores.
 func member(t *testing.T, c *model.ScorerConfig, l *lora.Config, seed uint64) string {
 	t.Helper()
 	own := *c
@@ -83,8 +83,8 @@ func someEdits() (out []*edit.Edit) {
 	return out
 }
 
-// TestEnsemble: an ensemble says the mean of its members, and their spread, whatever they are; and its gradient is the
-// mean of theirs. The members have adapters of different ranks, scales and layers.
+// TestEnsemble: an ensemble reports the mean and the spread of its members, whatever they are; and its gradient is the
+// mean of their gradients. The members have adapters of different ranks, scales and layers.
 func TestEnsemble(t *testing.T) {
 	ctx := context.Background()
 	adapters := []*lora.Config{
@@ -132,7 +132,7 @@ func TestEnsemble(t *testing.T) {
 				}
 				checkTogether(t, &got[i], all)
 				if !(math.Abs(g[i].Score.Value-got[i].Value) <= 1e-5) || !(math.Abs(g[i].Score.Sigma-got[i].Sigma) <= 1e-5) {
-					t.Errorf("edit %d: got score %g +- %g beside the gradient, want %g +- %g", i, g[i].Score.Value, g[i].Score.Sigma,
+					t.Errorf("edit %d: got score %g +- %g with the gradient, want %g +- %g", i, g[i].Score.Value, g[i].Score.Sigma,
 						got[i].Value, got[i].Sigma)
 				}
 				furthest, largest := 0.0, 0.0
@@ -151,7 +151,7 @@ func TestEnsemble(t *testing.T) {
 	}
 }
 
-// checkTogether compares a score with those of the members.
+// checkTogether compares a score with the members' scores.
 func checkTogether(t *testing.T, got *edit.Score, all []edit.Score) {
 	t.Helper()
 	spread := func(of func(x *edit.Score) (float64, float64)) (mean, sigma float64) {
@@ -214,13 +214,13 @@ func TestEnsembleRefused(t *testing.T) {
 	tower := lora.NewConfig(4, 8, lora.Names{List: []string{"q_proj", "qkv"}})
 	for want, err := range map[string]error{
 		"are the same scorer":             model.WriteEnsemble([]string{a, b, a}, "", t.TempDir()),
-		"wants two scorers":               model.WriteEnsemble([]string{a}, "", t.TempDir()),
+		"at least two scorers":            model.WriteEnsemble([]string{a}, "", t.TempDir()),
 		"ask or read in different ways":   model.WriteEnsemble([]string{a, member(t, &other, q, 3)}, "", t.TempDir()),
-		"is an ensemble itself":           model.WriteEnsemble([]string{a, dir}, "", t.TempDir()),
-		"share what lies outside":         model.WriteEnsemble([]string{a, member(t, c, tower, 3)}, "", far()),
+		"is itself an ensemble":           model.WriteEnsemble([]string{a, dir}, "", t.TempDir()),
+		"share everything outside":        model.WriteEnsemble([]string{a, member(t, c, tower, 3)}, "", far()),
 		"which cannot be merged":          merge(context.Background()),
 		"which cannot be exported":        export(),
-		"an ensemble, or a scorer of 1 p": hidden(),
+		"an ensemble, or a scorer with 1": hidden(),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)

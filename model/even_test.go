@@ -12,7 +12,7 @@ import (
 	"assay/model/batch"
 )
 
-// TestFilledUp scores pairs of several lengths as a GPU does: filled up, in few runs, to the scores of each alone.
+// TestFilledUp scores pairs of several lengths as on a GPU: padded, in few runs, with the same scores as one by one.
 func TestFilledUp(t *testing.T) {
 	long.Test(t)
 	for _, family := range []string{"llavanext", "qwen2_5_vl", "qwen3_vl"} {

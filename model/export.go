@@ -71,7 +71,7 @@ var about = map[string]string{
 
 const outLogits = "logits"
 
-// runProgram is run.py, which scores an edit with the graphs beside it.
+// runProgram is run.py, which scores an edit with the graphs next to it.
 //
 //go:embed run.py
 var runProgram []byte
@@ -80,8 +80,8 @@ var runProgram []byte
 const RunFile = "run.py"
 
 // Export writes vision.onnx and score.onnx with the weights they refer to, the tokenizer's and processor's files,
-// graphs.json, which documents every input and output, and run.py, which scores an edit by them without Assay.
-// score.onnx gives score01. A scorer of format 2 may have other graphs besides: see [ExportedJudge].
+// graphs.json, which documents every input and output, and run.py, which scores an edit with them without Assay.
+// score.onnx outputs score01. A scorer of format 2 may have further graphs: see [ExportedJudge].
 //
 // dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
@@ -97,7 +97,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 		return nil, err
 	}
 	joint := len(c.heads()) < len(c.Heads)
-	whole := len(c.Passes) == 1 && !joint // one graph gives all
+	whole := len(c.Passes) == 1 && !joint // one graph computes everything
 	spec := forwardSpec{State: true, Next: slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 })}
 	var graphs []exportedGraph
 	if len(c.heads()) > 0 {
@@ -145,7 +145,7 @@ type exportedGraph struct {
 	build func(g *nn.Graph) error
 }
 
-// exportTo writes the vision tower and other graphs, and completes what graphs.json says.
+// exportTo writes the vision tower and other graphs, and completes graphs.json.
 func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, out *Exported, others ...exportedGraph) (
 	*Exported, error,
 ) {
@@ -195,8 +195,8 @@ func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, ou
 	return out, err
 }
 
-// placeWeights puts the checkpoint's files beside the graphs: as hard links where the file system allows it, so that an
-// 8B model is not stored twice, else as copies. It returns the new name of every location.
+// placeWeights puts the checkpoint's files next to the graphs: as hard links if the file system allows it, so that an
+// 8B model is not stored twice, otherwise as copies. It returns the new name of every location.
 func placeWeights(w *checkpoints.Weights, dir string) (map[string]string, error) {
 	names := map[string]string{}
 	for _, s := range w.Shards() {
@@ -227,7 +227,7 @@ func writeGraph(m *onnx.Model, path string, location map[string]string) error {
 		}
 		name, ok := location[t.External.Location]
 		if !ok {
-			return fmt.Errorf("%s: weight %q lies in %q, which is no file of the checkpoint", path, t.Name, t.External.Location)
+			return fmt.Errorf("%s: weight %q is in %q, which is not a file of the checkpoint", path, t.Name, t.External.Location)
 		}
 		moved := *t
 		moved.External = &onnx.External{Location: name, Offset: t.External.Offset, Length: t.External.Length}

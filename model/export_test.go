@@ -8,7 +8,7 @@ import (
 	"assay/onnx"
 )
 
-// Graphs builds what a scorer runs, for a device that need not be here: by name.
+// Graphs builds the graphs that a scorer runs, by name, for a device that need not be present.
 func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 	e, err := NewScorer(p, o)
 	if err != nil {

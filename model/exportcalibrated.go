@@ -8,7 +8,7 @@ import (
 	"assay/onnx"
 )
 
-// calibrateOutput makes score01 of a finished graph what a map makes of it.
+// calibrateOutput applies a map to score01 of a finished graph.
 func calibrateOutput(g *nn.Graph, m *calibration.Map) {
 	at := slices.IndexFunc(g.M.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, outScore) })
 	last := g.M.Nodes[at]
@@ -17,7 +17,7 @@ func calibrateOutput(g *nn.Graph, m *calibration.Map) {
 	g.M.Nodes = append(g.M.Nodes, last)
 }
 
-// calibrated is what a map makes of x [n], in double precision:
+// calibrated applies a map to x [n], in double precision:
 //
 //	y_1 + sum_k slope_k (min(max(x, x_k), x_k+1) - x_k) + beyond (min(x - x_1, 0) + max(x - x_n, 0))
 func calibrated(g *nn.Graph, m *calibration.Map, x string) string {
@@ -43,8 +43,7 @@ func calibrated(g *nn.Graph, m *calibration.Map, x string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
 }
 
-// carryCalibration writes the calibration for another scorer that gives the same scores: the same with its adapter
-// merged.
+// carryCalibration writes the calibration for another scorer with the same scores: this one with its adapter merged.
 func (p *ScorerState) carryCalibration(to string) error {
 	if p.Calibration == nil {
 		return nil

@@ -12,18 +12,18 @@ import (
 	"assay/onnx"
 )
 
-// ExportedJudge says of an exported scorer what is shown and asked, in the words of a scorer.yaml of format 2; one of
-// format 1 is a judge of one pass. Its graphs are, besides vision.onnx:
+// ExportedJudge describes what an exported scorer shows and asks, in the terms of a scorer.yaml of format 2; a scorer
+// of format 1 is a judge with one pass. Its graphs are, besides vision.onnx:
 //
-//	score.onnx   head.NAME and score01.NAME of all heads that read a state; of one pass also score01
+//	score.onnx   head.NAME and score01.NAME of all heads that read a state; with one pass also score01
 //	joint.onnx   the likelihoods of the tokens of joint choices, if there are any
-//	fusion.onnx  score01 of the outputs of several passes, or of joint choices
+//	fusion.onnx  score01 from the outputs of several passes, or of joint choices
 //
-// A sequence is one pass of one edit. score01 is what the scorer reports, calibrated if it is; score01.NAME is what the
-// head says.
+// A sequence is one pass of one edit. score01 is what the scorer reports, calibrated if the scorer is; score01.NAME is
+// the head's uncalibrated dimension.
 type ExportedJudge struct {
 	Passes      []ExportedPass          `json:"passes"`
-	AddsToken   bool                    `json:"adds_token"` // the token has no row in the table, but one of each sequence
+	AddsToken   bool                    `json:"adds_token"` // each sequence has its own row for the token
 	Heads       map[string]ExportedHead `json:"heads"`
 	Fusion      string                  `json:"fusion"`
 	Of          []string                `json:"of"`
@@ -36,25 +36,25 @@ type ExportedJudge struct {
 	Calibration []calibration.Map       `json:"calibration,omitempty"` // applied in the graphs: of score, of dimensions
 }
 
-// ExportedPass is one pass: its sequence is prompt and answer up to the state that is read.
+// ExportedPass is one pass: its sequence is the prompt and the answer up to the state that is read.
 type ExportedPass struct {
 	Name     string   `json:"name"`
 	Pictures []string `json:"pictures"` // source and edit in any number; or concat, or frames, of both
 	Prompt   string   `json:"prompt"`   // one turn of the user, in the checkpoint's chat template
 	Answer   string   `json:"answer,omitempty"`
-	Steps    int      `json:"steps,omitempty"` // tokens that the model says, each the one of output said
-	End      []int64  `json:"end,omitempty"`   // ids that end what it says
+	Steps    int      `json:"steps,omitempty"` // number of generated tokens, each from output said
+	End      []int64  `json:"end,omitempty"`   // ids that end the generation
 	Token    string   `json:"token,omitempty"`
 	TokenID  *int64   `json:"token_id,omitempty"`
 	Position string   `json:"position"` // of the state: at the token, before it, or the last
 	Heads    []string `json:"heads"`
 
-	Text          string `json:"text,omitempty"`  // prompt and answer, as they are tokenised: a placeholder per picture
+	Text          string `json:"text,omitempty"`  // prompt and answer as tokenised: a placeholder per picture
 	SpecialTokens bool   `json:"special_tokens"`  // the tokenizer adds its own around the text
 	Strip         string `json:"strip,omitempty"` // left, right, both: ends of an instruction that the template strips
 }
 
-// ExportedHead says what a head's outputs are.
+// ExportedHead describes a head's outputs.
 type ExportedHead struct {
 	Outputs string    `json:"outputs"`
 	Values  []float64 `json:"values,omitempty"`
@@ -71,7 +71,7 @@ const (
 	ofCalibrated = "calibrated."      // + name, [examples]: the dimension
 )
 
-// aboutHead says what an input or output with a head's name is; "": it has none.
+// aboutHead describes an input or output that is named after a head; "" for other names.
 func aboutHead(name string) string {
 	for prefix, about := range map[string]string{
 		ofHead:       "what the head gives: a value, mu and log sigma, or logits of its classes or choices",
@@ -86,7 +86,7 @@ func aboutHead(name string) string {
 	return ""
 }
 
-// fusionGraph makes score01 of what the heads of all passes gave.
+// fusionGraph computes score01 from the head outputs of all passes.
 func (s *Scorer) fusionGraph(g *nn.Graph) error {
 	of := func(head string) string {
 		h := s.config.Heads[head]
@@ -100,8 +100,8 @@ func (s *Scorer) fusionGraph(g *nn.Graph) error {
 	return g.Err()
 }
 
-// reported declares what the scorer reports of the outputs [examples, width] of its heads: score01, its standard
-// deviation where fusion and heads have one, and what dimensions stand for.
+// reported declares what the scorer reports for the outputs [examples, width] of its heads: score01, its standard
+// deviation if fusion and heads have one, and calibrated dimensions.
 func (s *Scorer) reported(g *nn.Graph, of func(head string) string) {
 	var all, logs []string
 	for _, name := range s.config.Score.Of {
@@ -129,7 +129,7 @@ func (s *Scorer) reported(g *nn.Graph, of func(head string) string) {
 	if m := s.scoreMap(); m != nil {
 		raw := score
 		score = calibrated(g, m, raw)
-		if sigma != "" { // half of what the map makes of a deviation to both sides
+		if sigma != "" { // half the mapped distance from raw - sigma to raw + sigma
 			ends := g.Op("Sub", calibrated(g, m, g.Op("Add", raw, sigma)), calibrated(g, m, g.Op("Sub", raw, sigma)))
 			sigma = g.Op("Mul", double(g, ends), g.Scalar(onnx.Double, 0.5))
 		}
@@ -143,7 +143,7 @@ func (s *Scorer) reported(g *nn.Graph, of func(head string) string) {
 func double(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
 func single(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
 
-// exported is what graphs.json says of the scorer.
+// exported returns the scorer's part of graphs.json.
 func (s *Scorer) exported() (*ExportedJudge, error) {
 	c := s.config
 	out := &ExportedJudge{
@@ -215,14 +215,14 @@ func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
 	return out, nil
 }
 
-// markedPrompt is the prompt of a pass with these texts in the places of instruction and requirement.
+// markedPrompt is the prompt of a pass with these texts as instruction and requirement.
 func (p *preparer) markedPrompt(q *PassConfig, instruction, requirement string) (string, error) {
 	pictures := len(p.config.onePerPicture(q, 1))
 	return p.prompt(q, &edit.Edit{Instruction: instruction, Requirement: requirement}, pictures, "")
 }
 
-// strips finds the ends at which the chat template strips what replaces the marks of a prompt. It is not known if the
-// template changes more than that, or where a mark stays as it is.
+// strips finds the ends at which the chat template strips the texts that replace a prompt's marks. known is false if
+// the template changes more than that, or if the answer contains a mark.
 func (p *preparer) strips(q *PassConfig, marked string) (ends string, known bool) {
 	const spaced = " x\n"
 	if a := string(q.Answer); strings.Contains(a, InstructionMark) || strings.Contains(a, RequirementMark) {

@@ -7,8 +7,8 @@ import (
 	"assay/model"
 )
 
-// TestExportedText: graphs.json has the chat as it is tokenised, and at which ends of an instruction the chat template
-// strips white space. There is no text for a template that changes more of an instruction.
+// TestExportedText: graphs.json has the chat as tokenised, and the ends of an instruction at which the chat template
+// strips white space. There is no text for a template that changes an instruction further.
 func TestExportedText(t *testing.T) {
 	const pictures = "<|vision_start|><|image_pad|><|vision_end|><|vision_start|><|image_pad|><|vision_end|>"
 	const plain = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"

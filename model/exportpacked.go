@@ -8,11 +8,11 @@ import (
 	"assay/onnx"
 )
 
-// packedName is the file of an export that holds the packed weights as the graphs compute with them: a checkpoint
-// stores them in another order.
+// packedName is the file of an export that holds the packed weights in the graphs' order, which differs from the
+// checkpoint's.
 const packedName = "packed.bin"
 
-// packedFile writes the tensors of graphs that are made into one file, and makes the graphs refer to it.
+// packedFile writes the lazily built tensors of graphs to one file, and makes the graphs refer to it.
 type packedFile struct {
 	graphs []*onnx.Model
 	size   int64

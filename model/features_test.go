@@ -13,8 +13,8 @@ import (
 	"assay/model/batch"
 )
 
-// TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone,
-// wherever the backbone lies. They are not served for another picture or pairing, or after a byte of the vision tower's
+// TestStoredFeatures: image features that an earlier process stored are reused for the same picture and backbone,
+// wherever the backbone is. They are not reused for another picture or pairing, or after a byte of the vision tower's
 // weights or of the preprocessor's configuration changed.
 func TestStoredFeatures(t *testing.T) {
 	backbone, folder := t.TempDir(), t.TempDir()
@@ -29,7 +29,7 @@ func TestStoredFeatures(t *testing.T) {
 		return p
 	}
 	coffee, blur, rocket := open("coffee"), open("coffee_blur"), open("rocket")
-	// computed tells whether scoring needed the vision tower, and gives the score.
+	// computed reports whether scoring needed the vision tower, and returns the score.
 	computed := func(source, output *data.Picture, change func(p *ScorerState)) (bool, float64) {
 		t.Helper()
 		p, err := LoadScorerState("../backbones/tiny-scorer")
@@ -120,7 +120,7 @@ func TestStoredFeatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, _ := computed(coffee, blur, nil); !again {
-			t.Errorf("%s was changed in place: the former features were served", name)
+			t.Errorf("%s was changed in place: stale features were reused", name)
 		}
 		if again, _ := computed(coffee, blur, nil); again {
 			t.Errorf("%s did not change again", name)
@@ -128,7 +128,7 @@ func TestStoredFeatures(t *testing.T) {
 	}
 	change(checkpoints.SingleFile, func(raw []byte) []byte {
 		at := find(raw, marked)
-		raw[at+len(marked)/2+1] ^= 0x10 // in the middle, where no sample of a few stretches may lie
+		raw[at+len(marked)/2+1] ^= 0x10 // in the middle, where a digest of a few samples of the file may miss it
 		return raw
 	})
 	change("preprocessor_config.json", func(raw []byte) []byte { return append(raw, '\n') })
@@ -143,7 +143,7 @@ func find(raw, part []byte) int {
 	return -1
 }
 
-// TestStateFingerprint: what hidden states depend on is in their fingerprint, and what they do not depend on is not.
+// TestStateFingerprint: the fingerprint of hidden states covers what they depend on, and nothing else.
 func TestStateFingerprint(t *testing.T) {
 	print := func(change func(p *ScorerState)) string {
 		t.Helper()
@@ -178,7 +178,7 @@ func TestStateFingerprint(t *testing.T) {
 		"the score token": func(p *ScorerState) { p.Tensors["score_token.embedding"].Data().([]float32)[0]++ },
 	} {
 		if print(change) == first {
-			t.Errorf("%s has no part in the fingerprint", name)
+			t.Errorf("%s is not in the fingerprint", name)
 		}
 	}
 	for name, change := range map[string]func(p *ScorerState){

@@ -31,7 +31,7 @@ func (s *Scorer) StateFingerprint() (string, error) {
 	return print + " " + s.net.Arithmetic(), err
 }
 
-// featureIdentity is what image features depend on of a configuration.
+// featureIdentity is the part of a configuration that image features depend on.
 func (c *ScorerConfig) featureIdentity() string {
 	if c.Rotary == "bfloat16" {
 		return (&ScorerConfig{Rotary: c.Rotary}).identity()
@@ -39,8 +39,8 @@ func (c *ScorerConfig) featureIdentity() string {
 	return exec.NoScorer
 }
 
-// identity is all that a configuration says about scores, in words that stay the same: fingerprints of scorers of
-// format 1 are older than format 2. Where backbone and weights lie does not matter, nor where they come from.
+// identity is everything in a configuration that affects scores, as a text that must stay the same across versions:
+// fingerprints of format 1 predate format 2. The location and the origin of backbone and weights do not matter.
 func (c *ScorerConfig) identity() string {
 	if c.AddsToken() {
 		return c.OnePass().identity()
@@ -59,7 +59,7 @@ func (c *ScorerConfig) identity() string {
 }
 
 func (f *OnePassConfig) identity() string {
-	text := fmt.Sprintf("%+v", struct { // likewise
+	text := fmt.Sprintf("%+v", struct { // fixed names and order here too
 		Format                  int
 		Backbone, Pair          string
 		PairSize                []int
@@ -75,17 +75,17 @@ func (f *OnePassConfig) identity() string {
 		f.Format, "", f.Pair, f.PairSize, f.Question, f.Answer, f.TextLoss, f.ScoreRange, f.Head, f.ScoreToken,
 		f.ScorePosition, f.DType, f.ChatTemplate, f.EndOfTurn,
 	})
-	if f.Layout != "" { // younger than format 2
+	if f.Layout != "" { // added after format 2
 		text += " Layout:" + f.Layout
 	}
-	if f.NumberPictures != "" { // younger still
+	if f.NumberPictures != "" { // added later still
 		text += " NumberPictures:" + f.NumberPictures
 	}
-	if len(f.Members) > 0 { // and so is this
+	if len(f.Members) > 0 { // this too
 		text += fmt.Sprint(" Members:", len(f.Members))
 	}
 	return text
 }
 
-// BackboneFingerprint identifies the backbone alone.
+// BackboneFingerprint identifies only the backbone.
 func (s *Scorer) BackboneFingerprint() (string, error) { return s.net.BackboneFingerprint() }

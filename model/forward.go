@@ -15,13 +15,13 @@ const (
 	inGradient = "score_gradient" // [examples, heads]: d score / d dimension, heads sorted by name; then d score / d sigma
 	outScore   = "score01"        // [examples]
 	outHidden  = "hidden_score"   // [examples, hidden]
-	outHead    = "head"           // [examples, head outputs]: of a head without a name
-	outSaid    = "said"           // [examples] int64: the likeliest next token behind the state that is read
+	outHead    = "head"           // [examples, head outputs]: of an unnamed head
+	outSaid    = "said"           // [examples] int64: the likeliest next token after the state that is read
 	ofHead     = "head."          // + name, [examples, outputs]
 	ofScore    = "score01."       // + name, [examples]: the dimension
 )
 
-// headOutput and scoreOutput name what a head gives, and the dimension made of it.
+// headOutput and scoreOutput name a head's outputs, and the dimension computed from them.
 func headOutput(head string) string {
 	if head == "" {
 		return outHead
@@ -36,7 +36,7 @@ func scoreOutput(head string) string {
 	return ofScore + head
 }
 
-// states decodes a batch, and returns with its states h [selected, hidden] a function that takes the read rows out of a
+// states decodes a batch, and returns its states h [selected, hidden] and a function that picks the read rows from a
 // value of all selected rows. Heads see all selected rows: see packing.span.
 func (s *Scorer) states(g *nn.Graph, spec nn.BatchSpec) (h string, read func(x string) string) {
 	rows := ""
@@ -47,14 +47,14 @@ func (s *Scorer) states(g *nn.Graph, spec nn.BatchSpec) (h string, read func(x s
 		return ""
 	})
 	return h, func(x string) string {
-		if s.config.AddsToken() { // without a promise about the rows, as graphs of format 1 have always been
+		if s.config.AddsToken() { // without Pick's promise about the rows: graphs of format 1 never had it
 			return g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
 		}
 		return g.Pick(x, rows, 0)
 	}
 }
 
-// head adds a head over states h: what it gives, z, and the dimension made of it, of the rows that are read.
+// head adds a head on top of states h. It returns its outputs z and the dimension, both for the rows that are read.
 func (s *Scorer) head(g *nn.Graph, name, h string, read func(x string) string) (z, score string) {
 	head := s.config.Heads[name]
 	var parts []string
@@ -68,19 +68,19 @@ func (s *Scorer) head(g *nn.Graph, name, h string, read func(x string) string) (
 	return read(z), read(score)
 }
 
-// forwardSpec says what a forward graph gives besides heads and dimensions.
+// forwardSpec selects the outputs of a forward graph besides heads and dimensions.
 type forwardSpec struct {
 	State  bool // the states that are read
 	Next   bool // the likeliest next tokens
 	Pixels bool // d (score_gradient . dimensions) / d pixel_values; the vision tower is in the graph
 }
 
-// forwardGraph is the graph of scoring: all heads read every state, so that passes share batches and a session.
+// forwardGraph is the scoring graph: all heads read every state, so that passes share batches and a session.
 func (s *Scorer) forwardGraph(spec forwardSpec) exec.Recipe {
 	return exec.Recipe{Name: fmt.Sprintf("score %+v", spec), Build: func(g *nn.Graph) (*nn.Program, error) {
 		b, err := s.buildForward(g, spec)
 		if err == nil {
-			b.Packed = s.net.Plan.Prepack && !(spec.Pixels && s.config.AddsToken()) // whose gradients are older than packing
+			b.Packed = s.net.Plan.Prepack && !(spec.Pixels && s.config.AddsToken()) // whose gradients predate packing
 		}
 		return b, err
 	}}
@@ -93,7 +93,7 @@ func (s *Scorer) buildForward(g *nn.Graph, spec forwardSpec) (*nn.Program, error
 	for _, name := range s.config.heads() {
 		head := s.config.Heads[name]
 		outputs := onnx.Dims("examples", head.width())
-		if name == "" { // in the order that exports of format 1 have always had
+		if name == "" { // keeps the order of format 1 exports
 			state := ""
 			if spec.State {
 				state = read(h)

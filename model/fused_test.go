@@ -11,13 +11,13 @@ import (
 	"assay/ort"
 )
 
-// TestFusedRefused: fused kernels that cannot be used are an error that names why; auto is plain then.
+// TestFusedRefused: requesting fused kernels that cannot be used is an error with the reason; auto falls back to plain.
 func TestFusedRefused(t *testing.T) {
 	const dir = "../testdata/oracle/qwen2_5_vl/scorer"
 	for _, c := range []struct {
 		name, library string
 		o             model.Options
-		want, got     string // error, or what kernels are chosen
+		want, got     string // error, or the chosen kernels
 	}{
 		{"no library", "/nowhere/libassay_ops.so", model.Options{Kernels: "fused"},
 			"kernels: fused: ASSAY_OPS: stat /nowhere/libassay_ops.so", ""},
@@ -49,8 +49,8 @@ func TestFusedRefused(t *testing.T) {
 	}
 }
 
-// layer counts the nodes of a step that belong to an inner layer of the decoder, forwards and backwards, and the casts
-// among them. What depends on weights alone does not count: it is computed when the session opens.
+// layer counts the nodes of a step that belong to an inner layer of the decoder, forward and backward, and the casts
+// among them. What depends only on weights does not count: it is computed when the session opens.
 func layer(t *testing.T, dtype string, o model.TuneOptions) (nodes, casts int) {
 	t.Helper()
 	backbone := filepath.Join("../testdata/oracle/qwen2_5_vl/backbone")
@@ -88,7 +88,7 @@ func layer(t *testing.T, dtype string, o model.TuneOptions) (nodes, casts int) {
 	return nodes, casts
 }
 
-// TestLayerNodes counts what an inner layer of a LoRA step is made of.
+// TestLayerNodes counts the nodes of an inner layer of a LoRA step.
 func TestLayerNodes(t *testing.T) {
 	for _, c := range []struct {
 		name, dtype  string

@@ -9,16 +9,16 @@ import (
 	"assay/onnx"
 )
 
-// fusion makes one number of the dimensions d, and says how it changes with each of them. sigma (may be nil) makes one
-// standard deviation of those of all dimensions.
+// fusion combines the dimensions d into one number, and returns its gradient. sigma (may be nil) combines the standard
+// deviations of all dimensions.
 type fusion struct {
 	score    func(d, weights []float64) float64
 	gradient func(d, weights []float64) []float64
 	sigma    func(s, weights []float64) float64
-	sigmas   func(s []float64, sigma float64) []float64 // d sigma / d s, where sigma is there
+	sigmas   func(s []float64, sigma float64) []float64 // d sigma / d s, if sigma is set
 	linear   bool                                       // the gradient does not depend on d
 
-	// The same as nodes, [n] of d [n, dimensions], and of the logarithms of s; weights are [1, dimensions].
+	// The same as graph nodes, [n] from d [n, dimensions] and from the logarithms of s; weights are [1, dimensions].
 	emit func(g *nn.Graph, d, weights string) string
 	logs func(g *nn.Graph, s string) string
 }
@@ -33,7 +33,7 @@ func unweighted(op string) func(g *nn.Graph, x, _ string) string {
 	return func(g *nn.Graph, x, _ string) string { return along(op)(g, x) }
 }
 
-// fusions by name. mean, min and sum are EditReward's for pairs (mu, log sigma): the mean and the least of both
+// fusions by name. mean, min and sum are EditReward's for pairs (mu, log sigma): the mean and the minimum of both
 // numbers; mu_1 + mu_2 with sqrt(sigma_1^2 + sigma_2^2).
 var fusions = map[string]fusion{
 	"mean": {
@@ -94,14 +94,14 @@ var fusions = map[string]fusion{
 	},
 }
 
-// fusionValue is what the fusion makes of dimensions and their standard deviations.
+// fusionValue is the fusion of dimensions and their standard deviations.
 type fusionValue struct {
-	score, sigma float64            // sigma is 0 where there is none: of a fusion or of heads that give none
+	score, sigma float64            // sigma is 0 if the fusion or a head has none
 	gradient     map[string]float64 // d score / d dimension
 	sigmas       map[string]float64 // d score / d standard deviation of a dimension; nil without a lower bound
 }
 
-// fuse makes the score01 of the dimensions of all heads, and its derivatives. The score of no heads is NaN.
+// fuse computes score01 from the dimensions of all heads, and its derivatives. The score of no heads is NaN.
 func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (out fusionValue, err error) {
 	f, how := c.Score, fusions[c.Score.Fusion]
 	if len(f.Of) == 0 { // all heads have classes without an order
@@ -132,7 +132,7 @@ func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (out fusionVa
 	}
 	out.score = how.score(d, f.Weights) - f.LowerBound*out.sigma
 	if math.IsNaN(out.score) || math.IsInf(out.score, 0) {
-		return out, fmt.Errorf("the %s of %v, the dimensions %v, is no number", f.Fusion, d, f.Of)
+		return out, fmt.Errorf("the %s of %v, the dimensions %v, is not a finite number", f.Fusion, d, f.Of)
 	}
 	return out, nil
 }
@@ -152,7 +152,7 @@ func total(v []float64) (sum float64) {
 	return sum
 }
 
-// product of all but one; without: -1 for all.
+// product multiplies all values but the one at index without; -1: all.
 func product(v []float64, without int) float64 {
 	p := 1.0
 	for i, x := range v {
@@ -192,8 +192,8 @@ func each(v []float64, f func(i int) float64) []float64 {
 	return out
 }
 
-// emit fuses dimensions [n] of a type, and the logarithms of their standard deviations where all heads give some; logs
-// is "" where there are none, or the fusion makes none.
+// emit fuses dimensions [n] of a type, and the logarithms of their standard deviations if all heads have one. logs is
+// "" if a head or the fusion has none.
 func (f *FusionConfig) emit(g *nn.Graph, t onnx.DType, dimensions, sigmas []string) (score, logs string) {
 	how, weights := fusions[f.Fusion], ""
 	columns := func(x []string) string {
@@ -217,7 +217,7 @@ func (f *FusionConfig) emit(g *nn.Graph, t onnx.DType, dimensions, sigmas []stri
 	return score, logs
 }
 
-// logSigma is the logarithm of the standard deviation [n] of what a head gives, z [n, 2], on the dimension's scale.
+// logSigma is the logarithm of the standard deviation [n] in a head's outputs z [n, 2], on the dimension's scale.
 func (h *DimensionConfig) logSigma(g *nn.Graph, z string, t onnx.DType) string {
 	logs := g.Op("Squeeze", g.Op("Slice", z, g.Ints(1), g.Ints(2), g.Ints(1)), g.Ints(1))
 	if len(h.Scale) == 2 {

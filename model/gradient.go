@@ -13,7 +13,7 @@ import (
 	"assay/model/batch"
 )
 
-// checkGradient refuses gradients that are no numbers.
+// checkGradient refuses gradients that are not finite.
 func checkGradient(g *data.Gradient) error {
 	for _, v := range g.Values {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
@@ -24,12 +24,12 @@ func checkGradient(g *data.Gradient) error {
 }
 
 // Gradients differentiates the scores of edits: through head, language model, vision tower, normalisation, tiles or
-// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of
+// patches and resizing, down to the given pixels. Rounding to 8 bits in between counts as the identity. Edits of
 // equal shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
 func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
 	adjoint, ok := s.net.Backbone.Architecture.(backbone.PrepareAdjoint)
 	if !ok {
-		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
+		return nil, fmt.Errorf("the backbone %s does not support gradients with respect to pictures", s.config.Backbone)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -78,12 +78,12 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 	})
 }
 
-// gradientBatches sorts sample indices into passes. A pass has samples of one length, whose pictures have the same
+// gradientBatches groups sample indices into passes. A pass has samples of one length, whose pictures have the same
 // layouts, within the limits of a forward pass of the language model and of the vision tower.
 func (s *Scorer) gradientBatches(samples []*batch.Sample) [][]int {
 	type shape struct {
 		length  int
-		layouts any // [2]any of the pictures before and of the last one's
+		layouts any // [2]any: the layouts of the pictures before, and the last picture's
 	}
 	pk := s.net.Packer
 	return batch.BatchesBy(len(samples), func(i int) (shape, int) {
@@ -117,7 +117,7 @@ func (s *Scorer) backThroughPictures(
 	return joined, nil
 }
 
-// joinAdjoint goes back through [Join]: from the gradients of what it made, frame by frame, to those of source and
+// joinAdjoint backpropagates through [Join]: from the gradients of its results, frame by frame, to those of source and
 // edit.
 func joinAdjoint(
 	pair string, size []int, source, edit *data.Picture, joined []*data.Gradient,

@@ -13,11 +13,11 @@ import (
 	"assay/onnx"
 )
 
-// TestHalfSteps: losses and gradients of a step in half precision are those of float32 but for rounding. It runs the
-// graphs of a GPU on the CPU: in float16, and in bfloat16, of which the CPU has no kernels, by rounding what float32
-// ones give. The loss is that of the text: a ReLU of a head that is on in one type and off in the other is no rounding.
-// The limit is twice PyTorch's distance: transformers' gradients in bfloat16 are 1.8 % of their norm off, over
-// the weights of the fixture of Qwen2.5-VL and 120 tokens.
+// TestHalfSteps: losses and gradients of a step in half precision equal the float32 ones except for rounding. It runs
+// the graphs of a GPU on the CPU: in float16, and in bfloat16, for which the CPU has no kernels, by rounding the
+// results of float32 kernels. The loss is the text loss: a head's ReLU that is on in one type and off in the other is
+// not rounding. The limit is twice PyTorch's distance: transformers' gradients in bfloat16 are off by 1.8 % of their
+// norm, with the weights of the Qwen2.5-VL fixture and 120 tokens.
 func TestHalfSteps(t *testing.T) {
 	for i, family := range []string{"qwen2_5_vl", "llavanext", "qwen2_vl", "qwen3_vl"} {
 		for name, o := range map[string]TuneOptions{
@@ -43,7 +43,7 @@ func TestHalfSteps(t *testing.T) {
 				}
 				want := stepIn(t, family, "float32", o)
 				o.Device, o.On = "cuda:0", "cpu"
-				if !fused { // has no kernels of it
+				if !fused { // has no kernels for it
 					near(t, "float16", stepIn(t, family, "float16", o), want, 2e-3, 5e-3)
 				}
 				o.OnGraph = func(_ string, m *onnx.Model) { roundHalf(t, m) }
@@ -53,8 +53,8 @@ func TestHalfSteps(t *testing.T) {
 	}
 }
 
-// near compares losses and gradients of a step: largest difference of a loss, of that loss, and of all gradients
-// together, of their norm.
+// near compares losses and gradients of a step: the largest difference of a loss relative to that loss, and the
+// difference of all gradients together relative to their norm.
 func near(t *testing.T, dtype string, got, want *StepResult, loss, gradients float64) {
 	t.Helper()
 	for k, w := range want.Loss {
@@ -71,12 +71,12 @@ func near(t *testing.T, dtype string, got, want *StepResult, loss, gradients flo
 	}
 	d := math.Sqrt(difference / size)
 	if !(d > 0 && d <= gradients) {
-		t.Errorf("%s: got gradients %.2g of their norm off, want a difference of rounding", dtype, d)
+		t.Errorf("%s: got gradients off by %.2g of their norm, want only a rounding difference", dtype, d)
 	}
-	t.Logf("%s: gradients are %.2g of their norm off", dtype, d)
+	t.Logf("%s: gradients are off by %.2g of their norm", dtype, d)
 }
 
-// roundHalf makes a graph in bfloat16 one in float32 whose nodes round what they give to bfloat16.
+// roundHalf turns a bfloat16 graph into a float32 graph whose nodes round their outputs to bfloat16.
 func roundHalf(t *testing.T, m *onnx.Model) {
 	t.Helper()
 	types, err := onnx.Infer(m)
@@ -119,7 +119,7 @@ func roundNodes(t *testing.T, g *onnx.Graph, types *onnx.Types) {
 		for i, y := range n.Outputs {
 			switch {
 			case !half(y):
-			case n.Op == "ConstantOfShape" || n.Op == "Cast": // gives bfloat16
+			case n.Op == "ConstantOfShape" || n.Op == "Cast": // outputs bfloat16
 				n.Outputs[i] = y + ".half"
 				cast(onnx.Float, n.Outputs[i], y)
 			default:

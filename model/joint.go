@@ -15,10 +15,10 @@ import (
 	"assay/onnx"
 )
 
-// Choices of several tokens have a joint likelihood: the product of each token's softmax over the whole vocabulary,
-// behind the prompt and the tokens before it. Every choice is a sequence of its own, prompt and pictures included.
+// Choices of several tokens have a joint likelihood: the product of each token's softmax over the full vocabulary,
+// given the prompt and the tokens before it. Every choice is a separate sequence, prompt and pictures included.
 
-// joint is the head of a pass whose choices are judged by their joint likelihoods; nil: it has none.
+// joint is the head of a pass whose choices are judged by their joint likelihoods; nil without one.
 func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
 	h := c.Heads[q.Heads[0]]
 	if !h.Joint {
@@ -27,7 +27,7 @@ func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
 	return &h
 }
 
-// choiceSamples are the sequences of a pass's choices behind its prompt, which s is the sample of.
+// choiceSamples are the sequences of a pass's choices, each after the prompt, whose sample is s.
 func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit, s *batch.Sample, counts []int) (
 	out []*batch.Sample, err error,
 ) {
@@ -40,28 +40,28 @@ func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit
 		}
 		n := len(s.IDs)
 		if len(t.IDs) <= n || !slices.Equal(t.IDs[:n], s.IDs) {
-			return nil, fmt.Errorf("the choice %q does not follow the prompt of pass %s in tokens of its own", choice, q.Name)
+			return nil, fmt.Errorf("the choice %q does not add separate tokens to the prompt of pass %s", choice, q.Name)
 		}
 		for i, other := range out {
 			if slices.Equal(other.IDs, t.IDs) {
 				return nil, fmt.Errorf("the choices %q and %q are the same tokens", h.Choices[i], choice)
 			}
 		}
-		// The prompt's last token is predicted, too, and does not count: no product has a single row.
+		// The prompt's last token is predicted as well, so that no product has a single row; it does not count.
 		t.AnswerStart, t.ScoreIndex = n-1, n-1
 		out = append(out, &batch.Sample{Tokens: t, Pictures: s.Pictures, Common: t.AnswerStart - 1})
 	}
 	return out, nil
 }
 
-// jointPacking packs choices: every row from the prompt's last but one on predicts.
+// jointPacking packs choices: every row starting at the prompt's last but one predicts.
 func (s *Scorer) jointPacking() batch.Packer {
 	pk := s.net.Packer
 	pk.Loss = true
 	return pk
 }
 
-// jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
+// jointGraph outputs -log softmax of every target, and with pixels the gradient of their weighted sum.
 func (s *Scorer) jointGraph(pixels bool) exec.Recipe {
 	name := fmt.Sprintf("joint choices, pixels=%v", pixels)
 	return exec.Recipe{Name: name, Build: func(g *nn.Graph) (*nn.Program, error) {
@@ -98,7 +98,7 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*batch.Sample, into []
 	if len(all) == 0 {
 		return nil
 	}
-	logs := make([]float32, len(all)) // of each choice: log of its likelihood
+	logs := make([]float32, len(all)) // log likelihood of each choice
 	read := func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[nn.OutNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
@@ -128,13 +128,13 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*batch.Sample, into []
 	return nil
 }
 
-// expectation is that of the values.
+// expectation is the expected value under probabilities p.
 func (h *DimensionConfig) expectation(p []float64) float64 {
 	return total(each(p, func(i int) float64 { return p[i] * h.Values[i] }))
 }
 
-// jointSequences are those of the choices, each with the score's derivative: d sum p_k v_k / d log l_k = p_k (v_k - s)
-// for p = softmax(log l) and its expectation s.
+// jointSequences are the sequences of the choices, each with the score's derivative:
+// d sum p_k v_k / d log l_k = p_k (v_k - s) for p = softmax(log l) and the expectation s.
 func (s *Scorer) jointSequences(one *batch.Sample, r Reading, gradient map[string]float64) (out []*sequence) {
 	q := &s.config.Passes[one.Pass]
 	h := s.config.joint(q)
@@ -153,7 +153,7 @@ func (s *Scorer) jointSequences(one *batch.Sample, r Reading, gradient map[strin
 	return out
 }
 
-// jointGradients differentiates choices, forth and back.
+// jointGradients runs choices forward and backward.
 func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 	if len(all) == 0 {
 		return nil
@@ -201,7 +201,7 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 	})
 }
 
-// takeGradients cuts the gradient of a batch's pixel_values into those of its sequences.
+// takeGradients splits the gradient of a batch's pixel_values into its sequences' gradients.
 func takeGradients(part []*sequence, order []int, values []float32) {
 	for _, i := range order {
 		n := 0

@@ -31,26 +31,26 @@ func (s *Scorer) ScoreSamples(ctx context.Context, samples []*batch.Sample) ([]e
 	return out, nil
 }
 
-// report calibrates a score as the heads and the fusion give it, and puts it on the scorer's range.
+// report calibrates a raw score of heads and fusion, and maps it to the scorer's range.
 func (s *Scorer) report(score edit.Score) edit.Score {
 	s.calibrate(&score)
 	s.config.ScoreRange.Scale(&score)
 	return score
 }
 
-// Reading is what was read of a pass.
+// Reading is what was read in one pass.
 type Reading struct {
 	Pass    string
 	IDs     []int64              // tokens of the prompt, and of the answer if it was given
-	Said    []int64              // tokens that the model said
+	Said    []int64              // tokens that the model generated
 	At      int                  // the state that was read
 	State   []float32            // [hidden]
-	Outputs map[string][]float32 // of every head that reads there: mu and log sigma, logits, or a value
+	Outputs map[string][]float32 // by head that reads there: mu and log sigma, logits, or a value
 
 	dimensions map[string]float64
 }
 
-// Readings returns what the passes of a scorer read of a sample: for a look inside.
+// Readings returns what the passes of a scorer read of a sample, for inspection.
 func (s *Scorer) Readings(ctx context.Context, sample *batch.Sample) ([]Reading, error) {
 	all, err := s.readAll(ctx, s.ofMembers([]*batch.Sample{sample}), true)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Scorer) Readings(ctx context.Context, sample *batch.Sample) ([]Reading,
 	return slices.Concat(all...), nil
 }
 
-// readAll runs all passes of all samples, those that are said step by step after the others.
+// readAll runs all passes of all samples; passes with generated answers run after the others.
 func (s *Scorer) readAll(ctx context.Context, samples []*batch.Sample, state bool) ([][]Reading, error) {
 	out := make([][]Reading, len(samples))
 	var given, said, joint []*batch.Sample
@@ -89,7 +89,7 @@ func (s *Scorer) readAll(ctx context.Context, samples []*batch.Sample, state boo
 	return out, s.net.Backbone.Weights.Overwritten()
 }
 
-// read runs samples of any pass once, and calls each, several times at once, with what was read of each.
+// read runs samples of any pass once, and calls each, concurrently, with the reading of every sample.
 func (s *Scorer) read(
 	ctx context.Context, spec forwardSpec, samples []*batch.Sample, each func(i int, r Reading),
 ) error {
@@ -106,7 +106,7 @@ func (s *Scorer) read(
 	return s.run.EachBatch(ctx, s.forwardGraph(spec), s.net.Packer, samples, take)
 }
 
-// reading takes one sample's out of the outputs of a batch.
+// reading extracts one sample's reading from the outputs of a batch.
 func (s *Scorer) reading(sample *batch.Sample, place int, out map[string]*tensor.Dense) (Reading, error) {
 	q := &s.config.Passes[sample.Pass]
 	r := Reading{
@@ -136,8 +136,8 @@ func (s *Scorer) reading(sample *batch.Sample, place int, out map[string]*tensor
 	return r, nil
 }
 
-// answer lets the model answer, the likeliest token each time. It reads the state that predicts the last score token of
-// the answer, or the last token if there is no score token. Every step runs the whole sequence anew.
+// answer lets the model answer, the likeliest token each time (greedy decoding). It reads the state that predicts the
+// last score token of the answer, or the last token if there is no score token. Every step reruns the whole sequence.
 func (s *Scorer) answer(ctx context.Context, state bool, samples []*batch.Sample, into []*Reading) error {
 	found := make([]bool, len(samples))
 	texts := make([][]int64, len(samples))
@@ -181,7 +181,7 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*batch.Sample
 	return nil
 }
 
-// fused is the score on 0 to 1 of what was read of a sample, before any calibration, and what it was made of.
+// fused is a sample's score on 0 to 1 from its readings, before any calibration, and the fusion behind it.
 func (s *Scorer) fused(readings []Reading) (out edit.Score, of fusionValue, err error) {
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {

@@ -20,23 +20,23 @@ type PassConfig struct {
 	Name     string   `yaml:"name"`
 	Pictures []string `yaml:"pictures,flow"`      // sources or source, and edit; or concat, or frames, of both
 	Prompt   Text     `yaml:"prompt"`             // [INSTRUCTION] and [REQUIREMENT] are replaced
-	Answer   Text     `yaml:"answer,omitempty"`   // follows the prompt, as if the model had said it
-	Steps    int      `yaml:"steps,omitempty"`    // or: tokens that the model says, the likeliest each time
-	End      []int64  `yaml:"end,omitempty,flow"` // ids that end what it says
-	Token    string   `yaml:"token,omitempty"`    // stands once in prompt or answer, or is said
+	Answer   Text     `yaml:"answer,omitempty"`   // follows the prompt, as if the model had generated it
+	Steps    int      `yaml:"steps,omitempty"`    // or: number of tokens to generate, the likeliest each time
+	End      []int64  `yaml:"end,omitempty,flow"` // ids that end the generation
+	Token    string   `yaml:"token,omitempty"`    // occurs once in prompt or answer, or is generated
 	Position string   `yaml:"position"`           // at or before the token; last: the last token of all
 	Heads    []string `yaml:"heads,flow"`         // that read there
 }
 
-// PixelLimits are numbers of pixels. A picture is resized to multiples of Factor, near its aspect, with at least Least
-// and at most Most pixels. Rounding up to Least may exceed Most; that is as in Qwen's smart_resize.
+// PixelLimits limit a picture's size. It is resized to multiples of Factor, near its aspect ratio, with at least Least
+// and at most Most pixels. Rounding up to Least may exceed Most, as in Qwen's smart_resize.
 type PixelLimits struct {
 	Least  int `yaml:"least" json:"least"`
 	Most   int `yaml:"most" json:"most"`
 	Factor int `yaml:"factor" json:"factor"`
 }
 
-// Kinds of what a head gives.
+// Kinds of head outputs.
 const (
 	OutputValue   = "value"    // one number
 	OutputClasses = "classes"  // the expectation of Values over a softmax
@@ -44,43 +44,43 @@ const (
 	OutputChoices = "choices"  // the expectation of Values over the likelihoods of tokens; no MLP
 )
 
-// DimensionConfig is one head and the dimension that it gives.
+// DimensionConfig is one head and its dimension.
 type DimensionConfig struct {
 	Hidden     []int     `yaml:"hidden,omitempty,flow"` // widths of the hidden layers
 	Activation string    `yaml:"activation,omitempty"`  // between layers: relu, gelu or silu
 	Outputs    string    `yaml:"outputs"`
 	Values     []float64 `yaml:"values,omitempty,flow"`  // of classes or choices, on 0..1
 	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token, unless they are joint
-	Joint      bool      `yaml:"joint,omitempty"`        // choices of any number of tokens, by their joint likelihoods
-	Scale      []float64 `yaml:"scale,omitempty,flow"`   // [lo, hi]: outputs that are 0 and 1; absent: 0 and 1 themselves
+	Joint      bool      `yaml:"joint,omitempty"`        // choices of any number of tokens, by joint likelihood
+	Scale      []float64 `yaml:"scale,omitempty,flow"`   // [lo, hi]: outputs that map to 0 and 1; absent: [0, 1]
 
-	// Names are those of classes without an order, in place of Values. It is younger than fingerprints.
+	// Names are the names of unordered classes, instead of Values. omitempty keeps fingerprints that predate the field.
 	Names []string `yaml:"names,omitempty,flow" json:"Names,omitempty"`
 }
 
-// FusionConfig says what is reported as the score.
+// FusionConfig defines the reported score.
 type FusionConfig struct {
 	Fusion  string    `yaml:"fusion"`                 // mean, min, sum, product, sqrt_product, weights
 	Of      []string  `yaml:"of,omitempty,flow"`      // heads; absent: all, in the order of the passes
 	Weights []float64 `yaml:"weights,omitempty,flow"` // of the fusion weights, one for each of Of
 
-	// LowerBound is how many standard deviations the score lies below what the fusion makes of the dimensions: an editor
-	// that is trained on it gains nothing where the judge is unsure. 0: none.
+	// LowerBound is the number of standard deviations subtracted from the fused dimensions: an editor trained on this
+	// score gains nothing where the judge is unsure. 0: none.
 	LowerBound float64 `yaml:"lower_bound,omitempty" json:",omitempty"`
 }
 
 // hasSigma reports whether the fused score has a standard deviation.
 func (c *ScorerConfig) hasSigma() bool { return c.fused().Outputs == OutputMuSigma }
 
-// Origin says where an imported scorer comes from.
+// Origin records where an imported scorer comes from.
 type Origin struct {
 	Name      string            `yaml:"name"`
 	Licence   string            `yaml:"licence,omitempty"`
 	Source    string            `yaml:"source,omitempty"`
 	Published bool              `yaml:"published"`         // the prompts are those that were published with the weights
 	Prompts   map[string]string `yaml:"prompts,omitempty"` // SHA-256 by name
-	Weights   map[string]string `yaml:"weights,omitempty"` // what earlier versions had instead of Digests.Weights
-	Base      map[string]string `yaml:"base,omitempty"`    // and of Digests.Backbone
+	Weights   map[string]string `yaml:"weights,omitempty"` // earlier versions' Digests.Weights
+	Base      map[string]string `yaml:"base,omitempty"`    // earlier versions' Digests.Backbone
 	Passes    map[string]string `yaml:"passes,omitempty"`  // of prompt, a zero byte and answer, by pass; compared
 }
 
@@ -96,13 +96,13 @@ func (t Text) MarshalYAML() ([]byte, error) {
 	return []byte(strings.TrimSuffix(b.String(), "\n")), err
 }
 
-// RequirementMark is replaced by what a pair's edit must also fulfil.
+// RequirementMark is replaced by the requirement that an edit must also fulfil.
 const RequirementMark = "[REQUIREMENT]"
 
 // Normalize fills in what a scorer.yaml of passes leaves out, and reports what is wrong.
 func (c *ScorerConfig) Normalize() error {
 	if c.Calibration != "" && !filepath.IsLocal(filepath.FromSlash(c.Calibration)) {
-		return fmt.Errorf("calibration: %q is no file in the scorer's folder", c.Calibration)
+		return fmt.Errorf("calibration: %q is not a file in the scorer's folder", c.Calibration)
 	}
 	if err := c.Digests.check(); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (c *ScorerConfig) Normalize() error {
 	p.oneOf("dtype", c.DType, "float32", "bfloat16")
 	if l := c.Pixels; l != nil {
 		p.wrong(l.Least < 1 || l.Most < l.Least || l.Factor < 1,
-			"pixels", "at least %d and at most %d pixels in multiples of %d cannot be", l.Least, l.Most, l.Factor)
+			"pixels", "at least %d and at most %d pixels in multiples of %d cannot be satisfied", l.Least, l.Most, l.Factor)
 	}
 	c.normalizePasses(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.Heads)) {
@@ -149,7 +149,7 @@ func (c *ScorerConfig) normalizePasses(p *problems) {
 			q.Name = "score"
 		}
 		at := fmt.Sprintf("passes[%d]", i)
-		p.wrong(q.Name == "" || names[q.Name], at+".name", "%q is empty or there already", q.Name)
+		p.wrong(q.Name == "" || names[q.Name], at+".name", "%q is empty or already used", q.Name)
 		names[q.Name] = true
 		q.check(p, at)
 		if q.Token != "" {
@@ -160,7 +160,7 @@ func (c *ScorerConfig) normalizePasses(p *problems) {
 			_, known := c.Heads[h]
 			p.wrong(!known, at+".heads", "there is no head %q", h)
 			p.wrong(c.Heads[h].Joint && (len(q.Heads) > 1 || q.Position != "last" || q.Steps > 0 || q.Answer != ""),
-				at, "joint choices want a pass of their own, position last and no answer")
+				at, "joint choices need a separate pass, position last and no answer")
 			p.wrong(read[h], at+".heads", "%q is read twice", h)
 			read[h] = true
 		}
@@ -177,18 +177,18 @@ func (q *PassConfig) check(p *problems, at string) {
 			p.oneOf(at+".pictures", name, "source", "sources", "edit")
 		}
 	}
-	p.wrong(len(q.Pictures) == 0, at+".pictures", "want [source, edit], [sources, edit], [edit], [concat] or [frames]")
+	p.wrong(len(q.Pictures) == 0, at+".pictures", "must be [source, edit], [sources, edit], [edit], [concat] or [frames]")
 	p.wrong(q.Prompt == "", at+".prompt", "is empty")
 	p.oneOf(at+".position", q.Position, "at", "before", "last")
 	p.wrong((q.Position == "last") != (q.Token == ""), at, "position %q and token %q do not go together", q.Position,
 		q.Token)
 	stands := strings.Count(string(q.Prompt), q.Token) + strings.Count(string(q.Answer), q.Token)
 	if q.Steps > 0 {
-		p.wrong(q.Answer != "", at, "answer and steps: one of them is wanted")
+		p.wrong(q.Answer != "", at, "set either answer or steps, not both")
 		p.wrong(q.Token == "" || stands != 0 || q.Position != "before",
-			at, "with steps the token %q is said, not given, and position is before", q.Token)
+			at, "with steps, the token %q must be set, not in the prompt, and position must be before", q.Token)
 	} else if q.Token != "" {
-		p.wrong(stands != 1, at, "prompt and answer hold the token %s %d times: once is wanted", q.Token, stands)
+		p.wrong(stands != 1, at, "prompt and answer contain the token %s %d times, must be once", q.Token, stands)
 	}
 	p.wrong(q.Steps < 0, at+".steps", "%d", q.Steps)
 	p.wrong(len(q.Heads) == 0, at+".heads", "at least one is needed")
@@ -214,16 +214,16 @@ func (h *DimensionConfig) normalize(p *problems, at string) {
 		p.wrong(len(h.Values) > 0, at+".values", "only classes and choices have values")
 	}
 	p.wrong(h.Outputs != OutputClasses && len(h.Names) > 0, at+".names", "only classes have names")
-	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), at+".joint", "belongs to choices without a scale")
-	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, at+".choices", "outputs: choices is wanted for them")
+	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), at+".joint", "only for choices without a scale")
+	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, at+".choices", "need outputs: choices")
 	if h.Outputs != OutputChoices {
 		p.oneOf(at+".activation", h.Activation, "relu", "gelu", "silu")
 	}
-	p.wrong(len(h.Scale) != 0 && (len(h.Scale) != 2 || h.Scale[0] == h.Scale[1]), at+".scale", "want [lo, hi], not %v",
+	p.wrong(len(h.Scale) != 0 && (len(h.Scale) != 2 || h.Scale[0] == h.Scale[1]), at+".scale", "must be [lo, hi], not %v",
 		h.Scale)
 }
 
-// spaceNames gives classes with names values in equal steps, by which labels find their class.
+// spaceNames sets evenly spaced values for named classes; labels are matched to classes by them.
 func (h *DimensionConfig) spaceNames(p *problems, at string) {
 	n := len(h.Names)
 	if n == 0 {
@@ -231,12 +231,12 @@ func (h *DimensionConfig) spaceNames(p *problems, at string) {
 	}
 	p.wrong(n < 2, at+".names", "a head of classes needs at least two")
 	sorted := slices.Sorted(slices.Values(h.Names))
-	p.wrong(sorted[0] == "" || len(slices.Compact(sorted)) < n, at+".names", "%q: one is empty or there twice", h.Names)
+	p.wrong(sorted[0] == "" || len(slices.Compact(sorted)) < n, at+".names", "%q: one is empty or repeated", h.Names)
 	values := make([]float64, n)
 	for i := range values {
 		values[i] = float64(i) / float64(max(1, n-1))
 	}
-	p.wrong(len(h.Values) > 0 && !slices.Equal(h.Values, values), at, "names or values: one of the two is wanted")
+	p.wrong(len(h.Values) > 0 && !slices.Equal(h.Values, values), at, "set either names or values, not both")
 	h.Values = values
 }
 
@@ -258,12 +258,12 @@ func (c *ScorerConfig) normalizeFusion(p *problems) {
 	seen := map[string]bool{}
 	for _, name := range f.Of {
 		_, known := c.Heads[name]
-		p.wrong(!known || seen[name], "score.of", "%q is no head, or is there twice", name)
+		p.wrong(!known || seen[name], "score.of", "%q is not a head, or is repeated", name)
 		seen[name] = true
 	}
 	p.wrong(f.Fusion == "weights" && len(f.Weights) != len(f.Of), "score.weights", "%d for %d heads", len(f.Weights),
 		len(f.Of))
-	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights", "belong to fusion: weights")
+	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights", "only for fusion: weights")
 	p.wrong(!(f.LowerBound >= 0) || math.IsInf(f.LowerBound, 0), "score.lower_bound",
 		"%g standard deviations", f.LowerBound)
 	p.wrong(f.LowerBound > 0 && !c.hasSigma(), "score.lower_bound",
@@ -276,7 +276,7 @@ func (c *ScorerConfig) CheckDimension(dimension string) error {
 	return err
 }
 
-// of is the configuration whose score is one dimension: the passes that it needs, and no fusion. "": as it is.
+// of is the configuration whose score is one dimension: the passes that it needs, and no fusion. "": unchanged.
 func (c *ScorerConfig) of(dimension string) (*ScorerConfig, error) {
 	if dimension == "" {
 		return c, nil
@@ -300,18 +300,18 @@ func (c *ScorerConfig) of(dimension string) (*ScorerConfig, error) {
 	return &one, nil
 }
 
-// Dimensions are the names of the heads, sorted, without that of a head that has none.
+// Dimensions are the names of the named heads, sorted.
 func (c *ScorerConfig) Dimensions() []string {
 	names := slices.Sorted(maps.Keys(c.Heads))
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// dimensionNames are the dimensions as an error lists them.
+// dimensionNames lists the dimensions for an error message.
 func (c *ScorerConfig) dimensionNames() string {
 	if names := c.Dimensions(); len(names) > 0 {
 		return strings.Join(names, ", ")
 	}
-	return "none with a name: its only score is reported without one"
+	return "none with a name: it reports only a score"
 }
 
 // Problem is what is wrong with one key of a scorer.yaml.
@@ -325,7 +325,7 @@ func (p *problems) wrong(bad bool, key, format string, args ...any) {
 	}
 }
 
-// err has a line per problem; nil without one.
+// err returns an error with a line per problem; nil without problems.
 func (p problems) err() error {
 	var list []error
 	for _, x := range p {
@@ -336,10 +336,10 @@ func (p problems) err() error {
 
 func (p *problems) pairSize(size []int) {
 	p.wrong(len(size) != 0 && (len(size) != 2 || size[0] < 1 || size[1] < 1),
-		"pair_size", "[height, width] in pixels is wanted, not %v", size)
+		"pair_size", "must be [height, width] in pixels, not %v", size)
 }
 
-// NumberMark is what number_pictures has in place of a picture's number.
+// NumberMark is the placeholder for a picture's number in number_pictures.
 const NumberMark = text.NumberMark
 
 func (p *problems) numbers(v string) {
@@ -348,5 +348,5 @@ func (p *problems) numbers(v string) {
 }
 
 func (p *problems) oneOf(key, v string, allowed ...string) {
-	p.wrong(!slices.Contains(allowed, v), key, "%q is none of %s", v, strings.Join(allowed, ", "))
+	p.wrong(!slices.Contains(allowed, v), key, "%q is not one of %s", v, strings.Join(allowed, ", "))
 }

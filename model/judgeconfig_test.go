@@ -51,7 +51,7 @@ func TestPromptsStay(t *testing.T) {
 	}
 }
 
-// TestFormat1Stays: what is written of format 1, and fingerprints of it, are older than format 2.
+// TestFormat1Stays: files of format 1, and their fingerprints, predate format 2 and stay the same.
 func TestFormat1Stays(t *testing.T) {
 	c := (&OnePassConfig{
 		Backbone: "../b", Question: "Is it [INSTRUCTION]?", Answer: "It is [SCORE].", PairSize: []int{8, 9},
@@ -95,8 +95,8 @@ dtype: float32
 	}
 }
 
-// TestKeysCount: every key of scorer.yaml that scores depend on changes the fingerprint, and those of format 1 survive
-// the way to format 2 and back. A new key gets a value here.
+// TestKeysCount: every key of scorer.yaml that scores depend on changes the fingerprint, and the keys of format 1
+// survive a round trip through format 2. A new key gets a value here.
 func TestKeysCount(t *testing.T) {
 	digests := &Digests{}
 	one := (&OnePassConfig{Backbone: "b", Question: "Is it [INSTRUCTION]?", Answer: "It is [SCORE]."}).Scorer().OnePass()
@@ -110,7 +110,7 @@ func TestKeysCount(t *testing.T) {
 			c := *one
 			set(reflect.ValueOf(&c).Elem())
 			if got := c.Scorer().OnePass(); !reflect.DeepEqual(*got, c) {
-				t.Errorf("by way of format 2: got %+v, want %+v", *got, c)
+				t.Errorf("through format 2: got %+v, want %+v", *got, c)
 			}
 			if got := c.Scorer().identity(); got == one.identity() {
 				t.Errorf("got the identity %s of a scorer without it, want another", got)
@@ -136,7 +136,7 @@ func TestKeysCount(t *testing.T) {
 	}
 }
 
-// otherFields gives a function for each field of a struct but for some, which copies its value into another struct.
+// otherFields returns, for each field of a struct except some, a function that copies its value into another struct.
 func otherFields(t *testing.T, from reflect.Value, but ...string) map[string]func(to reflect.Value) {
 	t.Helper()
 	out := map[string]func(reflect.Value){}
@@ -152,7 +152,7 @@ func otherFields(t *testing.T, from reflect.Value, but ...string) map[string]fun
 	return out
 }
 
-// TestFusions compares the gradient of every fusion with differences, and sigma with its formula.
+// TestFusions compares the gradient of every fusion with finite differences, and sigma with its formula.
 func TestFusions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for name, f := range fusions {
@@ -166,7 +166,7 @@ func TestFusions(t *testing.T) {
 				return f.score(e, w)
 			}
 			if got := (moved(h) - moved(-h)) / (2 * h); !(math.Abs(got-gradient[i]) <= 1e-6) {
-				t.Errorf("%s: derivative %g with dimension %d, differences say %g", name, gradient[i], i, got)
+				t.Errorf("%s: derivative %g by dimension %d, finite differences give %g", name, gradient[i], i, got)
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func TestFusions(t *testing.T) {
 	}
 }
 
-// TestClassNames: classes with names get values in equal steps, and are no part of the score.
+// TestClassNames: named classes get evenly spaced values, and are not part of the score.
 func TestClassNames(t *testing.T) {
 	config := func(emotion DimensionConfig, of ...string) *ScorerConfig {
 		return &ScorerConfig{Format: 2, Backbone: "b",
@@ -231,7 +231,7 @@ func TestClassNames(t *testing.T) {
 		t.Errorf("got values %v, want equal steps", got)
 	}
 	if !reflect.DeepEqual(c.Score.Of, []string{"quality"}) {
-		t.Errorf("got a score of %v, want quality alone", c.Score.Of)
+		t.Errorf("got a score of %v, want only quality", c.Score.Of)
 	}
 	if err := c.Normalize(); err != nil { // as it is written and read again
 		t.Errorf("read again: %v", err)
@@ -240,7 +240,7 @@ func TestClassNames(t *testing.T) {
 		t.Errorf("the dimension emotion as the score: got %v, want a refusal", err)
 	}
 	for want, c := range map[string]*ScorerConfig{
-		"is empty or there twice": config(DimensionConfig{Outputs: OutputClasses, Names: []string{"awe", "awe"}}),
+		"is empty or repeated": config(DimensionConfig{Outputs: OutputClasses, Names: []string{"awe", "awe"}}),
 		"names or values": config(DimensionConfig{
 			Outputs: OutputClasses, Names: names, Values: []float64{0, 1, 1}}),
 		"only classes have names": config(DimensionConfig{Outputs: OutputValue, Names: names}),

@@ -13,18 +13,18 @@ import (
 	"assay/model/nn"
 )
 
-// sequence is a pass of one of several samples, on its way to a gradient.
+// sequence is one pass of one sample, to be differentiated.
 type sequence struct {
 	*batch.Sample
-	dimensions []float32 // d score / d dimension, heads sorted by name; behind them by sigma ([ScorerConfig.bounded])
-	joint      bool      // a choice of joint ones: then
-	weight     float32   // is d score / d (-log softmax) of each of its tokens
+	dimensions []float32 // d score / d dimension, heads sorted by name; then by sigma ([ScorerConfig.bounded])
+	joint      bool      // one of several joint choices
+	weight     float32   // of a joint choice: d score / d (-log softmax) of each of its tokens
 	reading    Reading
 	gradient   []float32 // d score / d pixel_values, picture by picture
 }
 
-// differentiate differentiates samples: their scores as [Scorer.fused] gives them, and of every sample the passes with
-// their gradients. What a model said is taken as given.
+// differentiate returns the samples' scores as [Scorer.fused] returns them, and the passes of every sample with their
+// gradients. Generated answers are treated as constants.
 func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]edit.Score, [][]*sequence, error) {
 	if err := s.config.hasScore(); err != nil {
 		return nil, nil, err
@@ -84,7 +84,7 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]
 	return out, of, nil
 }
 
-// plainGradients differentiates sequences whose state is read once, forth and back.
+// plainGradients runs sequences whose state is read once forward and backward.
 func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
 	if len(all) == 0 {
 		return nil
@@ -99,14 +99,15 @@ func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
 	})
 }
 
-// scoreGradient is how the score of a sample changes with its dimensions, and its sequences with what the model said.
+// scoreGradient is the gradient of a sample's score by its dimensions, and the sample's sequences with their generated
+// answers.
 type scoreGradient struct {
 	of       fusionValue
 	at       []*batch.Sample
-	readings []Reading // nil where none were needed
+	readings []Reading // nil if none were needed
 }
 
-// scoreGradients finds them. Without a forward pass where they are always the same.
+// scoreGradients returns every sample's [scoreGradient], without a forward pass if it is constant.
 func (s *Scorer) scoreGradients(ctx context.Context, samples []*batch.Sample) ([]scoreGradient, error) {
 	out := make([]scoreGradient, len(samples))
 	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool {
@@ -145,7 +146,7 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*batch.Sample) ([
 	return out, nil
 }
 
-// sequenceGradients differentiates sequences of one length, forth and back.
+// sequenceGradients runs sequences of one length forward and backward.
 func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error {
 	samples := make([]*batch.Sample, len(part))
 	for i, q := range part {

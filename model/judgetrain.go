@@ -15,18 +15,18 @@ import (
 	"assay/onnx"
 )
 
-// trainable says why a scorer of format 2 cannot be trained; nil: it can.
+// trainable returns why a scorer of format 2 cannot be trained; nil if it can.
 func (c *ScorerConfig) trainable(t exec.Training) error {
 	switch {
 	case slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 }):
-		return fmt.Errorf("passes.steps: what the model says itself is not trained; give it an answer")
+		return fmt.Errorf("passes.steps: a scorer with generated answers cannot be trained; set answer instead")
 	case t == exec.TrainBackbone && c.Weights != "":
-		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only; " +
-			"`train merge --scorer` makes one folder of the two, which trains whole")
+		return fmt.Errorf("weights: a backbone with separate weights can be trained with mode lora only; " +
+			"`train merge --scorer` writes both into one folder, which can be trained in full")
 	}
 	for name, h := range c.Heads {
 		if h.Joint {
-			return fmt.Errorf("heads.%s: joint choices have no rows that could be trained; choices of one token have", name)
+			return fmt.Errorf("heads.%s: joint choices have no trainable rows; choices of one token have", name)
 		}
 	}
 	return nil
@@ -48,13 +48,13 @@ func (c *ScorerConfig) HeadOf(term *losses.Spec) (name string, h DimensionConfig
 	}
 	h, ok := c.Heads[term.Dimension]
 	if !ok {
-		return "", h, fmt.Errorf("the scorer has no head %q; it has %v: say which with dimension", term.Dimension,
+		return "", h, fmt.Errorf("the scorer has no head %q; it has %v: select one with dimension", term.Dimension,
 			slices.Sorted(maps.Keys(c.Heads)))
 	}
 	return term.Dimension, h, nil
 }
 
-// fused is what the fusion makes of all heads: a number, or mu and log sigma.
+// fused is the fusion of all heads as a head: a number, or mu and log sigma.
 func (c *ScorerConfig) fused() DimensionConfig {
 	f := c.Score
 	for _, name := range f.Of {
@@ -68,13 +68,13 @@ func (c *ScorerConfig) fused() DimensionConfig {
 	return DimensionConfig{Outputs: OutputMuSigma}
 }
 
-// lossHead is the head of a term as losses know it, without values in a graph.
+// lossHead is the head of a term as package losses describes it, without values in a graph.
 func (c *ScorerConfig) lossHead(term *losses.Spec) (losses.Head, error) {
 	_, h, err := c.HeadOf(term)
 	return losses.Head{Outputs: h.LossOutputs(), Values: h.Values}, err
 }
 
-// LossOutputs is what losses take the head for: choices are classes, whose layer is rows of the vocabulary.
+// LossOutputs is the head's kind for losses: choices are classes whose layer consists of vocabulary rows.
 func (h *DimensionConfig) LossOutputs() string {
 	if h.Outputs == OutputChoices {
 		return OutputClasses
@@ -82,7 +82,8 @@ func (h *DimensionConfig) LossOutputs() string {
 	return h.Outputs
 }
 
-// passRows is the input of a training step that says which of its sequences are a pass of its edits, in their order.
+// passRows is the input of a training step with the indices of the sequences that are a pass of its edits, in their
+// order.
 func passRows(pass int) string { return fmt.Sprintf("pass_rows.%d", pass) }
 
 // fuseHeads is the fusion of heads as losses read it.
@@ -115,7 +116,7 @@ func (t *Tuner) stepSequences(samples []*batch.Sample) []*batch.Sample {
 	return all
 }
 
-// passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
+// passFeeds returns, for every pass, which sequences of a packed step belong to it. nil: there is one pass.
 func (t *Tuner) passFeeds(p *batch.Inputs) map[string]*tensor.Dense {
 	n := len(t.config.Passes)
 	if n == 1 {
@@ -134,7 +135,7 @@ func (t *Tuner) passFeeds(p *batch.Inputs) map[string]*tensor.Dense {
 	return feeds
 }
 
-// places are the rows that a step's edits have in what terms read.
+// places are the rows of a step's edits in the values that terms read.
 func (t *Tuner) places(p *batch.Inputs) []int {
 	n := len(t.config.Passes)
 	place := make([]int, len(p.Order)/n)
@@ -146,7 +147,7 @@ func (t *Tuner) places(p *batch.Inputs) []int {
 	return place
 }
 
-// scaled is z as losses read it: mu and log sigma on the dimension's scale. Classes have no scale of their own.
+// scaled is z as losses read it: mu and log sigma on the dimension's scale. Classes have no scale.
 func (h *DimensionConfig) scaled(g *nn.Graph, z, dimension string) string {
 	if h.Outputs != OutputMuSigma || len(h.Scale) != 2 {
 		return z

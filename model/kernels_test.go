@@ -14,13 +14,13 @@ import (
 	"assay/model/backbone"
 )
 
-// onCUDA plans for a device that need not be here.
+// onCUDA plans for a device that need not be present.
 var (
 	onCUDA      = model.Options{Device: "cuda:0", Elsewhere: true}
 	fusedOnCUDA = model.Options{Device: "cuda:0", Elsewhere: true, Kernels: "fused"}
 )
 
-// Every node of the graphs that are emitted for CUDA has a kernel there: of all families, both types, all graphs.
+// Every node of the graphs emitted for CUDA has a CUDA kernel: for all families, both types, all graphs.
 func TestCUDAKernels(t *testing.T) {
 	long.Test(t)
 	dirs, err := filepath.Glob("../testdata/oracle/*/scorer*")
@@ -32,7 +32,7 @@ func TestCUDAKernels(t *testing.T) {
 	}
 }
 
-// TestCUDAKernelsPacked is TestCUDAKernels over weights of four and eight bits.
+// TestCUDAKernelsPacked is TestCUDAKernels with weights of four and eight bits.
 func TestCUDAKernelsPacked(t *testing.T) {
 	long.Test(t)
 	for _, dir := range modeltest.PackedFolders(t) {
@@ -74,7 +74,7 @@ func packedBackbone(t *testing.T, p *model.ScorerState) bool {
 	return slices.ContainsFunc(b.Weights.Names(), func(name string) bool { return b.Weights.Quantized(name) != nil })
 }
 
-// TestCUDAKernelsOfJudges is TestCUDAKernels of scorers of format 2, with heads of all kinds, choices and all losses.
+// TestCUDAKernelsOfJudges is TestCUDAKernels for scorers of format 2, with heads of all kinds, choices and all losses.
 func TestCUDAKernelsOfJudges(t *testing.T) {
 	long.Test(t)
 	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
@@ -119,7 +119,7 @@ func judgeOf(backbone, dtype string) *model.ScorerConfig {
 	}
 }
 
-// allLosses is an objective of all of them.
+// allLosses is an objective with all losses.
 func allLosses() (all []losses.Spec) {
 	for _, r := range losses.Table() {
 		if r.Over != losses.Tokens {
@@ -131,7 +131,7 @@ func allLosses() (all []losses.Spec) {
 	return all
 }
 
-// checkGraphs looks at all graphs that score and differentiate scores.
+// checkGraphs checks all graphs that score and differentiate scores.
 func checkGraphs(t *testing.T, load func() *model.ScorerState, o model.Options) {
 	t.Helper()
 	graphs, err := model.Graphs(load(), o)
@@ -143,7 +143,7 @@ func checkGraphs(t *testing.T, load func() *model.ScorerState, o model.Options) 
 	}
 }
 
-// checkSteps looks at training steps over samples of one and of two lengths.
+// checkSteps checks training steps over samples of one and of two lengths.
 func checkSteps(t *testing.T, p *model.ScorerState, o model.TuneOptions) {
 	t.Helper()
 	tuner, err := model.NewTuner(p, o)

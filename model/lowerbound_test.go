@@ -12,8 +12,8 @@ import (
 	_ "assay/model/families"
 )
 
-// boundScorer opens a scorer of two heads of one layer, a and b, with log sigma = slope mu - 1, whose score lies k
-// standard deviations below their fusion, or that of some of them.
+// boundScorer opens a scorer with two one-layer heads, a and b, with log sigma = slope mu - 1, whose score is k
+// standard deviations below the fusion of both, or of some of them.
 func boundScorer(t *testing.T, fusion string, k, slope float64, of ...string) *model.Scorer {
 	t.Helper()
 	head := model.DimensionConfig{Activation: "relu", Outputs: model.OutputMuSigma}
@@ -74,14 +74,14 @@ func TestLowerBound(t *testing.T) {
 				if bound.Sigma != plain.Sigma {
 					t.Errorf("got sigma %g, want %g", bound.Sigma, plain.Sigma)
 				}
-				// d sigma / d mu_i of the fusions: of mean (log sigma is a mean) slope sigma / 2 beside 1 / 2 of the score.
+				// d sigma / d mu_i by fusion: mean (log sigma is a mean) has slope sigma / 2, and 1 / 2 for the score.
 				want := make([]float64, len(plain.Output.Values))
 				add := func(g *edit.Gradient, factor float64) {
 					for i, v := range g.Output.Values {
 						want[i] += factor * float64(v)
 					}
 				}
-				if fusion == "sum" { // slope sigma_i^2 / sigma beside 1: another factor for each head
+				if fusion == "sum" { // slope sigma_i^2 / sigma, and 1 for the score: another factor for each head
 					for _, name := range []string{"a", "b"} {
 						one := of(boundScorer(t, fusion, 0, slope, name))
 						add(one, 1-k*slope*one.Sigma*one.Sigma/100/sigma)
@@ -102,7 +102,7 @@ func TestLowerBound(t *testing.T) {
 	}
 }
 
-// TestLowerBoundRefused: without sigma there is none.
+// TestLowerBoundRefused: without sigma a lower bound is refused.
 func TestLowerBoundRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, outputs, fusion string

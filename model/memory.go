@@ -10,14 +10,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Counts returns the numbers of parameters, and the bytes of the weights.
+// Counts returns the numbers of parameters and the size of the weights in bytes.
 func (t *Tuner) Counts() exec.Usage { return t.net.Counts(t.List) }
 
-// Usage estimates the memory of training over micro-batches of that many samples as long as s. It adds the weights
-// (once for all graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst
-// moment. Those add up on CUDA, where every session keeps its memory between its runs; on the CPU sessions share it,
-// and the sum is on the safe side. pictures is how many distinct ones a run sees: a frozen tower's output is kept for
-// them, up to the cache's size.
+// Usage estimates the memory of training with micro-batches of that many samples as long as s. It adds the weights
+// (once for all graphs; on CUDA once for each), the optimizer state, and every graph's peak memory. On CUDA the peaks
+// add up, as every session keeps its memory between runs; on the CPU sessions share it, and the sum is on the safe
+// side. pictures is the number of distinct pictures in a run: a frozen tower's output is cached for them, up to the
+// cache's size.
 func (t *Tuner) Usage(s *batch.Sample, micro, pictures int, scoring bool) (exec.Usage, error) {
 	u := t.Counts()
 	if t.net.OnCUDA() && scoring {
@@ -34,8 +34,8 @@ func (t *Tuner) Usage(s *batch.Sample, micro, pictures int, scoring bool) (exec.
 	return u, t.run.AddTraining(&u, t.List, s, micro, pictures, peaks)
 }
 
-// stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do; or over
-// groups that are known (PlanGroups).
+// stepPeak is the peak memory of a training step over copies of a sample, which share their prefix if steps do; or over
+// known groups (PlanGroups).
 func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	pk := t.stepPacking()
 	if t.o.Fixed { // sources of several lengths share nothing there
@@ -71,14 +71,14 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	return t.run.StepPeak(b, p.Rows, p.Feeds, vision, targets)
 }
 
-// stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number
-// of groups.
+// stepPacks reports whether a step packs its weights. One over several groups of lengths does not: there is a session
+// for every number of groups.
 func (t *Tuner) stepPacks(g *nn.Graph, groups int) bool {
 	return t.net.Plan.Prepack && (groups == 1 || groups == 2 && g.Variant.Follows != nil)
 }
 
-// addPackedCopies counts those of a step, one for each direction, and of scoring. What they were made from may leave
-// the memory again if it lies in a file.
+// addPackedCopies counts the packed copies of a step, one for each direction, and of scoring. The originals may leave
+// memory again if they are in a file.
 func (t *Tuner) addPackedCopies(u *exec.Usage, scoring bool) {
 	copies := int64(0)
 	if t.stepPacks(&nn.Graph{}, 1) {
@@ -92,7 +92,7 @@ func (t *Tuner) addPackedCopies(u *exec.Usage, scoring bool) {
 	}
 }
 
-// Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].
+// Usage estimates the memory of scoring a batch of that many samples as long as sample, by purpose; see [Tuner.Usage].
 func (s *Scorer) Usage(sample *batch.Sample, batch int) (map[string]int64, error) {
 	_, weights := s.net.Weights()
 	u := exec.Usage{Bytes: map[string]int64{"weights": weights, "program": exec.Program}}
@@ -106,7 +106,7 @@ func (s *Scorer) peaks() exec.Peaks {
 	return exec.Peaks{"vision tower": s.run.VisionPeak, "scoring": scoring}
 }
 
-// UsageOf is Usage of a process that goes through a table with so many distinct pictures, in batches.
+// UsageOf is Usage for a process that scores a table with that many distinct pictures in batches.
 func (s *Scorer) UsageOf(sample *batch.Sample, batch, pictures int) (exec.Usage, error) {
 	u := exec.Usage{Bytes: map[string]int64{}}
 	u.Parameters, u.Bytes["weights"] = s.net.Weights()
@@ -117,7 +117,7 @@ func (s *Scorer) UsageOf(sample *batch.Sample, batch, pictures int) (exec.Usage,
 	if s.net.Plan.Small || s.net.Plan.Prepack { // packed copies of the weights
 		u.Bytes["weights"] *= 2
 	}
-	if s.net.Plan.Small { // runs side by side
+	if s.net.Plan.Small { // runs in parallel
 		for what := range peaks {
 			u.Bytes[what] *= int64(s.net.Plan.Limits.Parallel)
 		}
@@ -126,7 +126,7 @@ func (s *Scorer) UsageOf(sample *batch.Sample, batch, pictures int) (exec.Usage,
 	switch {
 	case s.net.OnCUDA():
 		s.run.Split(&u, len(peaks))
-	case !s.net.Plan.Small: // one after the other they use the same arena
+	case !s.net.Plan.Small: // run in sequence, they share one arena
 		u.Bytes["scoring or vision tower"] = max(u.Bytes["scoring"], u.Bytes["vision tower"])
 		for what := range peaks {
 			delete(u.Bytes, what)
@@ -135,7 +135,7 @@ func (s *Scorer) UsageOf(sample *batch.Sample, batch, pictures int) (exec.Usage,
 	return u, nil
 }
 
-// Rows counts the tokens that go through the language model when samples are scored together, and one by one.
+// Rows counts the tokens that pass through the language model when samples are scored together, and one by one.
 func (s *Scorer) Rows(samples []*batch.Sample) (together, alone int) {
 	for _, b := range s.net.Plan.Limits.Batches(s.net.Packer, samples, s.net.OneGraph()) {
 		rows, apart := b.Count(batch.Pick(samples, b.Samples))
@@ -144,7 +144,7 @@ func (s *Scorer) Rows(samples []*batch.Sample) (together, alone int) {
 	return together, alone
 }
 
-// Rows is that of a step over samples, together and one by one.
+// Rows counts the tokens of a step over samples, together and one by one.
 func (t *Tuner) Rows(samples []*batch.Sample) (together, alone int) {
 	return t.stepPacking().Count(t.stepSequences(samples))
 }

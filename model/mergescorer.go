@@ -22,10 +22,10 @@ import (
 const cardFile = "README.md"
 
 // MergeScorer merges the adapter of the scorer directory dir into its backbone, see [lora.MergeCheckpoint]. The result
-// is a checkpoint and a scorer directory in one, whose backbone is the folder itself. Weights apart from their
+// is a checkpoint and a scorer directory in one, whose backbone is the folder itself. Weights separate from their
 // backbone, as imported judges have them, are written under the backbone's own names, without their heads, which the
-// scorer has; such a scorer needs no adapter. Backbone of the options, if it is not empty, says where the backbone is
-// now; Adapter, Weights, Name and Extra are set here.
+// scorer has; such a scorer needs no adapter. Backbone of the options, if not empty, is the backbone's current folder;
+// Adapter, Weights, Name and Extra are set here.
 func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.MergeResult, error) {
 	p, err := LoadScorerState(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Me
 	return lora.MergeCheckpoint(ctx, o)
 }
 
-// fitVocabulary gives the config.json of a merged checkpoint the vocab_size of its embedding table.
+// fitVocabulary sets vocab_size in the config.json of a merged checkpoint to that of its embedding table.
 func fitVocabulary(dir string) error {
 	path := filepath.Join(dir, "config.json")
 	config, err := os.ReadFile(path)
@@ -104,7 +104,7 @@ func (p *ScorerState) copyMerged(dir string) error {
 		return err
 	}
 	err = atomicfile.Copy(filepath.Join(p.Dir, cardFile), filepath.Join(dir, cardFile))
-	if errors.Is(err, os.ErrNotExist) { // a model card is not a must
+	if errors.Is(err, os.ErrNotExist) { // a model card is optional
 		return nil
 	}
 	return err

@@ -13,8 +13,8 @@ import (
 	"assay/model/backbone"
 )
 
-// Beside is the path that a scorer.yaml names, seen from where the file really lies: links to its folder, or to the
-// file, are resolved. A path beside the link itself is found, too.
+// Beside resolves a path in a scorer.yaml relative to the file's real location: links to its folder, or to the file,
+// are resolved. A path relative to the link itself is found as well.
 func Beside(file, path string) string {
 	if hub.Is(path) { // fetched when it is opened
 		return path
@@ -39,25 +39,26 @@ func Beside(file, path string) string {
 	return filepath.Join(folders[0], path)
 }
 
-// noScorer explains that a folder has no scorer.yaml: err says so.
+// noScorer explains why a folder has no scorer.yaml; err is the error of reading it.
 func noScorer(dir string, err error) error {
 	has := func(names ...string) bool { return backbone.Exists(filepath.Join(append([]string{dir}, names...)...)) }
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case has("scorer", ConfigFile):
-		return fmt.Errorf("%w: %s is the folder of a run, its scorer is %s", err, dir, filepath.Join(dir, "scorer"))
+		return fmt.Errorf("%w: %s is a run directory, its scorer is %s", err, dir, filepath.Join(dir, "scorer"))
 	case has("checkpoints"):
-		return fmt.Errorf("%w: %s is the folder of a run that has no scorer yet: the same `train --config` goes on", err, dir)
+		return fmt.Errorf("%w: %s is a run directory that has no scorer yet: resume it with the same `train --config`",
+			err, dir)
 	case has("config.json"):
-		return fmt.Errorf("%w: %s is a checkpoint, not a scorer: `train --config` makes a scorer over it, `score import` "+
-			"makes one of a released judge", err, dir)
+		return fmt.Errorf("%w: %s is a checkpoint, not a scorer: `train --config` trains a scorer on it, `score import` "+
+			"creates one from a released judge", err, dir)
 	}
 	if name := backbone.HubName(dir); name != "" {
-		return fmt.Errorf("%w: if %s is on Hugging Face, fetch it (`score fetch %s`), and make a scorer of it with "+
+		return fmt.Errorf("%w: if %s is on Hugging Face, fetch it (`score fetch %s`), and turn it into a scorer with "+
 			"`score import`", err, name, name)
 	}
-	return fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
+	return fmt.Errorf("%w (expected a scorer directory, as written by training)", err)
 }
 
 // fetch fetches the backbone and the weights that scorer.yaml names on the Hugging Face Hub.
@@ -70,8 +71,8 @@ func (p *ScorerState) fetch() (err error) {
 	return nil
 }
 
-// missing explains that the folder or file that a line of scorer.yaml names is not there; nil: it is, or no scorer.yaml
-// was read.
+// missing returns an error if a folder or file that scorer.yaml names does not exist; nil if all exist, or no
+// scorer.yaml was read.
 func (p *ScorerState) missing() error {
 	if err := p.fetch(); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (p *ScorerState) missing() error {
 	}
 	file := filepath.Join(p.Dir, ConfigFile)
 	for _, named := range []struct{ key, path, remedy string }{
-		{"backbone", p.Config.Backbone, "say with --backbone DIR where it is now, or correct the line"},
+		{"backbone", p.Config.Backbone, "pass its location with --backbone DIR, or correct the line"},
 		{"weights", p.Config.Weights, "correct the line"},
 	} {
 		_, err := os.Stat(named.path)
@@ -92,7 +93,7 @@ func (p *ScorerState) missing() error {
 		default:
 			remedy := named.remedy
 			if name := backbone.HubName(named.path); name != "" {
-				remedy += " (hf://" + name + ", if a repository of the Hub is meant)"
+				remedy += " (hf://" + name + ", if you mean a Hub repository)"
 			}
 			return exit.Usagef("%s: %w: %s", lineOf(file, named.key), err, remedy)
 		}
@@ -100,7 +101,7 @@ func (p *ScorerState) missing() error {
 	return nil
 }
 
-// lineOf shows the line of a YAML file that has a top-level key.
+// lineOf quotes the line of a YAML file that has a top-level key.
 func lineOf(file, key string) string {
 	text, _ := os.ReadFile(file)
 	for i, line := range strings.Split(string(text), "\n") {

@@ -11,7 +11,7 @@ import (
 	"assay/model/nn"
 )
 
-// termPrefix begins the names of the terms' own parameters, which are not part of a scorer.
+// termPrefix is the name prefix of the terms' own parameters, which are not part of a scorer.
 const termPrefix = "losses."
 
 // addTermTensors adds the terms' own parameters to the tensors that are trained.
@@ -54,7 +54,7 @@ func (t *Tuner) stepTerms(ctx context.Context, samples []*batch.Sample, in StepI
 	return r, nil
 }
 
-// termsPart is stepTerms over samples of one run of the graph.
+// termsPart is stepTerms for samples of one run of the graph.
 func (t *Tuner) termsPart(ctx context.Context, samples []*batch.Sample, in StepInput) (*StepResult, error) {
 	rows := make([]*losses.Rows, len(t.o.Terms))
 	out, p, s, err := t.step(ctx, samples, in.Seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
@@ -86,7 +86,7 @@ func (t *Tuner) termsPart(ctx context.Context, samples []*batch.Sample, in StepI
 	return r, nil
 }
 
-// termFeeds writes the inputs of all terms, and which rows they have.
+// termFeeds returns the inputs of all terms, and sets their rows.
 func (t *Tuner) termFeeds(p *batch.Inputs, in StepInput, rows []*losses.Rows) (map[string]*tensor.Dense, error) {
 	place := t.places(p)
 	feeds := map[string]*tensor.Dense{}

@@ -7,8 +7,8 @@ import (
 	"assay/edit"
 )
 
-// OnePassConfig is scorer.yaml of format 1: one pass whose answer holds a score token that is new to the vocabulary,
-// and one head without a name. [OnePassConfig.Scorer] makes of it what all else works with.
+// OnePassConfig is scorer.yaml of format 1: one pass whose answer contains a score token that is new to the vocabulary,
+// and one unnamed head. [OnePassConfig.Scorer] converts it to the [ScorerConfig] that all other code works with.
 type OnePassConfig struct {
 	Format        int        `yaml:"format"`
 	Backbone      string     `yaml:"backbone"`
@@ -16,7 +16,7 @@ type OnePassConfig struct {
 	PairSize      []int      `yaml:"pair_size,omitempty,flow"` // [height, width]
 	Layout        string     `yaml:"layout,omitempty"`         // instruction_first: the question before the edit
 	Question      string     `yaml:"question,omitempty"`       // [INSTRUCTION] is replaced
-	Answer        string     `yaml:"answer,omitempty"`         // holds the score token once
+	Answer        string     `yaml:"answer,omitempty"`         // contains the score token once
 	TextLoss      string     `yaml:"text_loss,omitempty"`      // answer (default) or all
 	ScoreRange    edit.Range `yaml:"score_range,flow"`
 	Head          HeadConfig `yaml:"head,omitempty"`
@@ -47,7 +47,7 @@ const (
 	classification = "classification"
 )
 
-// Classes reports whether the head gives one output per value instead of the score itself.
+// Classes reports whether the head has one output per value instead of the score itself.
 func (h *HeadConfig) Classes() bool { return h.Kind == classification }
 
 // Outputs is the width of the last layer.
@@ -63,11 +63,11 @@ func (h *HeadConfig) Sizes(hidden int) []int {
 	return append(append([]int{hidden}, h.Hidden...), h.Outputs())
 }
 
-// AddsToken reports whether the score token is no row of the backbone's vocabulary: the scorer has an embedding and an
+// AddsToken reports whether the score token is not in the backbone's vocabulary: the scorer has an embedding and an
 // output row for it, and a text loss teaches it to the model.
 func (c *ScorerConfig) AddsToken() bool { return c.Format == 1 }
 
-// Scorer is the scorer that the file describes, with what it leaves out filled in.
+// Scorer is the scorer that the file describes, with defaults filled in.
 func (f *OnePassConfig) Scorer() *ScorerConfig {
 	pictures := []string{cmp.Or(f.Pair, Sequence)}
 	if pictures[0] == Sequence {
@@ -94,7 +94,7 @@ func (f *OnePassConfig) Scorer() *ScorerConfig {
 	}
 }
 
-// OnePass is the scorer.yaml of format 1 of a scorer that adds its token.
+// OnePass is the format 1 scorer.yaml of a scorer that adds its token.
 func (c *ScorerConfig) OnePass() *OnePassConfig {
 	q, h := &c.Passes[0], c.Heads[""]
 	pair := q.Pictures[0]
@@ -118,14 +118,14 @@ func (c *ScorerConfig) OnePass() *OnePassConfig {
 	}
 }
 
-// check reports what is wrong with a file that is filled in.
+// check reports what is wrong with a file whose defaults are filled in.
 func (f *OnePassConfig) check() error {
 	p := problems{}
 	p.wrong(f.Backbone == "", "backbone", "a checkpoint directory is needed")
 	p.wrong(!strings.Contains(f.Question, InstructionMark), "question", "%s is missing in %q", InstructionMark, f.Question)
-	p.wrong(strings.Count(f.Answer, f.ScoreToken) != 1, "answer", "%q must hold %s once", f.Answer, f.ScoreToken)
+	p.wrong(strings.Count(f.Answer, f.ScoreToken) != 1, "answer", "%q must contain %s once", f.Answer, f.ScoreToken)
 	p.wrong(f.ScoreRange[0] == f.ScoreRange[1], "score_range", "both ends are %g", f.ScoreRange[0])
-	p.wrong(!f.ScoreRange.Bounded(), "score_range", "none belongs to format: 2")
+	p.wrong(!f.ScoreRange.Bounded(), "score_range", "none is only for format: 2")
 	p.oneOf("dtype", f.DType, "float32", "bfloat16")
 	return append(p, f.Problems()...).err()
 }
@@ -137,7 +137,7 @@ func (f *OnePassConfig) Problems() []Problem {
 	p.oneOf("pair", f.Pair, Sequence, Concat, Frames)
 	p.oneOf("layout", f.Layout, "", InstructionFirst)
 	p.wrong(f.Layout != "" && f.Pair != Sequence,
-		"layout", "%s needs pair: sequence; with %s nothing stands before the edit", f.Layout, f.Pair)
+		"layout", "%s needs pair: sequence; with %s nothing precedes the edit", f.Layout, f.Pair)
 	p.numbers(f.NumberPictures)
 	p.oneOf("text_loss", f.TextLoss, "answer", "all")
 	p.oneOf("score_position", f.ScorePosition, "at", "before")

@@ -12,7 +12,7 @@ import (
 	"assay/model/nn"
 )
 
-// openScorer opens the backbone of a scorer, compares the two, and puts together what scores: plan says what of it
+// openScorer opens the backbone of a scorer, checks that the two match, and assembles the [Scorer]; plan defines what
 // is trained.
 func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 	p = p.At(o.Backbone)
@@ -67,7 +67,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 	return s, nil
 }
 
-// ready opens the tokenizer; sessions are opened when they are first needed.
+// ready opens the tokenizer; sessions are opened on first use.
 func (s *Scorer) ready(o Options) error {
 	c, p := s.config, exec.ProcessorOptions{}
 	p.ChatTemplate, p.EndOfTurn, p.Token, p.AddsToken = c.ChatTemplate, c.EndOfTurn, c.token(), c.AddsToken()
@@ -86,7 +86,7 @@ func (s *Scorer) ready(o Options) error {
 // Close frees sessions, tokenizer and weights.
 func (s *Scorer) Close() error { return errors.Join(s.prepare.Text.Close(), s.run.Close()) }
 
-// check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
+// check resolves the device, unless it is elsewhere, and checks that backbone, scorer.yaml, head and adapter match.
 func (s *Scorer) check(p *ScorerState, elsewhere bool, kernels string) error {
 	n, c := s.net, s.config
 	if err := n.ResolveDevice(elsewhere, kernels); err != nil {
@@ -117,7 +117,7 @@ func (s *Scorer) check(p *ScorerState, elsewhere bool, kernels string) error {
 	return nil
 }
 
-// packing says how samples are packed for scoring, over a vocabulary of that many ids.
+// packing returns how samples are packed for scoring, over a vocabulary of that many ids.
 func (c *ScorerConfig) packing(vocab int) batch.Packer {
 	return batch.Packer{
 		Vocab:  int64(vocab),
@@ -130,16 +130,17 @@ func (c *ScorerConfig) packing(vocab int) batch.Packer {
 // Device is where the graphs run: cpu or cuda:N.
 func (s *Scorer) Device() string { return s.net.Device() }
 
-// Kernels are the operators that layers are built of, and why these.
+// Kernels returns the operators that layers are built from, and why these were chosen.
 func (s *Scorer) Kernels() exec.Kernels { return s.net.Kernels() }
 
-// Absent says what is missing of the backbone's weights; nil if they are there.
+// Absent returns which of the backbone's weights are missing; nil if none are.
 func (s *Scorer) Absent() error { return s.net.Absent() }
 
-// Partly reports whether a part of the absent weights is there: a shard is missing.
+// Partly reports whether only some of the weights are absent: a shard is missing.
 func (s *Scorer) Partly() bool { return s.net.Partly() }
 
-// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+// Damage returns an error that names a tensor of the backbone or the scorer with NaN or infinities; nil if there is
+// none.
 func (s *Scorer) Damage() error { return s.net.Damage() }
 
 // ClearCache forgets all pictures in memory: for measurements.

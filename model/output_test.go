@@ -16,7 +16,7 @@ import (
 	_ "assay/model/families"
 )
 
-// choicesOver is a scorer of choices with an adapter over a backbone.
+// choicesOver is a choices scorer with an adapter on a backbone.
 func choicesOver(t *testing.T, l *lora.Config) *model.ScorerState {
 	t.Helper()
 	p, err := model.NewScorerState(&model.ScorerConfig{
@@ -35,8 +35,8 @@ func choicesOver(t *testing.T, l *lora.Config) *model.ScorerState {
 	return p
 }
 
-// TestOutputLayerOfAnAdapter: rows of choices are those of the output layer that an adapter brings, and adapters that
-// change the layer in another way are refused. Both were passed over, and scores were the backbone's.
+// TestOutputLayerOfAnAdapter: rows of choices come from the output layer that an adapter contains, and adapters that
+// change the layer in another way are refused. Both were once ignored, and scores were the backbone's.
 func TestOutputLayerOfAnAdapter(t *testing.T) {
 	whole := choicesOver(t, &lora.Config{Rank: 2, Alpha: 2, Targets: lora.Names{List: []string{"q_proj"}},
 		ModulesToSave: []string{"lm_head"}})
@@ -53,7 +53,7 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 		}
 	}
 	if !zeroed {
-		t.Fatal("the adapter does not bring lm_head")
+		t.Fatal("the adapter does not contain lm_head")
 	}
 	even, err := model.NewScorer(whole, model.Options{})
 	if err != nil {
@@ -93,7 +93,7 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 	}
 }
 
-// refusal is the module that an error says is not supported.
+// refusal returns the module that an error reports as not supported.
 func refusal(err error) string {
 	if err == nil || !strings.Contains(err.Error(), "the output layer: that is not supported") {
 		return ""

@@ -15,8 +15,8 @@ const (
 	Frames   = backbone.Frames
 )
 
-// Join arranges a source and an edit as pictures for the backbone, each a list of frames. size, [height, width], is
-// what both are first resized to, whatever pair is; nil: nothing. (Resizing is Pillow's bicubic throughout.)
+// Join arranges a source and an edit as pictures for the backbone, each a list of frames. Both are first resized to
+// size, [height, width], whatever pair is; nil: they are not. (Resizing is Pillow's bicubic throughout.)
 func Join(pair string, size []int, source, edit *data.Picture) ([][]*data.Picture, error) {
 	for what, p := range map[string]*data.Picture{"source": source, "edit": edit} {
 		if err := p.Check(); err != nil {
@@ -38,5 +38,5 @@ func Join(pair string, size []int, source, edit *data.Picture) ([][]*data.Pictur
 		}
 		return [][]*data.Picture{{data.SideBySide(source, edit)}}, nil
 	}
-	return nil, fmt.Errorf("pair %q is not known; sequence, concat and frames are", pair)
+	return nil, fmt.Errorf("unknown pair %q; use sequence, concat or frames", pair)
 }

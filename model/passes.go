@@ -30,8 +30,8 @@ func (q *PassConfig) shown() string { return strings.Join(q.Pictures, "+") }
 // joined reports whether a pass shows source and edit as one picture, or as two frames of one.
 func (q *PassConfig) joined() bool { return q.Pictures[0] == Concat || q.Pictures[0] == Frames }
 
-// onePerPicture stands for the tokens of a pass's pictures, of an edit with so many sources, where their number does
-// not matter.
+// onePerPicture counts one token per picture that a pass shows of an edit with that many sources, for uses where the
+// real counts do not matter.
 func (c *ScorerConfig) onePerPicture(q *PassConfig, sources int) []int {
 	if q.joined() {
 		return []int{1}
@@ -39,7 +39,7 @@ func (c *ScorerConfig) onePerPicture(q *PassConfig, sources int) []int {
 	return slices.Repeat([]int{1}, len(c.places(q, max(sources, 1))))
 }
 
-// cacheKey identifies the pictures of an edit as a pass shows them; zero: nothing does.
+// cacheKey identifies the pictures of an edit as a pass shows them; zero if they cannot be identified.
 func (c *ScorerConfig) cacheKey(e *edit.Edit, q *PassConfig) store.Key {
 	output := edit.KeyOf(e.Output)
 	if !c.NeedsSource() && output != "" {
@@ -55,7 +55,7 @@ func (c *ScorerConfig) cacheKey(e *edit.Edit, q *PassConfig) store.Key {
 	return store.KeyOf(append(keys, output, q.shown())...)
 }
 
-// shownPictures are the decoded pictures of an edit. Without sources it is of a scorer that shows none.
+// shownPictures are the decoded pictures of an edit. sources is empty for a scorer that shows none.
 type shownPictures struct {
 	sources []*data.Picture
 	output  *data.Picture
@@ -73,7 +73,7 @@ func (s *shownPictures) equal(t *shownPictures) bool {
 	return s.output == t.output && slices.Equal(s.sources, t.sources)
 }
 
-// decode decodes what a scorer looks at.
+// decode decodes the pictures that a scorer shows.
 func (c *ScorerConfig) decode(e *edit.Edit) (s shownPictures, err error) {
 	if c.NeedsSource() {
 		s.sources = make([]*data.Picture, max(len(e.Sources), 1))
@@ -90,7 +90,8 @@ func (c *ScorerConfig) decode(e *edit.Edit) (s shownPictures, err error) {
 	return s, nil
 }
 
-// passPictures decodes the pictures of an edit if need be, arranges them for a pass, and makes what the tower takes.
+// passPictures decodes the pictures of an edit if necessary, arranges them for a pass, and preprocesses them for the
+// vision tower.
 func (p *preparer) passPictures(
 	e *edit.Edit, a Ask, q *PassConfig, decode func() (shownPictures, error),
 ) (out []*backbone.Picture, err error) {
@@ -129,7 +130,7 @@ func (p *preparer) passPictures(
 	return out, nil
 }
 
-// ask makes the sample of a pass.
+// ask builds the sample of a pass.
 func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*backbone.Picture) (*batch.Sample, error) {
 	counts := backbone.PictureTokens(pictures)
 	t, err := p.passTokens(q, e, a, counts)
@@ -150,7 +151,7 @@ func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*backbone.
 }
 
 // passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is
-// read, or the score token if that has rows of its own.
+// read, or the score token if it has its own rows.
 func (p *preparer) passTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
 	if p.config.AddsToken() {
 		t, err = p.answerTokens(q, e, a, counts)
@@ -164,8 +165,8 @@ func (p *preparer) passTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) 
 	return t, err
 }
 
-// prompt renders the question of a pass about so many pictures by the chat template; question replaces the pass's own
-// unless it is "".
+// prompt renders the question of a pass about that many pictures with the chat template; question replaces the pass's
+// own unless it is "".
 func (p *preparer) prompt(q *PassConfig, e *edit.Edit, pictures int, question string) (string, error) {
 	if !p.config.AddsToken() {
 		return p.Text.Ask(pictures, text.Question{Text: string(q.Prompt), Marks: []text.Mark{
@@ -180,7 +181,7 @@ func (p *preparer) prompt(q *PassConfig, e *edit.Edit, pictures int, question st
 	return p.Text.PromptAmong(pictures, before, strings.ReplaceAll(question, InstructionMark, e.Instruction))
 }
 
-// promptTokens are prompt and answer of a pass whose score token, if it has one, is one of the vocabulary.
+// promptTokens are the prompt and answer of a pass whose score token, if any, is in the vocabulary.
 func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t text.Tokens, err error) {
 	prompt, err := p.prompt(q, e, len(counts), "")
 	if err != nil {
@@ -194,7 +195,7 @@ func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t te
 	case q.Steps > 0 || q.Position == "last":
 		at = len(t.IDs) - 1
 	case at < 0:
-		return t, fmt.Errorf("the tokenizer does not keep %s as one token of the prompt of pass %s", q.Token, q.Name)
+		return t, fmt.Errorf("the tokenizer does not keep %s as one token in the prompt of pass %s", q.Token, q.Name)
 	case q.Position == "before":
 		at--
 	}
@@ -204,8 +205,8 @@ func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t te
 	return t, nil
 }
 
-// answerTokens are prompt and answer of a pass whose answer holds a score token with rows of its own. The text loss
-// learns all of the answer, the end of the turn too.
+// answerTokens are the prompt and answer of a pass whose answer contains a score token with its own rows. The text loss
+// covers the whole answer, including the end of the turn.
 func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
 	prompt, err := p.prompt(q, e, len(counts), a.Question)
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"assay/model/batch"
 )
 
-// PlanGroups tells the tuner which groups of samples steps will be over, in their order, and how many edits the largest
-// group has, be it one of these or another. Usage is then that of the largest run of the graph that a micro-batch of
-// whole groups, or the largest group, makes.
+// PlanGroups sets the groups of samples that steps will run on, in order, and the number of edits of the largest group,
+// which need not be one of these. Usage then estimates the largest run of the graph for any micro-batch of whole
+// groups, or for the largest group.
 func (t *Tuner) PlanGroups(groups [][]*batch.Sample, largest int) {
 	t.groups, t.largest = groups, largest
 }
 
-// Planned is a sample without what a plan does not read: the pixels of pictures, unless the tower trains, and other
-// features than zeros that all share.
+// Planned is a sample without what a plan does not read: unless the tower trains, pictures lose their pixels and share
+// features of zeros.
 func (t *Tuner) Planned(s *batch.Sample) *batch.Sample {
 	width := t.net.Backbone.Decoder().FeatureWidth()
 	out := *s
@@ -35,8 +35,8 @@ func (t *Tuner) Planned(s *batch.Sample) *batch.Sample {
 	return &out
 }
 
-// largestRun are the samples of the run with the most rows, of all micro-batches that the groups make, and of the
-// largest group if it has samples like s.
+// largestRun are the samples of the run with the most rows, among all micro-batches of the groups and a largest group
+// of samples like s.
 func (t *Tuner) largestRun(s *batch.Sample, micro int) (largest []*batch.Sample) {
 	most := -1
 	for _, samples := range append(t.microBatches(micro), slices.Repeat([]*batch.Sample{t.Planned(s)}, t.largest)) {
@@ -53,8 +53,8 @@ func (t *Tuner) largestRun(s *batch.Sample, micro int) (largest []*batch.Sample)
 	return largest
 }
 
-// microBatches are whole groups of at most micro samples, or one group. If there are too few samples for one, they come
-// again as others.
+// microBatches are whole groups of at most micro samples, or single larger groups. If there are too few samples for one
+// micro-batch, they are repeated as distinct samples.
 func (t *Tuner) microBatches(micro int) (batches [][]*batch.Sample) {
 	n := 0
 	for _, g := range t.groups {

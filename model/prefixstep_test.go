@@ -9,9 +9,8 @@ import (
 	"assay/onnx"
 )
 
-// TestGroupsLetScoresGo: the backward pass of a step over a prefix and its branches does not look at the scores of
-// attention again, not even for their sizes. They would be kept in memory for it. (Those of the last layer are of few
-// rows.)
+// TestGroupsLetScoresGo: the backward pass of a step over a prefix and its branches does not read the attention scores
+// again, not even for their sizes, which would keep them in memory. (The scores of the last layer have few rows.)
 func TestGroupsLetScoresGo(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
@@ -20,7 +19,7 @@ func TestGroupsLetScoresGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		of, scores := map[string][]string{}, map[string]bool{} // what an Add reads; what is added to before a Softmax
+		of, scores := map[string][]string{}, map[string]bool{} // inputs of an Add; operands of an Add before a Softmax
 		var last []string
 		for _, n := range b.Model.Nodes {
 			switch n.Op {
@@ -49,8 +48,8 @@ func TestGroupsLetScoresGo(t *testing.T) {
 	}
 }
 
-// TestPiecesStayPlain: in steps in pieces all sizes are known to be equal where gradients need it, in the graph and in
-// the bodies of its Scans. Nothing is summed where an axis might have been stretched (NonZero finds them).
+// TestPiecesStayPlain: in steps that run in pieces all sizes that gradients compare are known to be equal, in the graph
+// and in the bodies of its Scans. Nothing is summed for an axis that might have been broadcast (NonZero finds them).
 func TestPiecesStayPlain(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
@@ -65,14 +64,14 @@ func TestPiecesStayPlain(t *testing.T) {
 				t.Fatal(err)
 			}
 			if most := searches(plain.Model.Nodes); searches(b.Model.Nodes) > most {
-				t.Errorf("%s: groups behind %v: axes are looked for when it runs: %d, and %d in one piece", family, follows,
+				t.Errorf("%s: groups that follow %v: searches for axes at run time: %d, and %d in one piece", family, follows,
 					searches(b.Model.Nodes), most)
 			}
 		}
 	}
 }
 
-// searches counts the nodes that look for stretched axes, bodies included.
+// searches counts the nodes that search for broadcast axes, bodies included.
 func searches(nodes []*onnx.Node) (n int) {
 	for _, k := range nodes {
 		if k.Op == "NonZero" {
@@ -87,7 +86,7 @@ func searches(nodes []*onnx.Node) (n int) {
 	return n
 }
 
-// sharedTuner trains a scorer of a family; what the samples of its steps begin with runs once.
+// sharedTuner trains a scorer of a family; the common prefix of a step's samples runs once.
 func sharedTuner(t *testing.T, family string) *Tuner {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))

@@ -13,7 +13,7 @@ import (
 	"assay/model/nn"
 )
 
-// large makes a network one of a model that is not small, which packs its weights or does not.
+// large marks a network as that of a model that is not small, with or without packed weights.
 func large(n *exec.Network, packs bool) {
 	n.Plan.Small, n.Plan.Prepack, n.Plan.Limits = false, packs, batch.NewLimits(false, false, 2)
 }
@@ -27,7 +27,7 @@ func exampleEdit() *edit.Edit {
 	return edit.New(a, b, "blur it")
 }
 
-// TestStepsOverPackedWeights: loss and gradients of a step are those of weights as they lie, to rounding.
+// TestStepsOverPackedWeights: loss and gradients of a step equal those with unpacked weights, up to rounding.
 func TestStepsOverPackedWeights(t *testing.T) {
 	var want *StepResult
 	for _, packs := range []bool{false, true} {
@@ -37,7 +37,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		other := exec.Recipe{Name: "packing", Build: u.stepGraph(1).Build} // not the graph that NewTuner has built
 		b, err := u.run.Sessions.Graph(other)
 		if err != nil || b.Packed != packs {
-			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
+			t.Fatalf("a step packs its weights: %v, %v; want %v", err, b, packs)
 		}
 		s, err := u.Sample(exampleEdit(), Ask{})
 		if err != nil {
@@ -52,7 +52,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 			continue
 		}
 		if d := math.Abs(got.Loss[0] - want.Loss[0]); !(d <= 1e-5*math.Abs(want.Loss[0])) {
-			t.Errorf("loss %v, as they lie %v", got.Loss, want.Loss)
+			t.Errorf("loss %v, unpacked %v", got.Loss, want.Loss)
 		}
 		for name, g := range got.Grads {
 			far, norm := 0.0, 0.0
@@ -61,14 +61,14 @@ func TestStepsOverPackedWeights(t *testing.T) {
 				far, norm = math.Hypot(far, float64(v)-w), math.Hypot(norm, w)
 			}
 			if !(far <= 1e-5*norm+1e-9) {
-				t.Errorf("the gradient of %s is %g from that of weights as they lie, of norm %g", name, far, norm)
+				t.Errorf("the gradient of %s is %g from the unpacked one, of norm %g", name, far, norm)
 			}
 		}
 	}
 }
 
-// TestScoresOverPackedWeights: a score is that of weights as they lie, to rounding. (No two threads sum these narrow
-// layers in one order, so that batches are not tested.)
+// TestScoresOverPackedWeights: a score equals that with unpacked weights, up to rounding. (The threads' order of
+// summing these narrow layers varies, so that batches are not tested.)
 func TestScoresOverPackedWeights(t *testing.T) {
 	dirs, err := filepath.Glob("../testdata/oracle/llavanext/scorer*")
 	if err != nil || len(dirs) == 0 {
@@ -83,7 +83,7 @@ func TestScoresOverPackedWeights(t *testing.T) {
 		defer s.Close()
 		large(s.net, packs)
 		if b, err := s.run.Sessions.Graph(s.forwardGraph(forwardSpec{})); err != nil || b.Packed != packs {
-			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
+			t.Fatalf("scoring packs its weights: %v, %v; want %v", err, b, packs)
 		}
 		one, err := s.Sample(exampleEdit(), Ask{})
 		if err != nil {
@@ -94,13 +94,13 @@ func TestScoresOverPackedWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		if packs && !(math.Abs(alone[0]-want) <= 1e-5) {
-			t.Errorf("score %g, as weights lie %g", alone[0], want)
+			t.Errorf("score %g, with unpacked weights %g", alone[0], want)
 		}
 		want = alone[0]
 	}
 }
 
-// TestWhatPacks: models pack whose weights are a small part of the machine's memory.
+// TestWhatPacks: models whose weights are a small part of the machine's memory pack them.
 func TestWhatPacks(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()
@@ -111,7 +111,7 @@ func TestWhatPacks(t *testing.T) {
 		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*exec.PackedShare, bytes*exec.PackedShare-1)
 	}
 	if n.Plan.Recompute = true; n.PacksFor(bytes * exec.PackedShare) {
-		t.Error("a network that computes its layers anew packs")
+		t.Error("a network that recomputes its layers packs")
 	}
 	n.Plan.Prepack = true
 	prefixed := &nn.Graph{Variant: nn.Variant{Follows: []int{-1, 0}}}
@@ -120,7 +120,7 @@ func TestWhatPacks(t *testing.T) {
 	}
 }
 
-// TestWhereBlocksBegin: scoring by a model that is not small attends in blocks earlier than its steps.
+// TestWhereBlocksBegin: a model that is not small attends in blocks from fewer rows in scoring than in steps.
 func TestWhereBlocksBegin(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()

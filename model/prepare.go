@@ -11,24 +11,24 @@ import (
 	"assay/model/exec"
 )
 
-// Ask says how an edit becomes a sample. The zero value is what scoring does.
+// Ask configures how an edit becomes a sample. The zero value is for scoring.
 type Ask struct {
 	Question string  // template; "": the scorer's
 	Answer   string  // template; "": the scorer's
 	Why      string  // replaces [WHY] in Answer: the reason of an edit's label, whose tokens train with the answer's
 	Pixels   bool    // keep the pixels, for PixelGradient
-	Shared   *Shared // pictures prepared for other scorers that are asked about the same edit; nil: none
+	Shared   *Shared // pictures that other scorers of the same edit have prepared; nil: none
 }
 
-// preparer turns edits into samples: the tokens of a text, and pictures as the vision tower takes them.
+// preparer turns edits into samples: text tokens, and pictures preprocessed for the vision tower.
 type preparer struct {
 	config *ScorerConfig
 	net    *exec.Network
 	*exec.Processor
 }
 
-// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It
-// is safe for concurrent use.
+// Sample turns an edit into tokens and pictures: a sample for every pass. Passes that show the same
+// pictures share them. It is safe for concurrent use.
 func (p *preparer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) {
 	if err := p.check(e, a); err != nil {
 		return nil, err
@@ -60,20 +60,19 @@ func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, err
 	return first, nil
 }
 
-// check refuses texts and sources that the scorer has no place for, and an empty instruction where all prompts ask
-// about it.
+// check refuses texts and sources that the scorer cannot use, and an empty instruction if all prompts need it.
 func (p *preparer) check(e *edit.Edit, a Ask) error {
 	switch {
 	case p.config.AddsToken() && strings.TrimSpace(e.Instruction) == "":
 		return fmt.Errorf("the instruction is empty")
 	case !p.config.AddsToken() && (a.Question != "" || a.Answer != ""):
-		return fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with an edit")
+		return fmt.Errorf("a scorer of format 2 has its own prompts: an edit cannot set a question or an answer")
 	}
 	info := edit.Info{Sources: p.config.sources()}
 	return info.CheckSources(e)
 }
 
-// CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.
+// CheckText returns the error that Sample would return for the text of an edit, whatever its pictures are.
 func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
 	if err := p.check(e, a); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"assay/model/batch"
 )
 
-// TestRecomputeFirst: however many layers a step computes again, its losses and gradients have the same bits. The more
-// there are, the less memory is planned.
+// TestRecomputeFirst: however many layers a step recomputes, its losses and gradients are bit-identical. The more there
+// are, the less memory is planned.
 func TestRecomputeFirst(t *testing.T) {
 	root := oracle.Folders(t)[0]
 	open := func(o model.TuneOptions) *model.Tuner {
@@ -63,7 +63,7 @@ func TestRecomputeFirst(t *testing.T) {
 		}
 		for name, g := range want.Grads {
 			if !slices.Equal(got.Grads[name].Float32s(), g.Float32s()) {
-				t.Errorf("%s: the gradient of %s has other bits", what, name)
+				t.Errorf("%s: the gradient of %s is not bit-identical", what, name)
 			}
 		}
 	}

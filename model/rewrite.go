@@ -14,8 +14,8 @@ import (
 	"assay/internal/calibration"
 )
 
-// withKeys returns the text of a YAML mapping with some of its keys set to other values, nil: taken out. All other
-// lines, comments among them, stay as they are.
+// withKeys returns the text of a YAML mapping with some of its keys set to other values; nil removes a key. All other
+// lines, including comments, are unchanged.
 func withKeys(text []byte, set yaml.MapSlice) ([]byte, error) {
 	if n := len(text); n > 0 && text[n-1] != '\n' {
 		text = append(slices.Clone(text), '\n')
@@ -47,14 +47,14 @@ func withKeys(text []byte, set yaml.MapSlice) ([]byte, error) {
 	return []byte(strings.Join(lines, "")), nil
 }
 
-// writeKeys writes a scorer.yaml of a text with other values of some keys: see withKeys.
+// writeKeys writes text to a scorer.yaml with other values for some keys: see withKeys.
 func writeKeys(file string, text []byte, set yaml.MapSlice) error {
 	text, err := withKeys(text, set)
 	if err != nil {
 		return err
 	}
 	if _, err := parseScorer(text); err != nil {
-		return fmt.Errorf("%s would not be readable: write its keys as `key: value`, one a line: %w", file, err)
+		return fmt.Errorf("%s would become unreadable: write its keys as `key: value`, one per line: %w", file, err)
 	}
 	return atomicfile.WriteBytes(file, text)
 }
@@ -68,7 +68,7 @@ func setKeys(file string, set yaml.MapSlice) error {
 	return writeKeys(file, text, set)
 }
 
-// identityKeys are the keys that say which files a scorer is made of.
+// identityKeys are the keys that identify a scorer's files.
 func (c *ScorerConfig) identityKeys() yaml.MapSlice {
 	keys := yaml.MapSlice{{Key: "digests"}}
 	if c.Digests != nil {
@@ -80,7 +80,7 @@ func (c *ScorerConfig) identityKeys() yaml.MapSlice {
 	return keys
 }
 
-// addDigests records in a scorer.yaml what it lacks: see [Digests].
+// addDigests records missing digests in a scorer.yaml: see [Digests].
 func addDigests(file string) error {
 	c, err := ReadScorerConfig(file)
 	if err != nil {
@@ -92,8 +92,8 @@ func addDigests(file string) error {
 	return setKeys(file, c.identityKeys())
 }
 
-// InstallCalibration writes a calibration beside the head, and names it in scorer.yaml with its digest. A process that
-// is killed in between leaves the old calibration or the new one, and a scorer.yaml without a digest of it.
+// InstallCalibration writes a calibration next to the head, and names it in scorer.yaml with its digest. A process that
+// is killed in between leaves either the old or the new calibration, and a scorer.yaml without its digest.
 func (p *ScorerState) InstallCalibration(k *calibration.Calibration) error {
 	file, c := filepath.Join(p.Dir, ConfigFile), *p.Config
 	if c.Digests != nil && c.Digests.Scorer[c.Calibration] != "" {

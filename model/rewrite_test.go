@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// TestWithKeys: keys are replaced where they stand, taken out or added, and every other line stays as it was.
+// TestWithKeys: keys are replaced in place, removed or added, and every other line is unchanged.
 func TestWithKeys(t *testing.T) {
 	const text = `# a comment
 format: 1

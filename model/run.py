@@ -1,10 +1,10 @@
-"""Scores an edit with the exported graphs beside this file, as `score pair` does, without Assay.
+"""Scores an edit with the exported graphs next to this file, as `score pair` does, without Assay.
 
     pip install numpy pillow onnxruntime tokenizers
     python run.py --source before.png --edit after.png --instruction "make it brighter"
 
-In a program: `from run import score; score("before.png", "make it brighter", "after.png")`. graphs.json has all that is
-known of the judge. JPEG pictures may score a little differently from Assay, which decodes them by itself.
+In a program: `from run import score; score("before.png", "make it brighter", "after.png")`. graphs.json
+describes the judge. JPEG pictures may score slightly differently from Assay, which has its own decoder.
 """
 import os
 
@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 GRAPHS = json.loads((HERE / "graphs.json").read_text(encoding="utf-8"))
 JUDGE, PROCESSOR = GRAPHS["judge"], GRAPHS["processor"]
 QWEN = PROCESSOR["model_type"] != "llava_next"
-PROVIDERS = ["CPUExecutionProvider"]  # of onnxruntime
+PROVIDERS = ["CPUExecutionProvider"]  # for onnxruntime
 
 
 def score(source, instruction, edit, requirement=""):
@@ -36,10 +36,10 @@ def score(source, instruction, edit, requirement=""):
 
 
 def judge(source, instruction, edit, requirement=""):
-    """What `score pair --json` says of an edit, but for raw01, interval, and probabilities of dimensions."""
+    """What `score pair --json` prints for an edit, except raw01, interval, and probabilities of dimensions."""
     p = only_pass()
     if isinstance(source, (list, tuple)):
-        raise NotImplementedError(f"{len(source)} sources: an export is of one, so use `score pair` of Assay")
+        raise NotImplementedError(f"{len(source)} sources: an export takes one, so use `score pair` of Assay")
     pictures = [qwen_patches(x) if QWEN else llava_tiles(x) for x in show(p, source, edit)]
     feeds = qwen_feeds(pictures) if QWEN else llava_feeds(pictures)
     feeds["pixel_values"] = np.concatenate([x["pixels"] for x in pictures])
@@ -57,7 +57,7 @@ def judge(source, instruction, edit, requirement=""):
         said["sigma"] = abs(high - low) * float(out["sigma01"][0])
     for h in filter(None, sorted(p["heads"])):
         head = JUDGE["heads"][h]
-        if "names" in head:  # classes without an order have no score
+        if "names" in head:  # unordered classes have no score
             said.setdefault("dimensions", {})[h] = {"class": head["names"][int(out[f"head.{h}"][0].argmax())]}
             continue
         value = float(out.get(f"calibrated.{h}", out[f"score01.{h}"])[0])
@@ -72,7 +72,7 @@ def only_pass():
     """The pass of the judge, unless it is one that this program cannot run."""
     p, lacking = JUDGE["passes"][0], None
     if len(JUDGE["passes"]) > 1:
-        lacking = f"{len(JUDGE['passes'])} passes, whose outputs fusion.onnx puts together"
+        lacking = f"{len(JUDGE['passes'])} passes, whose outputs fusion.onnx combines"
     elif p.get("steps"):
         lacking = "steps: the model answers before its state is read"
     elif any(JUDGE["heads"][h].get("joint") for h in p["heads"]):
@@ -90,7 +90,7 @@ def session(file):
 
 
 def run(file, feeds):
-    """The outputs of a graph by name, of those feeds that it takes."""
+    """The outputs of a graph by name; it takes its inputs from feeds."""
     s = session(file)
     return dict(zip([o.name for o in s.get_outputs()], s.run(None, {i.name: feeds[i.name] for i in s.get_inputs()})))
 
@@ -99,7 +99,7 @@ def run(file, feeds):
 
 
 def picture(file):
-    """RGB, upright, as transformers' convert_to_rgb has it: over white, or with the colours below the transparency."""
+    """RGB, upright, as in transformers' convert_to_rgb: over white, or with the alpha channel dropped."""
     im = ImageOps.exif_transpose(file if isinstance(file, Image.Image) else Image.open(file))
     if im.mode[0] in "IF":
         raise ValueError(f"{file}: grey of mode {im.mode}: convert it to 8 bits")
@@ -141,10 +141,10 @@ def show(p, source, edit):
 
 
 def limited(im, factor, least, most, judges):
-    """Width and height in multiples of factor, near the picture's aspect, with a number of pixels between the limits:
-    transformers' smart_resize (judges = 0), or that of EditReward and HPSv3 (1), which differ for thin pictures."""
+    """Width and height in multiples of factor, near the picture's aspect ratio, with a number of pixels in the limits:
+    transformers' smart_resize (judges = 0) or EditReward's and HPSv3's (1), which differ for thin pictures."""
     if max(im.size) > 200 * min(im.size):
-        raise ValueError(f"a picture of {im.width}x{im.height} pixels: sides of at most 200 to 1 are taken")
+        raise ValueError(f"a picture of {im.width}x{im.height} pixels: aspect ratios of at most 200:1 are supported")
     size = [max(judges, round(x / factor)) for x in im.size]
     if math.prod(size) * factor**2 > most:
         beta = math.sqrt(im.width * im.height / most)
@@ -167,13 +167,13 @@ def normalise(im):
 
 
 def qwen_patches(frames):
-    """pixels [patches, 3 * frames * p * p]: the patches of a token follow each other, tokens row by row."""
+    """pixels [patches, 3 * frames * p * p]: the patches of a token are consecutive, tokens row by row."""
     patch, merge, depth = (PROCESSOR[k] for k in ("patch_size", "merge_size", "temporal_patch_size"))
     size = limited(frames[0], patch * merge, PROCESSOR["min_pixels"], PROCESSOR["max_pixels"], 0)
     x = np.stack([normalise(resize(f, *size)) for f in frames])
     if len(frames) == 1:
         x = x.repeat(depth, 0)  # one picture fills all frames
-    cols, rows = (n // patch // merge for n in size)  # of tokens
+    cols, rows = (n // patch // merge for n in size)  # in tokens
     x = x.reshape(depth, 3, rows, merge, patch, cols, merge, patch).transpose(2, 5, 3, 6, 1, 0, 4, 7)
     grid = np.arange(rows * cols).reshape(rows, cols)
     return {"pixels": x.reshape(rows * cols * merge**2, -1), "grid": grid, "tokens": grid.size}
@@ -181,7 +181,7 @@ def qwen_patches(frames):
 
 def qwen_feeds(pictures):
     merge, unit = PROCESSOR["merge_size"], PROCESSOR["merge_size"]**2
-    window = PROCESSOR.get("window_size", 0) // merge // PROCESSOR["patch_size"]  # its edge in tokens
+    window = PROCESSOR.get("window_size", 0) // merge // PROCESSOR["patch_size"]  # edge in tokens
     side = math.isqrt(PROCESSOR.get("num_position_embeddings", 0))  # of Qwen3-VL's position table
     places, windows, table_rows, weights, first = [], [], [], [], 0
     for p in pictures:
@@ -198,7 +198,7 @@ def qwen_feeds(pictures):
         first += p["tokens"]
     places = np.concatenate(places, 1)
     feeds = segments("picture", [p["tokens"] * unit for p in pictures]) | {"patch_positions": places}
-    if window:  # Qwen2.5-VL: in the tower patches lie window by window
+    if window:  # Qwen2.5-VL: in the tower patches are ordered window by window
         order = np.concatenate(windows)
         patches = (order[:, None] * unit + np.arange(unit)).ravel()
         feeds |= segments("window", [w.size * unit for w in windows])
@@ -209,7 +209,7 @@ def qwen_feeds(pictures):
 
 
 def near(at, n, side):
-    """Where places of n lie along an axis of a position table: two neighbours and their weights, [places, 2]."""
+    """Maps places, of n, to an axis of a position table: two neighbours and their weights, [places, 2]."""
     x = at.astype(np.float32) * np.float32(side - 1) / np.float32(max(n - 1, 1))
     low = x.astype(np.int64)
     first = 1 - (x - low.astype(np.float32))
@@ -217,7 +217,7 @@ def near(at, n, side):
 
 
 def segments(name, lengths):
-    """Places of each stretch, filled up to the longest with numbers that are no place; and where each place is."""
+    """Places of each segment, padded to the longest with unused numbers, and the index of each place in them."""
     real = np.arange(max(lengths)) < np.array(lengths)[:, None]
     rows = np.empty(real.shape, np.int64)
     rows[real] = np.arange(real.sum())
@@ -230,7 +230,7 @@ def llava_tiles(frames):
     im, s, side = frames[0], PROCESSOR["image_size"], PROCESSOR["image_size"] // PROCESSOR["patch_size"]
     w, h = im.size
 
-    def kept(grid):  # pixels of the picture that a grid shows, and then the fewest of its own besides
+    def kept(grid):  # most pixels of the picture kept by a grid, then fewest pixels wasted
         scale = min(grid[1] / w, grid[0] / h)
         shown = min(int(w * scale) * int(h * scale), w * h)
         return shown, shown - grid[0] * grid[1]
@@ -241,7 +241,7 @@ def llava_tiles(frames):
     canvas.paste(resize(im, *size), ((gw - size[0]) // 2, (gh - size[1]) // 2))
     tiles = [resize(im, s, s)] + [canvas.crop((x, y, x + s, y + s)) for y in range(0, gh, s) for x in range(0, gw, s)]
     grid = np.arange(gh // s * side * gw // s * side).reshape(gh // s, gw // s, side, side).transpose(0, 2, 1, 3)
-    grid = grid.reshape(gh // s * side, gw // s * side)  # of features, without the first tile's
+    grid = grid.reshape(gh // s * side, gw // s * side)  # of features, without those of the first tile
     rows, cols = grid.shape
     if w / h > cols / rows:  # features on padding are cut off (transformers' unpad_image)
         cut = (rows - int(round(h * (cols / w) * 1e7) / 1e7)) // 2
@@ -258,7 +258,7 @@ def llava_feeds(pictures):
     order, first = [], 0
     newline = features = tile * sum(len(p["pixels"]) for p in pictures)
     for p in pictures:
-        ends = newline + np.arange(len(p["grid"]))[:, None]  # a newline behind each row
+        ends = newline + np.arange(len(p["grid"]))[:, None]  # a newline after each row
         order += [first + np.arange(tile), np.hstack([first + tile + p["grid"], ends]).ravel()]
         first, newline = first + tile * len(p["pixels"]), newline + len(p["grid"])
     return {"feature_order": np.concatenate(order), "newlines": np.array([newline - features])}
@@ -296,11 +296,11 @@ def tokenise(p, instruction, requirement, pictures):
     if JUDGE["adds_token"] and not instruction.strip():
         raise ValueError("the instruction is empty")
     if requirement and "[REQUIREMENT]" not in p["prompt"]:
-        raise ValueError("this judge asks for no requirement")
+        raise ValueError("this judge does not ask for a requirement")
     ids, usual = encode(p, instruction, requirement), encode(p, "x", "x")
     for i, token in special.items():
         if token in instruction + "\n" + requirement or ids.count(i) != usual.count(i):
-            raise ValueError(f"the instruction contains or makes {token!r}, a special token of this model")
+            raise ValueError(f"the instruction contains or forms {token!r}, a special token of this model")
     out, starts = [], []
     for i in ids:
         if i == PROCESSOR["image_token_id"]:
@@ -319,8 +319,8 @@ def sequence(p, ids, starts, pictures, at):
     """The inputs of score.onnx for one sequence, which ends with the row that is read."""
     positions = rotary(len(ids), starts, pictures)
     if positions.max() > PROCESSOR.get("max_position", math.inf):
-        raise ValueError("the sequence is longer than what the model's dynamic rope is computed for")
-    shown, own = np.zeros((2, len(ids)), bool)  # rows of pictures, and of a token that has no row in the table
+        raise ValueError("the sequence is too long: its positions exceed the limit of the model's dynamic rope")
+    shown, own = np.zeros((2, len(ids)), bool)  # rows of pictures, and of a token without a row in the table
     for start, x in zip(starts, pictures):
         shown[start:start + x["tokens"]] = True
     own[at] = JUDGE["adds_token"] and p["position"] == "at"
@@ -337,7 +337,7 @@ def sequence(p, ids, starts, pictures, at):
 
 
 def rotary(length, starts, pictures):
-    """[axes, tokens]: 0, 1, 2..., or, of the Qwen-VLs, with rows and columns of the pictures (get_rope_index)."""
+    """[axes, tokens]: 0, 1, 2..., or for Qwen-VLs with rows and columns of the pictures (get_rope_index)."""
     axes, parts, at, begin = PROCESSOR["position_axes"], [], 0, 0
     if not QWEN or JUDGE["positions"] == "plain":
         return np.tile(np.arange(length), (axes, 1))
@@ -351,7 +351,7 @@ def rotary(length, starts, pictures):
 
 
 def main():
-    a = argparse.ArgumentParser(description="Score an edit with the exported graphs beside this file.")
+    a = argparse.ArgumentParser(description="Score an edit with the exported graphs next to this file.")
     a.add_argument("--source", action="append", help="picture before the edit")
     a.add_argument("--edit", required=True, help="picture after the edit")
     a.add_argument("--instruction", required=True, help="what was asked for")

@@ -15,8 +15,8 @@ import (
 )
 
 // SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and the
-// adapter in PEFT's files. For a fully trained backbone the checkpoint, under backbone/, takes the adapter's place.
-// scorer.yaml names the backbone relative to dir, or to where dir's sibling will lie.
+// adapter in PEFT's files. For a fully trained backbone, the checkpoint under backbone/ replaces the adapter.
+// scorer.yaml names the backbone relative to dir, or to where dir's sibling will be.
 func (s *Scorer) SaveScorer(dir string) error {
 	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.net.Adapter}
 	for name, t := range s.net.Tensors {
@@ -36,7 +36,7 @@ func (s *Scorer) SaveScorer(dir string) error {
 }
 
 // Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir, with the digests of
-// all files that numbers depend on. A calibration is not written: it is of a scorer that is not trained any more.
+// all files that scores depend on. A calibration is not written: it belongs to a scorer whose training is complete.
 func (p *ScorerState) Save(dir string) error {
 	metadata := map[string]string{"format": "pt"}
 	if len(p.Tensors) > 0 {
@@ -66,8 +66,8 @@ func (p *ScorerState) Save(dir string) error {
 	return WriteConfig(filepath.Join(dir, ConfigFile), &c)
 }
 
-// seenFrom names a path as seen from where a folder really lies, links resolved: see [Beside]. What lies in the cache
-// of the Hugging Face Hub has its name there, with the commit.
+// seenFrom returns a path relative to a folder's real location, links resolved: see [Beside]. A path in the cache of
+// the Hugging Face Hub becomes its name on the Hub, with the commit.
 func seenFrom(dir, path string) (string, error) {
 	if n, ok := hub.NameOf(path); ok {
 		return n.String(), nil

@@ -16,15 +16,14 @@ import (
 
 // Scorer is an opened scorer directory. Its methods are safe for concurrent use.
 type Scorer struct {
-	config      *ScorerConfig            // what it says
-	calibration *calibration.Calibration // of reported scores; nil: none
+	config      *ScorerConfig            // as read
+	calibration *calibration.Calibration // of the reported scores; nil: none
 	net         *exec.Network            // what is loaded
-	prepare     *preparer                // makes samples of edits
+	prepare     *preparer                // turns edits into samples
 	run         *exec.Runner             // runs graphs over samples
 }
 
-// OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees
-// everything.
+// OpenScorer reads a scorer directory and its backbone. Graphs are built on first use. Close frees everything.
 func OpenScorer(dir string, o Options) (*Scorer, error) {
 	p, err := LoadScorerState(dir)
 	if err != nil {
@@ -37,7 +36,7 @@ func OpenScorer(dir string, o Options) (*Scorer, error) {
 	return s, nil
 }
 
-// NewScorer opens a scorer that has been read or made.
+// NewScorer opens a scorer that has been read or created.
 func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
 	return openScorer(p, exec.Plan{}, o)
 }
@@ -60,8 +59,8 @@ func (s *Scorer) Info() edit.Info {
 // Prepare implements [edit.Judge]: it makes a [Sample].
 func (s *Scorer) Prepare(e *edit.Edit) (edit.Inputs, error) { return s.Sample(e, Ask{}) }
 
-// Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score is the same alone
-// or among others.
+// Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score does not depend on
+// the other edits of the batch.
 func (s *Scorer) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	samples := make([]*batch.Sample, len(inputs))
 	for i, in := range inputs {
@@ -86,10 +85,10 @@ func (s *Scorer) Score01(ctx context.Context, samples []*batch.Sample) ([]float6
 	return scores, nil
 }
 
-// Hidden returns the state that the only pass reads [hidden] of every sample: what its heads see.
+// Hidden returns, for every sample, the state [hidden] that the only pass reads: the input of its heads.
 func (s *Scorer) Hidden(ctx context.Context, samples []*batch.Sample) ([][]float32, error) {
 	if len(s.config.Passes) > 1 || len(s.config.Members) > 0 {
-		return nil, fmt.Errorf("an ensemble, or a scorer of %d passes reads several states: see Readings",
+		return nil, fmt.Errorf("an ensemble, or a scorer with %d passes, reads several states: use Readings",
 			len(s.config.Passes))
 	}
 	readings, err := s.readAll(ctx, samples, true)
@@ -105,7 +104,7 @@ func (s *Scorer) Hidden(ctx context.Context, samples []*batch.Sample) ([][]float
 func (s *Scorer) PixelGradient(ctx context.Context, sample *batch.Sample) (float64, *tensor.Dense, error) {
 	for _, one := range sample.Rest {
 		if !slices.Equal(one.Pictures, sample.Pictures) {
-			return 0, nil, fmt.Errorf("the passes show different pictures: their gradients have no common pixel_values")
+			return 0, nil, fmt.Errorf("the passes show different pictures: their gradients share no pixel_values")
 		}
 	}
 	scores, each, err := s.differentiate(ctx, []*batch.Sample{sample})
@@ -130,9 +129,9 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *batch.Sample) (float
 	return score, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
 }
 
-// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It
-// is safe for concurrent use.
+// Sample turns an edit into tokens and pictures: a sample for every pass. Passes that show the same
+// pictures share them. It is safe for concurrent use.
 func (s *Scorer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) { return s.prepare.Sample(e, a) }
 
-// CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.
+// CheckText returns the error that Sample would return for the text of an edit, whatever its pictures are.
 func (s *Scorer) CheckText(e *edit.Edit, a Ask) error { return s.prepare.CheckText(e, a) }

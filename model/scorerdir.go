@@ -16,11 +16,11 @@ import (
 	"assay/lora"
 )
 
-// ScorerConfig says how a scorer works: one or several passes over pictures and prompts, heads that read a state of
-// each, and what is made of their numbers. All passes share one set of weights. It is scorer.yaml of format 2. A
+// ScorerConfig defines how a scorer works: one or several passes over pictures and prompts, heads that read a state of
+// each, and how their outputs are fused. All passes share one set of weights. It is scorer.yaml of format 2. A
 // scorer.yaml of format 1 is read as one pass with one head: see [OnePassConfig].
 type ScorerConfig struct {
-	Format       int        `yaml:"format"`                   // that it is written in: 1 if the scorer adds its token
+	Format       int        `yaml:"format"`                   // of the file: 1 if the scorer adds its token
 	Backbone     string     `yaml:"backbone"`                 // checkpoint directory, absolute or relative to the scorer's
 	PairSize     []int      `yaml:"pair_size,omitempty,flow"` // [height, width]
 	ScoreRange   edit.Range `yaml:"score_range,flow"`         // reported: lo + (hi - lo) * score01
@@ -28,10 +28,10 @@ type ScorerConfig struct {
 	ChatTemplate string     `yaml:"chat_template,omitempty"`  // Jinja; instead of the checkpoint's
 	EndOfTurn    string     `yaml:"end_of_turn,omitempty"`    // instead of the tokenizer's end of sequence
 
-	// NumberPictures stands before each picture of a prompt, with the picture's number for {n}; "": nothing does.
+	// NumberPictures precedes each picture of a prompt, with {n} replaced by the picture's number; "": nothing does.
 	NumberPictures string `yaml:"number_pictures,omitempty"`
 
-	Calibration string `yaml:"calibration,omitempty"` // file beside it: what reported scores stand for
+	Calibration string `yaml:"calibration,omitempty"` // file next to it that calibrates reported scores
 
 	Kind      string                     `yaml:"kind,omitempty"`      // heads or choices: of the heads, for readers
 	Weights   string                     `yaml:"weights,omitempty"`   // directory or file; "": the backbone's own
@@ -46,20 +46,20 @@ type ScorerConfig struct {
 
 	Members []string `yaml:"members,omitempty,flow"` // of an ensemble: folders with head and adapter, see WriteEnsemble
 
-	Digests *Digests `yaml:"digests,omitempty"` // of the files that numbers depend on; nil: written by an earlier version
+	Digests *Digests `yaml:"digests,omitempty"` // of files that scores depend on; nil: written by an earlier version
 
 	Layout   string `yaml:"-"` // of format 1: InstructionFirst, or ""
-	TextLoss string `yaml:"-"` // of format 1: over the answer, or all; "": the scorer has no text of its own to learn
+	TextLoss string `yaml:"-"` // of format 1: over the answer, or all; "": the scorer has no text loss
 }
 
 // InstructionMark is replaced by the instruction in a question.
 const InstructionMark = "[INSTRUCTION]"
 
-// WhyMark is replaced in the answers of training by the reason of an edit's label. It stands behind the score token,
-// whose state cannot see it: a scorer's own answer has none.
+// WhyMark is replaced in training answers by the reason for an edit's label. It follows the score token, whose state
+// cannot see it: a scorer's own answer has none.
 const WhyMark = "[WHY]"
 
-// WithoutWhy is an answer as scoring gives it, without a reason.
+// WithoutWhy is an answer as scoring uses it, without a reason.
 func WithoutWhy(answer string) string {
 	if !strings.Contains(answer, WhyMark) {
 		return answer
@@ -67,8 +67,8 @@ func WithoutWhy(answer string) string {
 	return strings.TrimRight(strings.ReplaceAll(answer, WhyMark, ""), " ")
 }
 
-// InstructionFirst is the layout that has the question between the source and its edit, so that the edits of a group
-// have it in common. Without a layout the pictures come first.
+// InstructionFirst is the layout that puts the question between the source and its edit, so that the edits of a group
+// share it. Without a layout the pictures come first.
 const InstructionFirst = "instruction_first"
 
 // ConfigFile, HeadFile are the scorer directory's own files; the adapter's are PEFT's.
@@ -132,8 +132,8 @@ func readScorerDir(dir string) (p *ScorerState, err error) {
 	return p, err
 }
 
-// readTrained reads head and adapter (nil if there is none: a merged or fully trained scorer) of a scorer, or of a
-// member of an ensemble.
+// readTrained reads the head and the adapter of a scorer, or of a member of an ensemble. The adapter is nil for a
+// merged or fully trained scorer.
 func readTrained(dir string, c *ScorerConfig) (own map[string]*tensor.Dense, a *lora.Adapter, err error) {
 	if _, err := os.Stat(filepath.Join(dir, HeadFile)); !c.AddsToken() && errors.Is(err, fs.ErrNotExist) {
 		own = map[string]*tensor.Dense{} // all heads are rows of the backbone's table
@@ -155,7 +155,7 @@ func layerShapes(to map[string][]int, prefix string, sizes []int) {
 	}
 }
 
-// checkTensors compares the tensors of head.safetensors with those that passes and the backbone ask for.
+// checkTensors compares the tensors of head.safetensors with those that passes and the backbone require.
 func checkTensors(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) error {
 	want := map[string][]int{}
 	for _, member := range c.memberPrefixes() {
@@ -174,7 +174,7 @@ func checkTensors(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) err
 		} else if t == nil {
 			problems = append(problems, fmt.Errorf("%s is missing", name))
 		} else if t.Dtype() != tensor.Float32 || fmt.Sprint([]int(t.Shape())) != fmt.Sprint(shape) {
-			problems = append(problems, fmt.Errorf("%s is %v %v, float32 %v is wanted", name, t.Dtype(), t.Shape(), shape))
+			problems = append(problems, fmt.Errorf("%s is %v %v, expected float32 %v", name, t.Dtype(), t.Shape(), shape))
 		}
 	}
 	for name := range own {

@@ -18,21 +18,21 @@ import (
 	"assay/onnx"
 )
 
-// ScorerState is a scorer that is not opened: its configuration, the tensors of head.safetensors, and an adapter.
+// ScorerState is an unopened scorer: its configuration, the tensors of head.safetensors, and an adapter.
 type ScorerState struct {
 	Config  *ScorerConfig
 	Tensors map[string]*tensor.Dense
 	Adapter *lora.Adapter   // nil: none
 	Members []*lora.Adapter // of an ensemble: its members' adapters; the tensors have names of nn.MemberPrefix
 
-	Calibration *calibration.Calibration // of its reported scores, if Config names one; training takes no notice of it
+	Calibration *calibration.Calibration // of its reported scores, if Config names one; ignored in training
 	Plan        bool                     // the backbone's weights may be absent: graphs are built and counted, not run
-	Dir         string                   // scorer directory that it was read from; "": it was made
+	Dir         string                   // scorer directory that it was read from; "": it was created
 
-	moved bool // Config.Backbone is not what scorer.yaml says
+	moved bool // Config.Backbone differs from scorer.yaml
 }
 
-// backbone opens the backbone. Files that are not those that scorer.yaml has recorded are refused.
+// backbone opens the backbone. It refuses files that differ from the digests in scorer.yaml.
 func (p *ScorerState) backbone() (*backbone.Backbone, error) {
 	if err := p.missing(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func LoadScorerState(dir string) (*ScorerState, error) {
 	return p, err
 }
 
-// Undigested is [ScorerConfig.Undigested] of a scorer that was read.
+// Undigested is [ScorerConfig.Undigested] for a scorer that was read; "" for a created one.
 func (p *ScorerState) Undigested() string {
 	if p.Dir == "" {
 		return ""
@@ -82,7 +82,7 @@ func (p *ScorerState) Undigested() string {
 	return p.Config.Undigested(p.Dir)
 }
 
-// At is the scorer with its backbone in another folder than scorer.yaml says; "": where it says.
+// At is the scorer with its backbone in another folder than in scorer.yaml; "": unchanged.
 func (p *ScorerState) At(backbone string) *ScorerState {
 	if backbone == "" {
 		return p
@@ -92,7 +92,7 @@ func (p *ScorerState) At(backbone string) *ScorerState {
 	return &q
 }
 
-// CheckBackbone compares the backbone with what scorer.yaml has recorded of it; known: it has recorded something.
+// CheckBackbone compares the backbone with its digests in scorer.yaml; known: there are such digests.
 func (p *ScorerState) CheckBackbone() (known bool, err error) {
 	if err := p.missing(); err != nil || !p.Config.recorded() {
 		return false, err
@@ -104,15 +104,15 @@ func (p *ScorerState) CheckBackbone() (known bool, err error) {
 	return true, b.Close()
 }
 
-// NewScorerState makes a fresh scorer on a backbone. The head begins as torch initialises linear layers (uniform in
-// +-1/sqrt(in)), and the score token's two rows as the mean of the table they stand beside. If l is not nil, there is
+// NewScorerState creates a fresh scorer on a backbone. The head is initialised like torch's linear layers (uniform in
+// +-1/sqrt(in)), and the score token's two rows are the mean of the table that each extends. If l is not nil, there is
 // an adapter as PEFT initialises it.
 func NewScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
 	p := &ScorerState{Config: c}
 	return p, p.begin(l, seed)
 }
 
-// PlanScorerState is NewScorerState for a plan: where weights are absent the score token's rows are zero.
+// PlanScorerState is NewScorerState for a plan: if weights are absent, the score token's rows are zero.
 func PlanScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
 	p := &ScorerState{Config: c, Plan: true}
 	return p, p.begin(l, seed)
@@ -144,7 +144,7 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	return p.beginAdapter(l, b, seed)
 }
 
-// beginAdapter makes a fresh adapter, if one is wanted.
+// beginAdapter creates a fresh adapter if l is not nil.
 func (p *ScorerState) beginAdapter(l *lora.Config, b *backbone.Backbone, seed uint64) (err error) {
 	if l == nil {
 		return nil
@@ -155,7 +155,7 @@ func (p *ScorerState) beginAdapter(l *lora.Config, b *backbone.Backbone, seed ui
 	return exec.BindAdapter(p.Adapter, b.Weights)
 }
 
-// beginHeads draws the heads by their tensors' shapes; rows of choices are the backbone's.
+// beginHeads initialises the heads' tensors with these shapes; rows of choices are the backbone's.
 func (p *ScorerState) beginHeads(shapes map[string][]int, seed uint64) {
 	for name, shape := range shapes {
 		layer, bias := strings.CutSuffix(name, ".bias")
@@ -169,7 +169,7 @@ func (p *ScorerState) beginHeads(shapes map[string][]int, seed uint64) {
 	}
 }
 
-// uniform fills a tensor by its name, so that its values do not depend on what else is drawn.
+// uniform fills a tensor with a seed from its name, so that its values do not depend on what else is drawn.
 func (p *ScorerState) uniform(name string, seed uint64, in int, shape ...int) {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -182,11 +182,11 @@ func (p *ScorerState) uniform(name string, seed uint64, in int, shape ...int) {
 	p.Tensors[name] = t
 }
 
-// meanRow averages the rows of a table [V, H], a stretch of rows at a time; absent ones are zero.
+// meanRow averages the rows of a table [V, H], one row at a time; zero if the weights are absent.
 func meanRow(w *checkpoints.Weights, key string) (*tensor.Dense, error) {
 	info, ok := w.Info(key)
 	if !ok || len(info.Shape) != 2 || info.Shape[0] == 0 {
-		return nil, fmt.Errorf("the checkpoint holds no table %q", key)
+		return nil, fmt.Errorf("the checkpoint has no table %q", key)
 	}
 	if w.Absent() {
 		return tensor.New(tensor.WithShape(int(info.Shape[1])), tensor.Of(tensor.Float32)), nil

@@ -8,31 +8,31 @@ import (
 	"assay/model/backbone"
 )
 
-// Shared is what scorers that are asked about the same edit have in common: those that show pictures in one way, to
-// equal image processors, prepare them once. The pictures must not change meanwhile. It is safe for concurrent use.
+// Shared lets scorers of the same edit share prepared pictures: scorers that show pictures in the same way, to equal
+// image processors, prepare them once. The pictures must not change meanwhile. It is safe for concurrent use.
 type Shared struct {
 	mu sync.Mutex
 	at map[string][]sharedPictures // by how they are shown
 }
 
-// sharedPictures are pictures of an edit, and what is made of them.
+// sharedPictures are the pictures of an edit, and the prepared ones.
 type sharedPictures struct {
 	of       shownPictures
 	pictures []*backbone.Picture
 }
 
-// sharedKey is what prepared pictures are made of, and how.
+// sharedKey identifies prepared pictures by their originals and how they are prepared.
 type sharedKey struct {
 	of  shownPictures
 	how string
 }
 
-// shared is what pictures of an edit are shared under if they are shown in a certain way.
+// shared returns the key of an edit's pictures if they are shown in a certain way.
 func (p *preparer) shared(s shownPictures, shown ...any) sharedKey {
 	return sharedKey{s, p.net.Backbone.Processing() + " " + fmt.Sprint(shown...)}
 }
 
-// get returns pictures that another scorer prepared; nil: none did.
+// get returns pictures that another scorer prepared; nil if none did.
 func (s *Shared) get(k sharedKey) []*backbone.Picture {
 	if s == nil {
 		return nil
@@ -47,7 +47,7 @@ func (s *Shared) get(k sharedKey) []*backbone.Picture {
 	return nil
 }
 
-// put lets other scorers have pictures, unless they are features alone, which are a scorer's own.
+// put shares pictures with other scorers, unless they are only features, which belong to one scorer.
 func (s *Shared) put(k sharedKey, pictures []*backbone.Picture) {
 	if s == nil {
 		return

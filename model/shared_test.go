@@ -14,8 +14,8 @@ import (
 	"assay/model/batch"
 )
 
-// TestShared: scorers that show a pair in one way, to equal image processors, share what is prepared of it, and score
-// it as they do alone. The others do not share, nor do edits of other pictures.
+// TestShared: scorers that show a pair in the same way, to equal image processors, share its prepared pictures, and
+// score it as they do alone. Other scorers do not share, nor do edits of other pictures.
 func TestShared(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	picture := func(name string) *data.Picture {
@@ -77,14 +77,14 @@ func TestShared(t *testing.T) {
 	}
 	want := score(a, first)
 	again := &model.Shared{}
-	if _, err := a.Sample(asked, model.Ask{Shared: again}); err != nil { // it has its features now, which are no other's
+	if _, err := a.Sample(asked, model.Ask{Shared: again}); err != nil { // its own features, not shared
 		t.Fatal(err)
 	}
 	if got := score(prepare(same, asked, again)); got != want {
-		t.Errorf("behind features that are kept: got the score %v, want %v", got, want)
+		t.Errorf("after features were cached: got the score %v, want %v", got, want)
 	}
 
-	// A scorer that got its pictures from another one knows them by their keys, too, once it has their features.
+	// A scorer that got its pictures from another one also finds them by their keys, once it has their features.
 	keyed := func(p edit.Picture) *edit.Edit {
 		return &edit.Edit{Sources: []edit.Picture{keyedPicture{p, "source"}}, Output: keyedPicture{p, "output"},
 			Instruction: "blur it"}
@@ -99,10 +99,10 @@ func TestShared(t *testing.T) {
 	}
 	sample, err := b.Sample(keyed(lost{}), model.Ask{Shared: &model.Shared{}})
 	if err != nil {
-		t.Fatalf("pictures whose features are there were decoded again: %v", err)
+		t.Fatalf("pictures with cached features were decoded again: %v", err)
 	}
 	if got := score(b, sample); got != want {
-		t.Errorf("by keys alone: got the score %v, want %v", got, want)
+		t.Errorf("only by keys: got the score %v, want %v", got, want)
 	}
 }
 

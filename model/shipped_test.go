@@ -12,7 +12,7 @@ import (
 	"assay/model/batch"
 )
 
-// The scorer that is shipped tells edits that were asked for from others, on pictures that it was not trained on.
+// The shipped scorer tells requested edits from others, on pictures that it was not trained on.
 func TestShippedScorer(t *testing.T) {
 	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{})
 	if err != nil {
@@ -49,7 +49,7 @@ func TestShippedScorer(t *testing.T) {
 	}
 }
 
-// TestWhy: a reason behind the score token trains, and the score does not see it.
+// TestWhy: a reason after the score token trains, and the score does not see it.
 func TestWhy(t *testing.T) {
 	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 1})
 	if err != nil {
@@ -86,7 +86,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// The gradients of many edits at once are, bit for bit, those of each edit alone.
+// The gradients of many edits at once are bit-identical to those of each edit alone.
 func TestShippedScorerGradientsTogether(t *testing.T) {
 	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 2})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"assay/edit"
 )
 
-// pairs are the ways in which a scorer shows source and edit together, as [Architecture.CanPair] knows them.
+// pairs are the ways in which a scorer shows source and edit together, as [Architecture.CanPair] takes them.
 func (c *ScorerConfig) pairs() []string {
 	var out []string
 	for _, q := range c.Passes {
@@ -24,14 +24,14 @@ func (c *ScorerConfig) pairs() []string {
 	return out
 }
 
-// NeedsSource reports whether any pass shows the source: a judge of one picture is asked about the edit alone.
+// NeedsSource reports whether any pass shows the source: a judge of one picture sees only the edit.
 func (c *ScorerConfig) NeedsSource() bool {
 	return slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
 		return !slices.Equal(q.Pictures, []string{"edit"})
 	})
 }
 
-// Asks reports whether a prompt holds a mark.
+// Asks reports whether a prompt contains a mark.
 func (c *ScorerConfig) Asks(mark string) bool {
 	return slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
 		return strings.Contains(string(q.Prompt), mark)
@@ -56,7 +56,8 @@ func (c *ScorerConfig) sources() int {
 	return edit.Any
 }
 
-// places are what a pass that joins nothing shows of an edit with so many sources: indices of sources, -1 for the edit.
+// places are the pictures that a pass without joining shows of an edit with that many sources: indices of sources, -1
+// for the edit.
 func (c *ScorerConfig) places(q *PassConfig, sources int) (out []int) {
 	for _, name := range q.Pictures {
 		switch {
@@ -99,7 +100,7 @@ func (c *ScorerConfig) show(q *PassConfig, s shownPictures) ([][]*data.Picture, 
 	return out, nil
 }
 
-// resized is a picture as all passes take it.
+// resized is a picture with alpha and pixel limits applied, as all passes take it.
 func (c *ScorerConfig) resized(p *data.Picture) (*data.Picture, error) {
 	if c.Alpha == "drop" {
 		var err error
@@ -113,12 +114,12 @@ func (c *ScorerConfig) resized(p *data.Picture) (*data.Picture, error) {
 	return p, nil
 }
 
-// resize is the smart_resize of EditReward and HPSv3, with Pillow's bicubic filter. Unlike that of transformers it lets
-// no side round to 0 before the limits are looked at.
+// resize is the smart_resize of EditReward and HPSv3, with Pillow's bicubic filter. Unlike the one in transformers, it
+// does not let a side round to 0 before the limits are checked.
 func (l *PixelLimits) resize(p *data.Picture) (*data.Picture, error) {
 	h, w := float64(p.Height), float64(p.Width)
 	if max(h, w) > 200*min(h, w) {
-		return nil, fmt.Errorf("a picture of %dx%d pixels: sides of at most 200 to 1 are taken", p.Width, p.Height)
+		return nil, fmt.Errorf("a picture of %dx%d pixels: aspect ratios of at most 200:1 are supported", p.Width, p.Height)
 	}
 	f := float64(l.Factor)
 	hh, ww := max(f, math.RoundToEven(h/f)*f), max(f, math.RoundToEven(w/f)*f)
@@ -136,8 +137,8 @@ func (l *PixelLimits) resize(p *data.Picture) (*data.Picture, error) {
 	return p.Resize(int(ww), int(hh), data.Bicubic), nil
 }
 
-// showAdjoint goes back through show: from the gradients of what it made, frame by frame, to those of the pictures as
-// they were given, which it adds to.
+// showAdjoint backpropagates through show: from the gradients of its results, frame by frame, to those of the given
+// pictures, which it adds to.
 func (c *ScorerConfig) showAdjoint(q *PassConfig, s shownPictures, shown []*data.Gradient, to *edit.Gradient) {
 	add := func(into **data.Gradient, g *data.Gradient, of *data.Picture) {
 		if g = g.Resize(of.Width, of.Height, data.Bicubic); *into == nil {

@@ -9,13 +9,13 @@ import (
 	"assay/onnx"
 )
 
-// Names of what training steps have besides.
+// Names of further inputs and outputs of training steps.
 const (
 	inExampleWeight = "example_weight" // [examples]: of each example's loss
 	outScoreLoss    = "score_loss"     // [examples]
 )
 
-// stepSpec says what a training step holds.
+// stepSpec defines what a training step contains.
 type stepSpec struct {
 	nn.BatchSpec
 	Recompute bool
@@ -26,9 +26,9 @@ type stepSpec struct {
 	Sums      bool          // gradients are added to sums: see residence
 }
 
-// buildStep is a training step: the passes, all heads, the text's loss if the scorer has one, the score's loss or the
-// terms of the objective, and backwards. Of several passes every edit has a sequence each, in any order; pass_rows of
-// each pass say where those of the edits are.
+// buildStep builds a training step: the passes, all heads, the text loss if the scorer has one, the score loss or the
+// terms of the objective, and the backward pass. With several passes every edit has one sequence per pass, in any
+// order; pass_rows of a pass locates the edits' sequences.
 func (s *Scorer) buildStep(g *nn.Graph, spec stepSpec) (*nn.Program, error) {
 	if spec.Dropout {
 		g.UseDropout()
@@ -110,7 +110,7 @@ func textLoss(g *nn.Graph, keys nn.Keys, h string, weight float64) string {
 	return text
 }
 
-// scoreLoss is the weighted sum [1] of the examples' losses. Of a value: |score01 - label| for labels [n] on 0..1. Of
+// scoreLoss is the weighted sum [1] of the examples' losses. For a value: |score01 - label| for labels [n] on 0..1. For
 // classes: the cross-entropy -log softmax(z)_class for one-hot classes [n, outputs].
 func scoreLoss(g *nn.Graph, head losses.Head, by float64) string {
 	var loss string
@@ -127,7 +127,7 @@ func scoreLoss(g *nn.Graph, head losses.Head, by float64) string {
 	return sum
 }
 
-// term adds term i over a head; its own parameters are trained.
+// term adds term i on a head; its own parameters are trained.
 func term(g *nn.Graph, i int, s losses.Spec, head losses.Head) (string, error) {
 	sum, err := losses.Build(g.Builder, i, s, head, onnx.Float)
 	for _, p := range losses.Parameters(i, &s) {

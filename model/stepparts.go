@@ -12,13 +12,13 @@ import (
 	"assay/model/batch"
 )
 
-// A graph of a step with prefixes holds a fixed number of groups, and which of them follows which. Edits of several
-// sources in one run would make a graph of almost every micro-batch, and opening one takes longer than many steps of a
-// small model. So a micro-batch runs in parts, each of samples whose graph is the same. Those with prefixes are sorted
-// by the lengths of the prefix and of what is behind it; all others run together. Where nothing has a prefix, as in a
-// prompt whose source and edit are one picture, groups of several edits run by their length.
+// A step graph with prefixes has a fixed number of groups, and fixes which group follows which. Edits of several
+// sources in one run would need a new graph for almost every micro-batch, and opening one takes longer than many steps
+// of a small model. So a micro-batch runs in parts, each with samples whose graph is the same. Samples with prefixes
+// are grouped by the lengths of the prefix and of what follows it; all others run together. If nothing has a prefix, as
+// in a prompt whose source and edit are one picture, groups of several edits run by their length.
 
-// stepParts are the samples of each run of a step. Edits of one item of a loss stay together.
+// stepParts are the samples of each run of a step. Edits of one loss item stay together.
 func (t *Tuner) stepParts(samples []*batch.Sample, items [][]losses.Item) [][]int {
 	all := make([]int, len(samples))
 	for i := range all {
@@ -81,7 +81,7 @@ func (u units) join(i, j int) {
 	u[max(i, j)] = min(i, j)
 }
 
-// alone tells whether no two samples are in one unit.
+// alone reports whether no two samples are in one unit.
 func (u units) alone() bool {
 	for i := range u {
 		if u.of(i) != i {
@@ -91,8 +91,8 @@ func (u units) alone() bool {
 	return true
 }
 
-// kinds are the shapes of the groups that each unit makes in a graph, by its first sample; each is the number of
-// sequences of a sample. "": nothing of it has a prefix, unless those without are told apart, too.
+// kinds are the shapes of each unit's groups in a graph, by its first sample; each is the number of sequences of a
+// sample. A unit without a prefix has "", unless apart is set.
 func (u units) kinds(spans []batch.Span, each int, apart bool) map[int]string {
 	shapes, shared := map[int][]string{}, map[int]bool{}
 	for _, s := range spans {
@@ -110,8 +110,8 @@ func (u units) kinds(spans []batch.Span, each int, apart bool) map[int]string {
 	return kinds
 }
 
-// inParts runs the parts of a step one after the other, and puts their results together: run is told the samples of a
-// part and the seed of its dropout.
+// inParts runs the parts of a step in sequence, and combines their results: run gets the samples of a part and its
+// dropout seed.
 func (t *Tuner) inParts(
 	samples []*batch.Sample, items [][]losses.Item, seed uint64, run func(part []int, seed uint64) (*StepResult, error),
 ) (*StepResult, error) {
@@ -151,7 +151,8 @@ func addTo(sum, more *tensor.Dense) {
 	}
 }
 
-// itemsOf are the items of each term whose edits are in a part, with indices into it, and where they stand in all.
+// itemsOf are the items of each term whose edits are in a part, with indices into the part, and their places among all
+// items.
 func itemsOf(items [][]losses.Item, part []int) (own [][]losses.Item, places [][]int) {
 	within := map[int]int{}
 	for place, i := range part {

@@ -46,7 +46,7 @@ func stepOn(items [][]losses.Item) model.StepInput {
 	return model.StepInput{Items: items, Weight: 0.125, Seed: 1, Draws: 1}
 }
 
-// labelled are the items of two terms over groups: every edit has a label, and is better than the one before it.
+// labelled are the items of two terms on groups: every edit has a label, and is better than the one before it.
 func labelled(groups [][]*batch.Sample) (items [][]losses.Item) {
 	items = make([][]losses.Item, 2)
 	at := 0
@@ -63,8 +63,8 @@ func labelled(groups [][]*batch.Sample) (items [][]losses.Item) {
 	return items
 }
 
-// TestMicroBatchesShareGraphs: a micro-batch of several groups has the losses and gradients of its groups one by one,
-// whatever their lengths are, and the next one opens no other graph.
+// TestMicroBatchesShareGraphs: a micro-batch of several groups has the same losses and gradients as its groups one by
+// one, whatever their lengths are, and the next one opens no new graph.
 func TestMicroBatchesShareGraphs(t *testing.T) {
 	u, opened := openedTuner(t, "scorer_sequence")
 	graphs := 0
@@ -81,7 +81,7 @@ func TestMicroBatchesShareGraphs(t *testing.T) {
 		if i == 0 {
 			graphs = len(*opened)
 		}
-		// One without a prefix, one behind a prefix, and one behind a prefix of instructions of two lengths.
+		// One without a prefix, one after a prefix, and one after a prefix of instructions of two lengths.
 		if len(*opened) != graphs || graphs > 3 {
 			t.Errorf("micro-batch %d: graphs %q", i, *opened)
 		}
@@ -89,8 +89,8 @@ func TestMicroBatchesShareGraphs(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesOfFramesShareGraphs: the same where source and edit are one picture, so that nothing has a prefix:
-// one graph for any number of groups.
+// TestMicroBatchesOfFramesShareGraphs: the same if source and edit are one picture, so that nothing has a prefix: one
+// graph for any number of groups.
 func TestMicroBatchesOfFramesShareGraphs(t *testing.T) {
 	u, opened := openedTuner(t, "scorer_frames")
 	for i, batch := range []struct{ lengths, sizes, edits []int }{
@@ -108,7 +108,7 @@ func TestMicroBatchesOfFramesShareGraphs(t *testing.T) {
 		}
 		compareGroups(t, u, groups, got)
 	}
-	// Groups of one: a run as without groups.
+	// Groups of one: the same run as without groups.
 	alone := someGroups(t, u, []int{1, 9, 20}, []int{56, 56, 56}, []int{1, 1, 1})
 	if _, err := u.Step(context.Background(), slices.Concat(alone...), stepOn(labelled(alone))); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func openedTuner(t *testing.T, scorer string) (u *model.Tuner, opened *[]string)
 	return u, opened
 }
 
-// compareGroups holds a step over groups to those over each of them.
+// compareGroups compares a step over groups with steps over each of them.
 func compareGroups(t *testing.T, u *model.Tuner, groups [][]*batch.Sample, got *model.StepResult) {
 	t.Helper()
 	close := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*max(1, math.Abs(b)) }
@@ -180,7 +180,7 @@ func compareGroups(t *testing.T, u *model.Tuner, groups [][]*batch.Sample, got *
 			t.Errorf("term %d: losses %v, group by group %v", k, got.Terms[k], want)
 		}
 	}
-	if got.Tokens > tokens+8*at { // a small model fills up some rows
+	if got.Tokens > tokens+8*at { // a small model pads some rows
 		t.Errorf("%d rows, group by group %d", got.Tokens, tokens)
 	}
 	for name, want := range grads {
@@ -195,8 +195,8 @@ func compareGroups(t *testing.T, u *model.Tuner, groups [][]*batch.Sample, got *
 	}
 }
 
-// TestPlansCountEveryPrefix: a micro-batch of two groups is planned with two prefixes, and a group that is larger than
-// those that are known with all its edits.
+// TestPlansCountEveryPrefix: a micro-batch of two groups is planned with two prefixes, and a group larger than the
+// known ones with all its edits.
 func TestPlansCountEveryPrefix(t *testing.T) {
 	state, err := model.LoadScorerState("../testdata/oracle/qwen2_5_vl/scorer_sequence")
 	if err != nil {

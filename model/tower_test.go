@@ -10,7 +10,7 @@ import (
 
 var towers = []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}
 
-// TestTowerTypes: under bfloat16 all attention of a vision tower computes in bfloat16, in blocks and without.
+// TestTowerTypes: under bfloat16 all attention of a vision tower is computed in bfloat16, with blocks and without.
 func TestTowerTypes(t *testing.T) {
 	for _, family := range towers {
 		p, err := model.LoadScorerState(filepath.Join("../testdata/oracle", family, "scorer_sequence"))

@@ -14,34 +14,34 @@ import (
 	"assay/model/nn"
 )
 
-// TuneOptions say what a Tuner trains and how.
+// TuneOptions configure what a Tuner trains and how.
 type TuneOptions struct {
 	Options
 	Full     bool    // every weight of the backbone trains, not only adapter, head and score token
 	TextLoss float64 // weight of the cross-entropy over the answer
 
-	// Trains tells, of the tensors of the scorer directory by their names there and, with Full, of the backbone's by their
-	// keys, which ones train. nil: all.
+	// Trains reports whether a tensor trains: one of the scorer directory by its name there or, with Full, one of the
+	// backbone by its key. nil: all.
 	Trains    func(name string) bool
 	ScoreLoss float64 // weight of the score's loss (on 0..1)
 
-	// Terms are the objective instead of ScoreLoss: see StepInput.Items. TextLoss stays the weight of the text.
+	// Terms are the objective instead of ScoreLoss: see StepInput.Items. TextLoss remains the weight of the text loss.
 	Terms     []losses.Spec
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
-	Share     bool    // what the samples of a step begin with runs once, as the edits of a group do
-	Fixed     bool    // one graph for all batches: where a session has its own weights (CUDA)
-	// Resident keeps parameters and the sums of gradients on the device: a step of the optimizer begins with Begin, its
-	// runs have no gradients, and Sums gives the sums. It is for a device that is not the host.
+	Share     bool    // the common prefix of a step's samples, such as a group's edits, runs once
+	Fixed     bool    // one graph for all batches: if a session has its own weights (CUDA)
+	// Resident keeps parameters and gradient sums on the device: an optimizer step starts with Begin, its runs return
+	// no gradients, and Sums returns the sums. It is for a device other than the host.
 	Resident bool
 }
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
 type Tuner struct {
 	*Scorer          // scores with the tensors as they are now
-	*exec.Parameters // that train: updated in place by whoever optimises them
+	*exec.Parameters // that train: the optimizer updates them in place
 	o                TuneOptions
-	groups           [][]*batch.Sample // that a plan is over: see PlanGroups
+	groups           [][]*batch.Sample // groups of a plan: see PlanGroups
 	largest          int               // edits of the largest group
 	zeros            []float32         // features of pictures in these
 }
@@ -62,7 +62,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	}
 	if s.config.TextLoss == "" && len(o.Terms) == 0 {
 		s.Close()
-		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
+		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, but no text loss")
 	}
 	s.addTermTensors(o.Terms)
 	if s.net.Plan.Kernels == nn.Fused { // one graph serves all batches as they are
@@ -101,11 +101,11 @@ func (t *Tuner) stepGraph(groups int) exec.Recipe {
 
 // StepInput is what a micro-batch learns from.
 type StepInput struct {
-	Labels []float64 // 0..1, of each sample, where there are no terms
-	// Items are those of each of TuneOptions.Terms: edits are indices into the samples, weights those in the mean over the
-	// whole batch.
+	Labels []float64 // 0..1, of each sample, if there are no terms
+	// Items are the items of each of TuneOptions.Terms: edits are indices into the samples, weights are those in the
+	// mean over the whole batch.
 	Items  [][]losses.Item
-	Weight float64 // of each sample's loss; with Items of its text loss
+	Weight float64 // of each sample's loss; with Items, of its text loss
 	Seed   uint64  // of the dropout
 	Draws  uint64  // seed of the terms that draw
 }
@@ -116,7 +116,7 @@ type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64
 	Tokens                     int
 	Grads                      map[string]*tensor.Dense
-	Terms                      [][]float64 // of each term of the objective the losses of its items
+	Terms                      [][]float64 // by term of the objective: the losses of its items
 }
 
 // Step runs one micro-batch. With terms a sample's ScoreLoss is its share of them, divided by the weight, so that the
@@ -130,11 +130,11 @@ func (t *Tuner) Step(ctx context.Context, samples []*batch.Sample, in StepInput)
 	})
 }
 
-// Targets is the number of tokens that a sample's text loss is over.
+// Targets is the number of tokens in a sample's text loss.
 func (t *Tuner) Targets(s *batch.Sample) int { return t.stepPacking().Span(s, 0).Predicted }
 
-// CountTargets is Targets of the sample that Sample would make of an edit. Pictures, which are tokens of the text loss
-// with text_loss: all, are prepared if it is not known how many tokens they are.
+// CountTargets is Targets of the sample that Sample would build from an edit. With text_loss: all, pictures count as
+// tokens of the text loss, and are prepared if their number of tokens is not cached.
 func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 	if t.config.TextLoss == "" {
 		return 0, nil
@@ -158,7 +158,7 @@ func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 	return t.Targets(&batch.Sample{Tokens: tokens}), nil
 }
 
-// labelsPart is Step on labels, over samples of one run of the graph.
+// labelsPart is Step on labels, for samples of one run of the graph.
 func (t *Tuner) labelsPart(
 	ctx context.Context, samples []*batch.Sample, labels []float64, weight float64, seed uint64,
 ) (*StepResult, error) {
@@ -176,7 +176,7 @@ func (t *Tuner) labelsPart(
 	return r, nil
 }
 
-// step runs the training graph over packed samples; feeds gives what it learns from.
+// step runs the training graph over packed samples; feeds returns the inputs of the loss.
 func (t *Tuner) step(
 	ctx context.Context, samples []*batch.Sample, seed uint64,
 	feeds func(p *batch.Inputs) (map[string]*tensor.Dense, error),
@@ -207,7 +207,7 @@ func (t *Tuner) step(
 	return out, p, s, err
 }
 
-// stepPacking says how samples are packed for a step.
+// stepPacking returns how samples are packed for a step.
 func (t *Tuner) stepPacking() batch.Packer {
 	pk := t.net.Packer
 	pk.Loss, pk.Even, pk.Step = t.config.TextLoss != "", t.o.Fixed, true
@@ -220,7 +220,7 @@ func (t *Tuner) stepPacking() batch.Packer {
 	return pk
 }
 
-// stepResult puts the outputs of a packed batch back into the order of n samples; the losses are the caller's.
+// stepResult restores the outputs of a packed batch to the order of n samples; the caller fills in the losses.
 func (t *Tuner) stepResult(n int, p *batch.Inputs, s *exec.Session, out map[string]*tensor.Dense) *StepResult {
 	r := &StepResult{
 		Loss:      make([]float64, n),
@@ -250,7 +250,7 @@ func (t *Tuner) stepResult(n int, p *batch.Inputs, s *exec.Session, out map[stri
 	return r
 }
 
-// lossFeeds writes labels and weights.
+// lossFeeds returns labels and weights as inputs.
 func (t *Tuner) lossFeeds(p *batch.Inputs, labels []float64, weight float64) map[string]*tensor.Dense {
 	head := t.config.Heads[""]
 	n, k := len(p.Order), head.width()

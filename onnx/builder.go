@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Builder appends nodes to a model. Every method returns the name of the value it makes, so that calls nest like a
-// formula. A programming error of the caller, such as an unknown attribute type, panics.
+// Builder appends nodes to a model. Every method returns the name of the value it adds, so that calls nest like a
+// formula. It panics on programming errors, such as an unknown attribute type.
 type Builder struct {
 	M       *Model
 	scope   []string
@@ -34,7 +34,7 @@ func irVersion(opset int64) int64 {
 	return 8
 }
 
-// Extend appends to an existing model; new names never collide with those in it.
+// Extend appends to an existing model; new names never collide with existing ones.
 func Extend(m *Model) *Builder {
 	b := &Builder{M: m, used: map[string]int{}, consts: map[string]string{}}
 	b.reserveNames(&m.Graph)
@@ -64,14 +64,14 @@ func (b *Builder) reserveNames(g *Graph) {
 // Opset returns the ai.onnx version that nodes are written in.
 func (b *Builder) Opset() int64 { return b.M.Opsets[""] }
 
-// Scoped runs body with names prefixed by name and a slash, for people who read graphs and error messages.
+// Scoped runs body with names prefixed by name and a slash, to make graphs and error messages readable.
 func (b *Builder) Scoped(name string, body func()) {
 	b.scope = append(b.scope, name)
 	body()
 	b.scope = b.scope[:len(b.scope)-1]
 }
 
-// Segment runs body with its nodes marked as one segment of recomputation (see grad.Options).
+// Segment runs body and marks its nodes as one recomputation segment (see grad.Options).
 func (b *Builder) Segment(name string, body func()) {
 	old := b.segment
 	b.segment = name
@@ -80,7 +80,7 @@ func (b *Builder) Segment(name string, body func()) {
 }
 
 // Body runs build and returns the nodes, inputs and outputs that it adds as a subgraph, for the attribute of a Scan.
-// What build reads besides, constants too, the subgraph takes from the graph around it.
+// Other values that build reads, including constants, are captured from the enclosing graph.
 func (b *Builder) Body(name string, build func()) *Graph {
 	around, segment := b.M.Graph, b.segment
 	b.M.Inputs, b.M.Outputs, b.M.Nodes, b.segment = nil, nil, nil, ""
@@ -218,7 +218,7 @@ func (b *Builder) Weight(t *Tensor) string {
 
 func (b *Builder) constant(t DType, shape []int64, data []byte) string {
 	key := ""
-	if len(data) <= 64 { // small ones are shared
+	if len(data) <= 64 { // small constants are shared
 		key = fmt.Sprintf("%d %v %x", t, shape, data)
 		if name, ok := b.consts[key]; ok {
 			return name
@@ -237,7 +237,7 @@ func (b *Builder) Ints(v ...int64) string {
 	return b.constant(Int64, []int64{int64(len(v))}, int64Bytes(v))
 }
 
-// Count adds the constant int64 vector 0, 1, ..., n-1, once however often it is asked for.
+// Count adds the constant int64 vector 0, 1, ..., n-1, once per n.
 func (b *Builder) Count(n int64) string {
 	key := fmt.Sprint("count ", n)
 	if name, ok := b.consts[key]; ok {
@@ -304,7 +304,7 @@ func int64Bytes(v []int64) []byte {
 	return b
 }
 
-// Float32Bytes encodes values as a tensor of type Float holds them: little-endian.
+// Float32Bytes encodes values as the data of a tensor of type Float: little-endian.
 func Float32Bytes(v []float32) []byte {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// The ai.onnx operator sets that this package knows.
+// The ai.onnx operator sets that this package supports.
 const (
 	OldestOpset = 13
 	NewestOpset = 25
 )
 
-// domains are the operator domains that a stock ONNX Runtime brings, and the one of the fused operators.
+// domains are the operator domains of a stock ONNX Runtime, and the domain of the fused operators.
 var domains = []string{"", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", FusedDomain}
 
 // extensions are operators that ONNX Runtime adds to the domain ai.onnx.
@@ -22,7 +22,7 @@ var extensions = map[string][]schema{
 	"SimplifiedLayerNormalization": {{1, false, 2, 2, 1, 2, nil, "0 0 > 0 ?"}},
 }
 
-// schema is ai.onnx's definition of one version of an operator. -1 is any number of inputs or outputs.
+// schema is ai.onnx's definition of one version of an operator. -1 means any number of inputs or outputs.
 type schema struct {
 	since      int64
 	deprecated bool
@@ -31,9 +31,9 @@ type schema struct {
 	minOut     int
 	maxOut     int
 	required   []string // attributes
-	// types has a word for every input: the first input that must have the same type. After ">" there is a word for
-	// every output: the input whose type it has, or the type's name. "?" is what attributes or subgraphs decide. The
-	// last word of inputs or outputs holds for all further ones.
+	// types has a word for every input: the index of the first input that must have the same type. After ">" it has a
+	// word for every output: the index of an input with the same type, or the name of a type. "?" means that
+	// attributes or subgraphs decide. The last word of inputs or outputs also applies to all further ones.
 	types string
 }
 
@@ -52,18 +52,18 @@ func schemaOf(op string, version int64) *schema {
 	return s
 }
 
-// maxProblems is how many problems Check reports.
+// maxProblems is the maximum number of problems that Check reports.
 const maxProblems = 20
 
-// Check validates a model. Of nodes: unknown operators, versions and domains, wrong numbers of inputs
-// and outputs, missing attributes, a wrong order, cycles. Of names: defined twice, or not at all. Of
-// constants: bytes that do not fit the shape (bytes in other files are CheckExternal's). The errors name the node, its
-// operator, domain and version, and are joined. Shapes are Infer's.
+// Check validates a model: nodes (unknown operators, versions and domains, wrong numbers of inputs and outputs,
+// missing attributes, wrong order, cycles), names (defined twice or not at all) and constants (bytes that do not fit
+// the shape; CheckExternal checks bytes in other files). The errors name the node, its operator, domain and version,
+// and are joined. Shapes are checked by Infer.
 func Check(m *Model) error {
 	c := &checker{m: m}
 	if v, ok := m.Opsets[""]; ok && (v < OldestOpset || v > NewestOpset) {
 		return fmt.Errorf(
-			"the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)",
+			"the model is in ai.onnx opset %d, want %d to %d: convert it first (onnx.version_converter)",
 			v, OldestOpset, NewestOpset,
 		)
 	}
@@ -91,16 +91,16 @@ func (c *checker) add(format string, args ...any) {
 func (c *checker) used(domain string) {
 	for _, n := range c.m.Nodes {
 		if n.Domain == domain {
-			c.add("%s: ONNX Runtime does not bring the domain %q, wanted one of ai.onnx, %s",
+			c.add("%s: ONNX Runtime has no domain %q, want one of ai.onnx, %s",
 				c.m.Describe(n), domain, strings.Join(domains[1:], ", "))
 			return
 		}
 	}
 }
 
-// graph checks one graph; outer holds the names of the graphs around it.
+// graph checks one graph; outer holds the names of the enclosing graphs.
 func (c *checker) graph(g *Graph, outer map[string]bool) {
-	known := map[string]bool{} // all names of this graph and around it
+	known := map[string]bool{} // all names of this graph and the enclosing ones
 	for name := range outer {
 		known[name] = true
 	}
@@ -152,12 +152,12 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 	}
 	for _, v := range g.Outputs {
 		if !known[v.Name] {
-			c.add("the graph output %q is defined nowhere", v.Name)
+			c.add("the graph output %q is not defined", v.Name)
 		}
 	}
 }
 
-// inputs checks that a node's inputs are known, or made later, which it reports.
+// inputs checks that a node's inputs are defined, and reports whether a later node makes one of them.
 func (c *checker) inputs(n *Node, known, later map[string]bool) (madeLater bool) {
 	for _, x := range n.Inputs {
 		switch {
@@ -165,14 +165,14 @@ func (c *checker) inputs(n *Node, known, later map[string]bool) (madeLater bool)
 		case later[x]:
 			madeLater = true
 		default:
-			c.add("%s: input %q is defined nowhere, wanted a graph input, an initializer or another node's output",
+			c.add("%s: input %q is not defined, want a graph input, an initializer or another node's output",
 				c.m.Describe(n), x)
 		}
 	}
 	return madeLater
 }
 
-// order tells a cycle from nodes that are merely in the wrong order.
+// order distinguishes a cycle from nodes that are only in the wrong order.
 func (c *checker) order(g *Graph) {
 	if _, err := sorted(c.m, g.Nodes); err != nil {
 		c.add("%w", err)
@@ -188,7 +188,7 @@ func (c *checker) order(g *Graph) {
 	for _, n := range g.Nodes {
 		for _, x := range n.Inputs {
 			if later[x] && !made[x] {
-				c.add("%s: input %q is made by a later node, wanted nodes in execution order (Sort does that)",
+				c.add("%s: input %q is made by a later node, want nodes in execution order (Sort does that)",
 					c.m.Describe(n), x)
 				return
 			}
@@ -206,7 +206,7 @@ func (c *checker) tensor(t *Tensor) {
 	}
 	want := t.Count() * size
 	if t.External == nil && t.Lazy == nil && int64(len(t.Data)) != want {
-		c.add("tensor %q: %v%v needs %d bytes, it holds %d", t.Name, t.Type, t.Shape, want, len(t.Data))
+		c.add("tensor %q: %v%v needs %d bytes, but has %d", t.Name, t.Type, t.Shape, want, len(t.Data))
 	}
 }
 
@@ -218,7 +218,7 @@ func (c *checker) node(n *Node) {
 		return
 	}
 	if n.Domain != "" {
-		return // what other domains hold depends on the runtime's version
+		return // the operators of other domains depend on the runtime's version
 	}
 	versions := schemas[n.Op]
 	if versions == nil {
@@ -231,17 +231,17 @@ func (c *checker) node(n *Node) {
 	s := schemaOf(n.Op, version)
 	switch {
 	case s == nil:
-		c.add("%s: the operator came with opset %d", c.m.Describe(n), versions[0].since)
+		c.add("%s: the operator was added in opset %d", c.m.Describe(n), versions[0].since)
 		return
 	case s.deprecated:
-		c.add("%s: the operator is gone since opset %d", c.m.Describe(n), s.since)
+		c.add("%s: the operator was removed in opset %d", c.m.Describe(n), s.since)
 		return
 	}
 	c.arity(n, "inputs", len(trimmed(n.Inputs)), s.minIn, s.maxIn)
 	c.arity(n, "outputs", len(trimmed(n.Outputs)), s.minOut, s.maxOut)
 	for _, a := range s.required {
 		if _, ok := n.Attrs[a]; !ok {
-			c.add("%s: wanted the attribute %q", c.m.Describe(n), a)
+			c.add("%s: the attribute %q is missing", c.m.Describe(n), a)
 		}
 	}
 }
@@ -264,5 +264,5 @@ func (c *checker) arity(n *Node, what string, have, low, high int) {
 	case high != low:
 		want = fmt.Sprintf("%d to %d", low, high)
 	}
-	c.add("%s: it has %d %s, wanted %s", c.m.Describe(n), have, what, want)
+	c.add("%s: it has %d %s, want %s", c.m.Describe(n), have, what, want)
 }

@@ -41,21 +41,21 @@ func TestCheck(t *testing.T) {
 		"operator": {func(m *Model) { m.Nodes[1].Op = "Rleu" },
 			[]string{`node "Relu" (ai.onnx.Rleu, opset 17)`, "no such operator"}},
 		"later operator": {func(m *Model) { m.Nodes[1].Op = "Mish" },
-			[]string{"ai.onnx.Mish, opset 17", "came with opset 18"}},
+			[]string{"ai.onnx.Mish, opset 17", "added in opset 18"}},
 		"gone operator": {func(m *Model) { m.Nodes[1].Op = "Upsample" },
-			[]string{"ai.onnx.Upsample", "gone since opset 10"}},
+			[]string{"ai.onnx.Upsample", "removed in opset 10"}},
 		"domain": {func(m *Model) { m.Nodes[1].Domain = "my.ops"; m.Opsets["my.ops"] = 1 },
 			[]string{`node "Relu" (my.ops.Relu, opset 1)`, `domain "my.ops"`}},
 		"import": {func(m *Model) { m.Nodes[1].Domain = "com.microsoft" },
 			[]string{"com.microsoft.Relu, opset 0", "imports no operator set"}},
-		"opset": {func(m *Model) { m.Opsets[""] = 99 }, []string{"opset 99", "wanted 13 to 25"}},
+		"opset": {func(m *Model) { m.Opsets[""] = 99 }, []string{"opset 99", "want 13 to 25"}},
 		"inputs": {func(m *Model) { m.Nodes[0].Inputs = []string{"x"} },
-			[]string{`node "MatMul"`, "1 inputs, wanted 2"}},
+			[]string{`node "MatMul"`, "1 inputs, want 2"}},
 		"outputs": {func(m *Model) { m.Nodes[1].Outputs = append(m.Nodes[1].Outputs, "z") },
-			[]string{`node "Relu"`, "2 outputs, wanted 1"}},
+			[]string{`node "Relu"`, "2 outputs, want 1"}},
 		"attribute": {func(m *Model) { m.Nodes[2].Attrs = nil }, []string{`node "Concat"`, `the attribute "axis"`}},
 		"undefined": {func(m *Model) { m.Nodes[0].Inputs[0] = "y" },
-			[]string{`node "MatMul"`, `input "y" is defined nowhere`}},
+			[]string{`node "MatMul"`, `input "y" is not defined`}},
 		"twice": {func(m *Model) { m.Nodes[1].Outputs[0] = "x" },
 			[]string{`"x" is defined twice`, "a graph input", `node "Relu"`}},
 		"order": {func(m *Model) { m.Nodes[0], m.Nodes[1] = m.Nodes[1], m.Nodes[0] },
@@ -91,7 +91,7 @@ func TestSort(t *testing.T) {
 func TestPrune(t *testing.T) {
 	b := Extend(tower())
 	b.Op("Exp", b.Weight(&Tensor{Name: "unused", Type: Float, Shape: []int64{1}, Data: make([]byte, 4)}))
-	body := &Graph{Outputs: []ValueInfo{{Name: "MatMul"}}} // a subgraph that reads from around it
+	body := &Graph{Outputs: []ValueInfo{{Name: "MatMul"}}} // a subgraph that reads a value of the enclosing graph
 	b.M.Nodes = append(
 		b.M.Nodes,
 		&Node{
@@ -158,7 +158,7 @@ func TestCheckExternal(t *testing.T) {
 	}
 }
 
-// TestTruncated: no prefix of a model passes for a model.
+// TestTruncated: no prefix of a model is accepted as a model.
 func TestTruncated(t *testing.T) {
 	data, err := tower().Encode()
 	if err != nil {

@@ -38,7 +38,7 @@ func init() {
 	inferAs(inferArg, "ArgMax", "ArgMin")
 }
 
-// inferSame: the output is as the first input.
+// inferSame: the output has the type and shape of the first input.
 func inferSame(c *inference) error {
 	x := c.arg(0)
 	c.set(0, x.Type, c.shape(0))
@@ -53,7 +53,7 @@ func inferSame(c *inference) error {
 	return nil
 }
 
-// inferLike: the shape of the input, and its type where no attribute gives another.
+// inferLike: the shape of the input, and its type unless an attribute gives another one.
 func inferLike(c *inference) error {
 	c.set(0, DType(c.n.Int("dtype", int64(c.arg(0).Type))), c.shape(0))
 	return nil
@@ -98,7 +98,7 @@ func inferBroadcast(c *inference) error {
 	return nil
 }
 
-// compute applies an elementwise operator to two integers, as far as the result is known.
+// compute applies an elementwise operator to two integers; the result may be unknown.
 func compute(op string, a, b Int) Int {
 	switch op {
 	case "Add":
@@ -126,7 +126,7 @@ func compute(op string, a, b Int) Int {
 	return Int{}
 }
 
-// zipInts computes with the contents of two scalars or vectors; nil if nothing is known of the result.
+// zipInts computes with the contents of two scalars or vectors; nil if the result is unknown.
 func zipInts(a, b []Int, shape []Dim, f func(a, b Int) Int) []Int {
 	if a == nil || b == nil || len(shape) > 1 || len(a) == 0 || len(b) == 0 {
 		return nil
@@ -285,7 +285,7 @@ func inferReduce(c *inference) error {
 	return nil
 }
 
-// reducedDims is x without the axes, or with size 1 there if they are kept.
+// reducedDims returns x without the axes, or with size 1 there if they are kept.
 func reducedDims(x []Dim, axes []int64, keep bool) ([]Dim, error) {
 	reduced := make([]bool, len(x))
 	for _, a := range axes {

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// CheckExternal checks every tensor whose bytes are in another file. It must be a plain file below folder, reached
-// without symbolic links or "..", which ONNX Runtime refuses, and must hold the tensor's whole range. Problems are
-// joined.
+// CheckExternal checks every tensor whose bytes are in another file. It must be a regular file below folder, reached
+// without symbolic links or "..", which ONNX Runtime refuses, and must contain the full range of the tensor. Problems
+// are joined.
 func CheckExternal(m *Model, folder string) error {
 	var problems []error
-	files := map[string]int64{} // location -> size, -1 if it was reported
+	files := map[string]int64{} // location -> size, -1 if a problem was reported
 	for _, t := range Externals(&m.Graph) {
 		e := t.External
 		bad := func(format string, args ...any) {
@@ -40,14 +40,14 @@ func CheckExternal(m *Model, folder string) error {
 			bad("%v%v needs %d bytes, its external data in %q is %d bytes long",
 				t.Type, t.Shape, want, e.Location, e.Length)
 		case e.Offset > size || e.Length > size-e.Offset:
-			bad("wanted %d bytes at offset %d of %q, the file has %d bytes: "+
+			bad("want %d bytes at offset %d of %q, the file has %d bytes: "+
 				"the offset is wrong or the file is cut short", e.Length, e.Offset, e.Location, size)
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// Externals returns the tensors of a graph and its subgraphs whose bytes lie in other files.
+// Externals returns the tensors of a graph and its subgraphs whose bytes are in other files.
 func Externals(g *Graph) []*Tensor {
 	var out []*Tensor
 	for _, t := range g.Initializers {
@@ -73,7 +73,7 @@ func Externals(g *Graph) []*Tensor {
 // regularFile returns the size of a file below folder.
 func regularFile(folder, location string) (int64, error) {
 	if !filepath.IsLocal(location) || strings.Contains(location, "..") {
-		return 0, fmt.Errorf("wanted a path below the model's folder, without \"..\"")
+		return 0, fmt.Errorf("want a path below the model's folder, without \"..\"")
 	}
 	path := folder
 	for _, part := range strings.Split(filepath.ToSlash(filepath.Clean(location)), "/") {
@@ -81,7 +81,7 @@ func regularFile(folder, location string) (int64, error) {
 		info, err := os.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return 0, fmt.Errorf("there is no file %s", path)
+			return 0, fmt.Errorf("no file %s", path)
 		case err != nil:
 			return 0, err
 		case info.Mode()&fs.ModeSymlink != 0:

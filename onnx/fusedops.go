@@ -25,7 +25,7 @@ func (c *inference) like(inputs ...int) error {
 	return nil
 }
 
-// matrix is an input of rank 2, nil if its shape is not known.
+// matrix returns the shape of an input of rank 2, nil if it is unknown.
 func (c *inference) matrix(i int) ([]Dim, error) {
 	s := c.shape(i)
 	if s != nil && len(s) != 2 {
@@ -34,7 +34,8 @@ func (c *inference) matrix(i int) ([]Dim, error) {
 	return s, nil
 }
 
-// inferFlashAttention: q [N, heads D], k and v [M, kv_heads D], segments [G, 5] give o as q, and lse [heads, N].
+// inferFlashAttention: q [N, heads D], k and v [M, kv_heads D], segments [G, 5] -> o with the shape of q, lse [heads,
+// N].
 func inferFlashAttention(c *inference) error {
 	q, err := c.matrix(0)
 	c.set(0, c.arg(0).Type, q)
@@ -45,7 +46,7 @@ func inferFlashAttention(c *inference) error {
 	case err != nil:
 		return err
 	case heads <= 0 || kv <= 0 || heads%kv != 0:
-		return fmt.Errorf("wants heads, and kv_heads that divide them, have %d and %d", heads, kv)
+		return fmt.Errorf("needs heads and a kv_heads that divides it, have %d and %d", heads, kv)
 	case q == nil:
 		return nil
 	}
@@ -62,21 +63,21 @@ func inferFlashAttention(c *inference) error {
 	return nil
 }
 
-// headSize is how many elements a head has, where columns of so many heads are known.
+// headSize returns the elements per head of columns that hold heads heads; 0 if columns is unknown.
 func headSize(columns Dim, heads int64) (int64, error) {
 	if heads <= 0 {
-		return 0, fmt.Errorf("wants heads and kv_heads")
+		return 0, fmt.Errorf("needs heads and kv_heads")
 	}
 	if !columns.Known() {
 		return 0, nil
 	}
 	if columns.Size%heads != 0 {
-		return 0, fmt.Errorf("%d columns are not %d heads", columns.Size, heads)
+		return 0, fmt.Errorf("%d columns do not divide into %d heads", columns.Size, heads)
 	}
 	return columns.Size / heads, nil
 }
 
-// inferRopeSplit: qkv [N, (heads + 2 kv_heads) D] gives q [N, heads D], k and v [N, kv_heads D].
+// inferRopeSplit: qkv [N, (heads + 2 kv_heads) D] -> q [N, heads D], k and v [N, kv_heads D].
 func inferRopeSplit(c *inference) error {
 	heads := c.n.Int("heads", 0)
 	kv := c.n.Int("kv_heads", heads)
@@ -102,7 +103,7 @@ func inferRopeSplit(c *inference) error {
 	return nil
 }
 
-// inferRopeSplitGrad: the way back; each of the three gradients may be missing.
+// inferRopeSplitGrad: the gradient of qkv from those of q, k and v, any of which may be missing.
 func inferRopeSplitGrad(c *inference) error {
 	heads := c.n.Int("heads", 0)
 	kv := c.n.Int("kv_heads", heads)
@@ -127,8 +128,8 @@ func inferRopeSplitGrad(c *inference) error {
 	return nil
 }
 
-// inferAddRMSNorm: x [..., h], y as x or missing, and a weight [h] give the sum as x, the rows as y, and the inverse
-// deviations [...].
+// inferAddRMSNorm: x [..., h], y like x or missing, weight [h] -> the sum like x, the normalised rows with the type
+// of y, and the inverse deviations [...].
 func inferAddRMSNorm(c *inference) error {
 	x, t := c.shape(0), c.arg(0).Type
 	c.set(0, t, x)
@@ -143,7 +144,7 @@ func inferAddRMSNorm(c *inference) error {
 	return nil
 }
 
-// inferAddRMSNormGrad: dx is as the sum, dy of the type of the rows' gradient.
+// inferAddRMSNormGrad: dx has the type of the sum, dy the type of the rows' gradient.
 func inferAddRMSNormGrad(c *inference) error {
 	sum, t := c.shape(2), c.arg(2).Type
 	c.set(0, t, sum)
@@ -154,7 +155,7 @@ func inferAddRMSNormGrad(c *inference) error {
 	return nil
 }
 
-// inferSwiGLU: two halves of columns give one.
+// inferSwiGLU: [N, 2 D] -> [N, D].
 func inferSwiGLU(c *inference) error {
 	x, err := c.matrix(0)
 	c.set(0, c.arg(0).Type, nil)
@@ -164,7 +165,7 @@ func inferSwiGLU(c *inference) error {
 	columns := Symbol(fmt.Sprintf("?%s.columns", c.n.Outputs[0]))
 	if x[1].Known() {
 		if x[1].Size%2 != 0 {
-			return fmt.Errorf("%d columns are not two halves", x[1].Size)
+			return fmt.Errorf("%d columns do not split into two halves", x[1].Size)
 		}
 		columns = Fixed(x[1].Size / 2)
 	}

@@ -11,8 +11,8 @@ import (
 	archive "assay/internal/packed"
 )
 
-// FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same
-// one. (Checking, typing and differentiating what was read is FuzzAppend's, in onnx/grad.)
+// FuzzDecodeModel: arbitrary bytes are read as a model or refused. A model that is read, written and read back is
+// unchanged. (FuzzAppend, in onnx/grad, checks, types and differentiates such models.)
 func FuzzDecodeModel(f *testing.F) {
 	x := fuzzing.New(f)
 	models := archive.Unpack(f, "../testdata/oracle/onnx.zip")

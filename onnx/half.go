@@ -22,7 +22,7 @@ func Float16Bits(f float32) uint16 {
 	switch {
 	case u > 0x7f800000: // NaN
 		return sign | 0x7e00
-	case u >= 0x47800000: // 65536 and above, infinity
+	case u >= 0x47800000: // 65536 and above, or infinity
 		return sign | 0x7c00
 	case u < 0x38800000: // below 2^-14: subnormal half
 		// adding 0.5 aligns the 10 bits of a subnormal half (steps of 2^-24) at the end of the mantissa and rounds to

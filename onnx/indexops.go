@@ -43,7 +43,7 @@ func inferGather(c *inference) error {
 		}
 		j, err := axis(w.Value, len(ints))
 		if err != nil {
-			return fmt.Errorf("index %d is outside of %d elements", w.Value, len(ints))
+			return fmt.Errorf("index %d is out of range for %d elements", w.Value, len(ints))
 		}
 		got[i] = ints[j]
 	}
@@ -69,13 +69,13 @@ func inferGatherND(c *inference) error {
 	}
 	k := b + int(idx[len(idx)-1].Size)
 	if k > len(x) {
-		return fmt.Errorf("indices of %v numbers (and batch_dims %d) for rank %d", idx[len(idx)-1], b, len(x))
+		return fmt.Errorf("indices of %v numbers (batch_dims %d) for rank %d", idx[len(idx)-1], b, len(x))
 	}
 	c.set(0, t, append(append([]Dim{}, idx[:len(idx)-1]...), x[k:]...))
 	return nil
 }
 
-// sliceLength returns how many elements a slice of n elements has, by the rules of numpy.
+// sliceLength returns the length of a slice of n elements under the rules of numpy.
 func sliceLength(n, start, end, step int64) int64 {
 	clip := func(v, low, high int64) int64 {
 		if v < 0 {
@@ -126,7 +126,7 @@ func inferSlice(c *inference) error {
 	return nil
 }
 
-// sliceArgs are the inputs of a Slice node. starts, ends and steps are nil where they are not known before the model
+// sliceArgs are the inputs of a Slice node. starts, ends and steps are nil if they are only known when the model
 // runs.
 type sliceArgs struct {
 	starts, ends []Int
@@ -163,7 +163,7 @@ func (c *inference) sliceArgs() (*sliceArgs, error) {
 	return s, nil
 }
 
-// slicedInts are the elements of v from start to end, by the rules of numpy.
+// slicedInts returns the elements of v from start to end, under the rules of numpy.
 func slicedInts(v []Int, start, end, step int64) []Int {
 	size, at := int64(len(v)), start
 	if at < 0 {
@@ -182,7 +182,7 @@ func slicedInts(v []Int, start, end, step int64) []Int {
 	return ints
 }
 
-// slicedDim is the size of a dimension after slicing it.
+// slicedDim returns the size of a dimension after slicing it.
 func slicedDim(d Dim, start, end Int, step int64) Dim {
 	if !start.Known || !end.Known {
 		if step == 1 && start.Known && start.Value == 0 && end.same(d.integer()) {
@@ -196,7 +196,7 @@ func slicedDim(d Dim, start, end Int, step int64) Dim {
 		return Fixed(sliceLength(d.Size, s, e, step))
 	case step == 1 && s == 0 && e >= 1<<31-1:
 		return d
-	case step == 1 && s >= 0 && e >= 1<<31-1: // the rest; assumed to exist
+	case step == 1 && s >= 0 && e >= 1<<31-1: // to the end; assumed to be in range
 		return d.integer().minus(known(s)).dim()
 	}
 	return Dim{Size: -1}
@@ -230,7 +230,7 @@ func inferPad(c *inference) error {
 		}
 		n := x[a].integer().plus(pads[i]).plus(pads[i+len(axes)])
 		if n.Known && n.Value < 0 {
-			return fmt.Errorf("the pads take more from axis %d than its %v elements", a, x[a])
+			return fmt.Errorf("the pads remove more from axis %d than its %v elements", a, x[a])
 		}
 		out[a] = n.dim()
 	}

@@ -8,17 +8,17 @@ import (
 )
 
 // Types are the static types of all values of a model: element types, shapes with symbols, and the contents of small
-// integer vectors, from which later shapes are computed.
+// integer vectors, which later shapes are computed from.
 type Types struct {
 	m      *Model
 	values map[string]*Value
 	read   int            // initializers of m that are in values
-	equal  map[string]Dim // names of expressions that are another dimension
-	outer  *Types         // of the graph around a subgraph; nil
+	equal  map[string]Dim // expression -> the dimension that it equals
+	outer  *Types         // of the enclosing graph; nil: none
 }
 
-// Infer computes the types of all values. Errors name the node and what does not fit. Values of unknown operators
-// have an unknown type.
+// Infer computes the types of all values. Errors name the node and the mismatch. Values of unknown operators have an
+// unknown type.
 func Infer(m *Model) (*Types, error) {
 	t := &Types{m: m, values: map[string]*Value{}, equal: map[string]Dim{}}
 	for _, in := range m.Inputs {
@@ -51,7 +51,7 @@ func (t *Types) graph(m *Graph) error {
 			}
 			v, d := t.values[o], t.declared(h)
 			if v.Type != Undefined && d.Type != Undefined && v.Type != d.Type {
-				return fmt.Errorf("%s: its output %q is declared as %v, but it gives %v",
+				return fmt.Errorf("%s: its output %q is declared as %v, but is %v",
 					t.m.Describe(n), o, d.Type, v.Type)
 			}
 			v.refine(d)
@@ -60,7 +60,7 @@ func (t *Types) graph(m *Graph) error {
 	return nil
 }
 
-// declared turns a declaration into a value; sizes left open get symbols of their own.
+// declared turns a declaration into a value; unknown sizes get new symbols.
 func (t *Types) declared(v ValueInfo) *Value {
 	d := &Value{Type: v.Type, Ranked: v.Ranked, Shape: append([]Dim{}, v.Shape...)}
 	t.symbols(v.Name, d)
@@ -88,7 +88,7 @@ func (t *Types) symbols(name string, v *Value) {
 	}
 }
 
-// refine fills in from a declaration what inference did not find.
+// refine fills in from a declaration what inference could not find.
 func (v *Value) refine(d *Value) {
 	if v.Type == Undefined {
 		v.Type = d.Type
@@ -107,7 +107,7 @@ func (v *Value) refine(d *Value) {
 	}
 }
 
-// sync takes in the initializers added since the last call.
+// sync adds the initializers that were added to the model since the last call.
 func (t *Types) sync() {
 	for ; t.read < len(t.m.Initializers); t.read++ {
 		w := t.m.Initializers[t.read]
@@ -122,7 +122,7 @@ func (t *Types) sync() {
 	}
 }
 
-// Of returns the type of a value; for an undefined name an empty Value.
+// Of returns the type of a value, or an empty Value for an undefined name.
 func (t *Types) Of(name string) *Value {
 	if v, ok := t.values[name]; ok {
 		return v
@@ -215,7 +215,7 @@ func (c *inference) unify(s *schema) {
 	}
 }
 
-// applySchema types the outputs that no inference function typed, as far as the operator's schema tells.
+// applySchema types the outputs that no inference function typed, as far as the operator's schema determines them.
 func (c *inference) applySchema(s *schema) {
 	_, out, _ := strings.Cut(s.types, ">")
 	kinds := strings.Fields(out)
@@ -243,7 +243,7 @@ func (t *Types) describeInputs(n *Node) string {
 	return strings.Join(parts, ", ")
 }
 
-// Describe names a node, its operator, domain and version for error messages.
+// Describe returns a node's name, operator, domain and version for error messages.
 func (m *Model) Describe(n *Node) string {
 	domain := n.Domain
 	if domain == "" {
@@ -263,7 +263,7 @@ func opKey(domain, op string) string {
 	return domain + "." + op
 }
 
-// inference is one node whose outputs are to be typed. in[i] is nil for an input that is left out.
+// inference is one node whose outputs are being typed. in[i] is nil for an omitted input.
 type inference struct {
 	t     *Types
 	n     *Node
@@ -272,7 +272,7 @@ type inference struct {
 	out   []*Value
 }
 
-// run calls an inference function. A panic in it is a mistake of this package, and is reported as one.
+// run calls an inference function. A panic in it is a bug of this package, and is reported as one.
 func (c *inference) run(f func(*inference) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -291,7 +291,7 @@ func (c *inference) arg(i int) *Value {
 
 func (c *inference) has(i int) bool { return i < len(c.in) && c.in[i] != nil }
 
-// set types output i; a nil shape is an unknown rank.
+// set sets the type of output i; a nil shape means unknown rank.
 func (c *inference) set(i int, t DType, shape []Dim) {
 	if i < len(c.out) {
 		c.out[i].Type, c.out[i].Ranked = t, shape != nil
@@ -314,7 +314,7 @@ func (c *inference) shape(i int) []Dim {
 // axis resolves a negative axis of a value of the given rank.
 func axis(a int64, rank int) (int, error) {
 	if a < -int64(rank) || a >= int64(rank) {
-		return 0, fmt.Errorf("axis %d is outside of rank %d", a, rank)
+		return 0, fmt.Errorf("axis %d is out of range for rank %d", a, rank)
 	}
 	if a < 0 {
 		a += int64(rank)
@@ -323,7 +323,7 @@ func axis(a int64, rank int) (int, error) {
 }
 
 // ints returns integers that are an input, or an attribute in older operator sets. ok is false if they are an input
-// that is not known before the model runs; absent is true if they are given neither way.
+// that is only known when the model runs; absent is true if they are given in neither way.
 func (c *inference) ints(input int, attr string) (v []int64, ok, absent bool) {
 	if a, is := c.n.Attrs[attr].([]int64); is {
 		return a, true, false

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestInferAgainstRuntime compares every type and shape found for the models of the oracle with what ONNX Runtime
-// computes.
+// TestInferAgainstRuntime compares every inferred type and shape of the oracle's models with the values that ONNX
+// Runtime computes.
 func TestInferAgainstRuntime(t *testing.T) {
 	suites, err := filepath.Glob("../testdata/oracle*/onnx")
 	if err != nil {
@@ -54,7 +54,7 @@ func inferCase(t *testing.T, folder string) {
 	if err := onnx.Check(m); err != nil {
 		t.Fatal(err)
 	}
-	m.Outputs = nil // inference has to find them
+	m.Outputs = nil // inference must find them
 	types, err := onnx.Infer(m)
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +75,10 @@ func inferCase(t *testing.T, folder string) {
 		for _, y := range n.Outputs {
 			v := types.Of(y)
 			if v.Type == onnx.Undefined || !v.Ranked {
-				t.Errorf("%s: got nothing of output %q, want its type and rank", m.Describe(n), y)
+				t.Errorf("%s: got no type and rank of output %q, want both", m.Describe(n), y)
 				continue
 			}
-			if v.Type != onnx.Bool && v.Type != onnx.Float16 { // those are not read back as they are
+			if v.Type != onnx.Bool && v.Type != onnx.Float16 { // those are converted when they are read back
 				m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: y, Type: v.Type})
 			}
 		}
@@ -146,7 +146,7 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
-// TestShapeErrors: what does not fit is named.
+// TestShapeErrors: error messages name the mismatch.
 func TestShapeErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		build func(b *onnx.Builder)
@@ -159,14 +159,14 @@ func TestShapeErrors(t *testing.T) {
 		"types": {func(b *onnx.Builder) { b.Op("Add", b.Input("x", onnx.Float, nil), b.Input("y", onnx.Double, nil)) },
 			"float and double differ"},
 		"reshape": {func(b *onnx.Builder) { b.Op("Reshape", b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Ints(4, -1)) },
-			"6 elements do not divide by 4"},
+			"6 elements are not divisible by 4"},
 		"concat": {func(b *onnx.Builder) {
 			b.OpA("Concat", onnx.Attrs{"axis": 0}, b.Input("x", onnx.Float, onnx.Dims(2, 3)),
 				b.Input("y", onnx.Float, onnx.Dims(2, 4)))
 		}, "sizes 3 and 4 of axis 1 differ"},
 		"axis": {func(b *onnx.Builder) {
 			b.OpA("Gather", onnx.Attrs{"axis": 2}, b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Ints(0))
-		}, "axis 2 is outside of rank 2"},
+		}, "axis 2 is out of range for rank 2"},
 		"split": {func(b *onnx.Builder) {
 			b.Node("", "Split", 2, nil, b.Input("x", onnx.Float, onnx.Dims(5)), b.Ints(2, 2))
 		}, "do not add up to 5"},
@@ -188,7 +188,7 @@ func TestShapeErrors(t *testing.T) {
 	}
 }
 
-// TestOtherTypesAreKept: what is declared as a sequence is written as one.
+// TestOtherTypesAreKept: a value declared as a sequence is written as one.
 func TestOtherTypesAreKept(t *testing.T) {
 	seq := &pb.TypeProto{Value: &pb.TypeProto_SequenceType{SequenceType: &pb.TypeProto_Sequence{ElemType: &pb.TypeProto{
 		Value: &pb.TypeProto_TensorType{TensorType: &pb.TypeProto_Tensor{ElemType: proto.Int32(1)}}}}}}
@@ -210,6 +210,6 @@ func TestOtherTypesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := again.Graph.Input[0].Type; !proto.Equal(got, seq) {
-		t.Errorf("got %v, want the sequence as it was: %v", got, seq)
+		t.Errorf("got %v, want the sequence unchanged: %v", got, seq)
 	}
 }

@@ -2,7 +2,7 @@ package onnx
 
 import "fmt"
 
-// InternalError is a mistake in Assay itself, with what went wrong and where, for a bug report.
+// InternalError is a bug in Assay itself, with the details for a bug report.
 type InternalError struct {
 	Doing string // the operation that failed
 	Cause any    // an error, or the value of a panic
@@ -11,7 +11,7 @@ type InternalError struct {
 
 func (e *InternalError) Error() string {
 	s := fmt.Sprintf(
-		"internal error of Assay while %s: %v (the mistake is in Assay, not in the model: please report it)",
+		"internal error while %s: %v (a bug in Assay, not in the model: please report it)",
 		e.Doing, e.Cause,
 	)
 	if e.Stack != nil {

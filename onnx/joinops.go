@@ -127,7 +127,7 @@ func inferSplit(c *inference) error {
 			sizes = append(sizes, known(max(0, min(each, x[a].Size-i*each))))
 		}
 	}
-	if sizes != nil && !x[a].Known() { // together they are the whole: remembered for when they are joined again
+	if sizes != nil && !x[a].Known() { // the parts add up to x[a]: recorded in case they are joined again
 		sum := sizes[0]
 		for _, n := range sizes[1:] {
 			sum = sum.plus(n)
@@ -154,7 +154,7 @@ func inferDepthSpace(c *inference) error {
 		return nil
 	}
 	if len(x) != 4 {
-		return fmt.Errorf("wants rank 4")
+		return fmt.Errorf("needs rank 4")
 	}
 	b := known(c.n.Int("blocksize", 1))
 	n, h, w := x[1].integer(), x[2].integer(), x[3].integer()

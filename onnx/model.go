@@ -1,8 +1,10 @@
-// Package onnx holds ONNX models as Go values: read, build, check, infer shapes, refer to weights where they lie.
+// Package onnx represents ONNX models as Go values: it reads, builds, checks, sorts and prunes them, infers types and
+// shapes, and writes them.
 //
-// A [Model] is one graph with its operator sets. Tensors either carry their bytes or refer to a byte range of a file
-// ([External]), so that the graph of a model of 8B parameters takes a few megabytes. The package knows nothing of what
-// the models are for.
+// A [Model] is one graph with its operator sets. Tensors carry their bytes, refer to a byte range of a file
+// ([External]), or are computed on demand ([LazyTensor]), so the graph of an 8B model takes a few megabytes. The
+// package is independent of what the models are for: other packages build graphs with a [Builder], differentiate them
+// (onnx/grad), and run them (ort).
 package onnx
 
 import (
@@ -12,7 +14,7 @@ import (
 // DType is the element type of a tensor, numbered as TensorProto.DataType.
 type DType int32
 
-// The element types that this package can size and convert.
+// The element types whose size this package knows and which it can convert.
 const (
 	Undefined DType = 0
 	Float     DType = 1
@@ -29,8 +31,8 @@ const (
 	Uint32    DType = 12
 	Uint64    DType = 13
 	BFloat16  DType = 16
-	// Float8E4M3 has a sign, 4 bits of exponent, 3 of fraction and no infinities. Its values are kept, not computed
-	// with.
+	// Float8E4M3 has a sign bit, 4 exponent bits, 3 fraction bits and no infinities. Its values are passed on, not
+	// computed with.
 	Float8E4M3 DType = 17
 )
 
@@ -52,7 +54,7 @@ var dtypeNames = func() map[string]DType {
 	return m
 }()
 
-// String returns ONNX's name of the type.
+// String returns the ONNX name of the type.
 func (t DType) String() string {
 	if d, ok := dtypes[t]; ok {
 		return d.name
@@ -69,7 +71,7 @@ func (t DType) IsFloat() bool {
 }
 
 // Discrete reports whether the type is known to be an integer, boolean or string type, through which no gradient
-// passes. It is false for unknown and complex types, and for floating-point types of 8 bits or fewer.
+// flows. It is false for unknown and complex types, and for floating-point types of 8 bits or fewer.
 func (t DType) Discrete() bool {
 	switch t {
 	case Uint8, Int8, Uint16, Int16, Int32, Int64, Uint32, Uint64, String, Bool, uint4, int4, uint2, int2:
@@ -78,7 +80,7 @@ func (t DType) Discrete() bool {
 	return false
 }
 
-// Integers of fewer than 8 bits. Tensors of them are kept, but not read.
+// Integers of fewer than 8 bits. Their tensors are passed on, but not decoded.
 const (
 	uint4 DType = 21
 	int4  DType = 22
@@ -89,13 +91,13 @@ const (
 // Dim is one dimension of a shape: a size, a symbol, or unknown.
 type Dim struct {
 	Size int64  // elements; -1 if it is not known before the model runs
-	Name string // symbol of an unknown size; two dimensions of the same non-empty name are equal
+	Name string // symbol of an unknown size; dimensions with the same non-empty name are equal
 }
 
 // Fixed makes a dimension of n elements.
 func Fixed(n int64) Dim { return Dim{Size: n} }
 
-// Symbol makes a dimension whose size is known when the model runs.
+// Symbol makes a dimension whose size is only known when the model runs.
 func Symbol(name string) Dim { return Dim{Size: -1, Name: name} }
 
 // Known reports whether the size is a number, not a symbol and not unknown.
@@ -141,10 +143,10 @@ type ValueInfo struct {
 	Name  string
 	Type  DType
 	Shape []Dim // nil together with Ranked == false: rank unknown
-	// Ranked tells an unknown rank from a scalar.
+	// Ranked distinguishes a scalar from a value of unknown rank.
 	Ranked bool
-	// Other is the serialized type of a value that is no tensor: a sequence, an optional or a map. It is kept, not
-	// read.
+	// Other is the serialized type of a value that is not a tensor: a sequence, an optional or a map. It is passed
+	// on, not decoded.
 	Other []byte
 }
 
@@ -161,20 +163,19 @@ type Tensor struct {
 	Type     DType
 	Shape    []int64
 	Data     []byte      // little-endian, row-major; nil if External is set
-	Strings  []string    // of Type String
-	External *External   // where the bytes lie; nil if Data holds them
-	Lazy     *LazyTensor // how the bytes are made; nil if they exist
+	Strings  []string    // values of Type String
+	External *External   // where the bytes are; nil if Data holds them
+	Lazy     *LazyTensor // how to compute the bytes; nil if they exist
 }
 
-// LazyTensor is the content of a tensor that is computed when somebody wants it: a session, or a file that it is
-// written to.
+// LazyTensor is the content of a tensor that is computed on demand, by a session or to be written to a file.
 type LazyTensor struct {
-	Key      string                  // tensors of equal keys have equal bytes
+	Key      string                  // tensors with equal keys have equal bytes
 	Location string                  // path, relative to the folder the model is run from, of a file that exists
 	Fill     func(into []byte) error // writes the whole content: little-endian, row-major
 }
 
-// Bytes returns the tensor's content if it is in memory or can be made.
+// Bytes returns the tensor's content if it is in memory or can be computed.
 func (t *Tensor) Bytes() ([]byte, error) {
 	if t.Lazy == nil {
 		return t.Data, nil
@@ -189,7 +190,7 @@ func (t *Tensor) Bytes() ([]byte, error) {
 // Count returns the number of elements.
 func (t *Tensor) Count() int64 { return Elements(t.Shape) }
 
-// Elements is the number of elements of a tensor of that shape.
+// Elements returns the number of elements of a tensor of that shape.
 func Elements(shape []int64) int64 {
 	n := int64(1)
 	for _, d := range shape {
@@ -204,12 +205,11 @@ type Node struct {
 	Op      string
 	Domain  string // "" is ai.onnx
 	Inputs  []string
-	Outputs []string // "" for outputs that are left out
+	Outputs []string // "" for omitted outputs
 	Attrs   map[string]any
-	// Segment names the part of the model that a node belongs to (a layer); grad recomputes a segment at a time.
+	// Segment names the part of the model that a node belongs to (a layer); grad recomputes one segment at a time.
 	Segment string
-	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct, MetaConstant that
-	// a node's outputs are constants to it.
+	// Meta is written as metadata_props. MetaUnique, MetaDerivative and MetaConstant are hints for grad.
 	Meta map[string]string
 }
 
@@ -220,10 +220,11 @@ const MetaUnique = "assay.unique"
 // the derivative of its first one [steps, rows, 1] with respect to the rows that it scans first.
 const MetaDerivative = "assay.derivative"
 
-// MetaConstant, set to "true" in Meta of a node, makes its outputs constants to grad: no gradient flows through it.
+// MetaConstant, set to "true" in Meta of a node, makes grad treat its outputs as constants: no gradient flows through
+// it.
 const MetaConstant = "assay.constant"
 
-// String names the node for error messages.
+// String returns the name of the node for error messages.
 func (n *Node) String() string {
 	op := n.Op
 	if n.Domain != "" {
@@ -274,7 +275,7 @@ func (n *Node) Ints(name string) []int64 {
 	return v
 }
 
-// Input returns the name of input i, "" if it is left out.
+// Input returns the name of input i, "" if it is omitted.
 func (n *Node) Input(i int) string {
 	if i < len(n.Inputs) {
 		return n.Inputs[i]
@@ -282,7 +283,7 @@ func (n *Node) Input(i int) string {
 	return ""
 }
 
-// Graph is nodes in execution order (as read; Check reports a wrong order), with named inputs, outputs and constants.
+// Graph holds nodes in execution order (Check reports a wrong order), and named inputs, outputs and constants.
 type Graph struct {
 	Name         string
 	Inputs       []ValueInfo
@@ -302,7 +303,7 @@ func (g *Graph) Initializer(name string) *Tensor {
 	return nil
 }
 
-// Model is a graph and the operator sets it is written in.
+// Model is a graph and the operator sets that it uses.
 type Model struct {
 	Graph
 	IRVersion int64

@@ -20,8 +20,8 @@ func init() {
 	inferAs(inferGroupQuery, "com.microsoft.GroupQueryAttention")
 }
 
-// inferGroupQuery: queries apart from keys and values come back as they are. A cache may have room for what is
-// appended, or grow: its length is not known.
+// inferGroupQuery: the output has the shape of separate queries; packed queries, keys and values leave it unknown. A
+// cache may have room for new entries or grow, so its length is unknown.
 func inferGroupQuery(c *inference) error {
 	if c.has(1) {
 		c.set(0, c.arg(0).Type, c.shape(0))
@@ -45,7 +45,7 @@ func inferMatMul(c *inference) error {
 		return nil
 	}
 	if len(a) == 0 || len(b) == 0 {
-		return fmt.Errorf("wants no scalars")
+		return fmt.Errorf("inputs must not be scalars")
 	}
 	a, b = append([]Dim{}, a...), append([]Dim{}, b...)
 	swap := func(d []Dim, yes int64) {
@@ -88,7 +88,7 @@ func inferGemm(c *inference) error {
 		return nil
 	}
 	if len(a) != 2 || len(b) != 2 {
-		return fmt.Errorf("wants two matrices")
+		return fmt.Errorf("needs two matrices")
 	}
 	m, k, l, n := a[0], a[1], b[0], b[1]
 	if c.n.Int("transA", 0) != 0 {
@@ -145,14 +145,14 @@ func inferEinsum(c *inference) error {
 	return nil
 }
 
-// einsum is what the terms of an equation say.
+// einsum holds the sizes and counts of the letters of an equation.
 type einsum struct {
 	sizes    map[string]Dim // by letter
-	seen     map[string]int // how often a letter stands in the terms
+	seen     map[string]int // how often a letter occurs in the terms
 	ellipsis []Dim
 }
 
-// term reads one input's letters beside its shape.
+// term matches the letters of one input with its shape.
 func (e *einsum) term(term string, shape []Dim) error {
 	before, after, dots := strings.Cut(term, "...")
 	n := len(before) + len(after)
@@ -176,7 +176,7 @@ func (e *einsum) term(term string, shape []Dim) error {
 	return err
 }
 
-// put notes the size of a letter.
+// put records the size of a letter.
 func (e *einsum) put(letter string, d Dim) (err error) {
 	e.seen[letter]++
 	if old, ok := e.sizes[letter]; ok {
@@ -186,7 +186,7 @@ func (e *einsum) put(letter string, d Dim) (err error) {
 	return err
 }
 
-// einsumOutput is the shape that the right side of an equation names.
+// einsumOutput returns the shape of the right side of an equation.
 func einsumOutput(equation, right string, sizes map[string]Dim, ellipsis []Dim) ([]Dim, error) {
 	out := []Dim{}
 	for i := 0; i < len(right); i++ {
@@ -197,7 +197,7 @@ func einsumOutput(equation, right string, sizes map[string]Dim, ellipsis []Dim) 
 		}
 		d, ok := sizes[right[i:i+1]]
 		if !ok {
-			return nil, fmt.Errorf("equation %q: %q is in no input", equation, right[i:i+1])
+			return nil, fmt.Errorf("equation %q: %q is not in any input", equation, right[i:i+1])
 		}
 		out = append(out, d)
 	}
@@ -211,7 +211,7 @@ func inferConv(c *inference) error {
 		return nil
 	}
 	if len(x) < 3 || len(f) != len(x) {
-		return fmt.Errorf("wants data and kernel of one rank, 3 or more")
+		return fmt.Errorf("needs data and kernel of the same rank, 3 or more")
 	}
 	if group := c.n.Int("group", 1); x[1].Known() && f[1].Known() && x[1].Size != f[1].Size*group {
 		return fmt.Errorf("%v channels for a kernel of %v x %d groups", x[1], f[1], group)
@@ -240,7 +240,7 @@ func inferConvTranspose(c *inference) error {
 		return nil
 	}
 	if len(x) < 3 || len(f) != len(x) {
-		return fmt.Errorf("wants data and kernel of one rank, 3 or more")
+		return fmt.Errorf("needs data and kernel of the same rank, 3 or more")
 	}
 	if x[1].Known() && f[0].Known() && x[1].Size != f[0].Size {
 		return fmt.Errorf("%v channels for a kernel of %v", x[1], f[0])
@@ -279,7 +279,7 @@ func inferPool(c *inference) error {
 		return nil
 	}
 	if len(x) < 3 {
-		return fmt.Errorf("wants rank 3 or more")
+		return fmt.Errorf("needs rank 3 or more")
 	}
 	w, err := c.window(nil, x)
 	if err != nil {
@@ -354,13 +354,13 @@ func inferAttention(c *inference) error {
 		return nil
 	}
 	if len(q) != len(v) || len(q) != 3 && len(q) != 4 || len(k) != len(q) {
-		return fmt.Errorf("wants q, k and v all of rank 3 or all of rank 4")
+		return fmt.Errorf("needs q, k and v all of rank 3 or all of rank 4")
 	}
 	heads, kv := c.n.Int("q_num_heads", 0), c.n.Int("kv_num_heads", 0)
 	rows, total, hd := q[len(q)-2], k[len(k)-2], v[len(v)-1].integer()
 	if len(q) == 3 {
 		if heads <= 0 || kv <= 0 {
-			return fmt.Errorf("inputs of rank 3 want the attributes q_num_heads and kv_num_heads")
+			return fmt.Errorf("inputs of rank 3 need the attributes q_num_heads and kv_num_heads")
 		}
 		c.set(0, t, []Dim{q[0], rows, hd.over(known(kv), false).times(known(heads)).dim()})
 	} else {

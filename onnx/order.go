@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Sort puts the nodes into execution order, and keeps the given order where possible. A cycle is an error that names
-// its nodes.
+// Sort puts the nodes into execution order and keeps the given order where possible. For a cycle it returns an error
+// that names its nodes.
 func Sort(m *Model) error {
 	nodes, err := sorted(m, m.Nodes)
 	if err != nil {
@@ -23,7 +23,7 @@ func (n *Node) Reads() []string {
 	return append(n.Inputs[:len(n.Inputs):len(n.Inputs)], n.Captures()...)
 }
 
-// Captures returns the names that a node's subgraphs read from the graphs around them.
+// Captures returns the names that a node's subgraphs read from enclosing graphs.
 func (n *Node) Captures() []string {
 	var names []string
 	if len(n.Attrs) == 0 {
@@ -106,7 +106,7 @@ func sorted(m *Model, nodes []*Node) ([]*Node, error) {
 						break
 					}
 				}
-				return nil, fmt.Errorf("the graph has a cycle, wanted none: %s needs its own output, by way of %s",
+				return nil, fmt.Errorf("the graph has a cycle: %s needs its own output, through %s",
 					m.Describe(before), strings.Join(path, ", "))
 			}
 			state[before] = 1
@@ -124,7 +124,7 @@ func Prune(m *Model) {
 		used[v.Name] = true
 	}
 	needed := map[*Node]bool{}
-	for changed := true; changed; { // once for nodes in execution order, and once more to see that
+	for changed := true; changed; { // one pass for nodes in execution order, and one to confirm
 		changed = false
 		for i := len(m.Nodes) - 1; i >= 0; i-- {
 			n := m.Nodes[i]

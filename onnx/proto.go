@@ -13,7 +13,7 @@ import (
 	pb "assay/onnx/onnxpb"
 )
 
-// Read opens a model file. External tensors stay references; CheckExternal looks whether they exist.
+// Read reads a model file. External tensors stay references; CheckExternal checks that they exist.
 func Read(path string) (*Model, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func Decode(data []byte) (*Model, error) {
 		return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
 	}
 	if p.Graph == nil {
-		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
+		return nil, fmt.Errorf("not an ONNX model: it has no graph")
 	}
 	m := &Model{
 		IRVersion: p.GetIrVersion(),
@@ -56,7 +56,7 @@ func Decode(data []byte) (*Model, error) {
 		m.Metadata[e.GetKey()] = e.GetValue()
 	}
 	if len(p.Functions) > 0 {
-		return nil, fmt.Errorf("the model defines %d local functions (%s.%s first); inline them before (onnx.inliner)",
+		return nil, fmt.Errorf("the model defines %d local functions (%s.%s first): inline them first (onnx.inliner)",
 			len(p.Functions), p.Functions[0].GetDomain(), p.Functions[0].GetName())
 	}
 	g, err := decodeGraph(p.Graph, maxDepth)
@@ -67,16 +67,16 @@ func Decode(data []byte) (*Model, error) {
 	return m, nil
 }
 
-// maxDepth is how deep subgraphs may lie in one another.
+// maxDepth is the maximum nesting depth of subgraphs.
 const maxDepth = 64
 
-// decodeGraph reads a graph whose subgraphs lie at most depth deep.
+// decodeGraph reads a graph whose subgraphs are nested at most depth deep.
 func decodeGraph(p *pb.GraphProto, depth int) (*Graph, error) {
 	switch {
 	case p == nil:
-		return nil, errors.New("it is said to be a graph and holds none")
+		return nil, errors.New("it is declared a graph but has none")
 	case depth == 0:
-		return nil, fmt.Errorf("subgraphs lie more than %d deep in one another", maxDepth)
+		return nil, fmt.Errorf("subgraphs are nested more than %d deep", maxDepth)
 	}
 	g := &Graph{Name: p.GetName()}
 	for _, t := range p.Initializer {
@@ -87,7 +87,7 @@ func decodeGraph(p *pb.GraphProto, depth int) (*Graph, error) {
 		g.Initializers = append(g.Initializers, d)
 	}
 	if len(p.SparseInitializer) > 0 {
-		return nil, fmt.Errorf("sparse initializers are not read; store %q dense",
+		return nil, fmt.Errorf("sparse initializers are not supported: store %q dense",
 			p.SparseInitializer[0].GetValues().GetName())
 	}
 	for _, v := range p.Input {
@@ -97,7 +97,7 @@ func decodeGraph(p *pb.GraphProto, depth int) (*Graph, error) {
 		g.Outputs = append(g.Outputs, decodeValue(v))
 	}
 	for _, v := range p.ValueInfo {
-		if d := decodeValue(v); d.Type != Undefined || d.Ranked { // of a sequence nothing is known here
+		if d := decodeValue(v); d.Type != Undefined || d.Ranked { // nothing is known of a sequence
 			g.Values = append(g.Values, d)
 		}
 	}
@@ -117,7 +117,7 @@ func decodeNode(p *pb.NodeProto, depth int) (*Node, error) {
 		n.Domain = ""
 	}
 	if p.GetOverload() != "" {
-		return nil, fmt.Errorf("%v: it is the overload %q of a local function; inline functions before (onnx.inliner)",
+		return nil, fmt.Errorf("%v: it is the overload %q of a local function: inline functions first (onnx.inliner)",
 			n, p.GetOverload())
 	}
 	for _, a := range p.Attribute {
@@ -153,7 +153,7 @@ func decodeValue(p *pb.ValueInfoProto) ValueInfo {
 	t := p.GetType().GetTensorType()
 	if t == nil {
 		if p.Type != nil {
-			v.Other, _ = proto.MarshalOptions{Deterministic: true}.Marshal(p.Type) // it has just been read
+			v.Other, _ = proto.MarshalOptions{Deterministic: true}.Marshal(p.Type) // cannot fail: it was just decoded
 		}
 		return v
 	}
@@ -176,11 +176,11 @@ func decodeValue(p *pb.ValueInfoProto) ValueInfo {
 	return v
 }
 
-// decodeAttr reads the field that belongs to the attribute's type. A writer may leave out a zero or an empty list. A
-// value in any other field is an error.
+// decodeAttr reads the field of the attribute's type. A writer may omit a zero or an empty list. A value in any other
+// field is an error.
 func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 	if a.GetRefAttrName() != "" {
-		return nil, fmt.Errorf("it refers to %q of a function, outside of one", a.GetRefAttrName())
+		return nil, fmt.Errorf("it refers to %q of a function, but is outside of one", a.GetRefAttrName())
 	}
 	own := a.GetType()
 	for _, field := range [...]struct {
@@ -193,7 +193,7 @@ func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 		{pb.AttributeProto_TENSOR, a.T != nil}, {pb.AttributeProto_GRAPH, a.G != nil},
 	} {
 		if field.given && field.kind != own {
-			return nil, fmt.Errorf("it is said to be of type %v and holds a value of type %v", own, field.kind)
+			return nil, fmt.Errorf("it is declared of type %v but has a value of type %v", own, field.kind)
 		}
 	}
 	switch own {
@@ -218,14 +218,14 @@ func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 	case pb.AttributeProto_GRAPH:
 		return decodeGraph(a.G, depth-1)
 	}
-	return nil, fmt.Errorf("attributes of type %v are not read", a.GetType())
+	return nil, fmt.Errorf("attributes of type %v are not supported", a.GetType())
 }
 
-// Encode serializes the model; the same model always gives the same bytes.
+// Encode serializes the model. The same model always has the same bytes.
 func (m *Model) Encode() ([]byte, error) {
 	for _, t := range m.Initializers {
 		if t.Lazy != nil {
-			return nil, fmt.Errorf("tensor %q is made when a session wants it: its bytes lie nowhere yet", t.Name)
+			return nil, fmt.Errorf("tensor %q is lazy: its bytes do not exist yet", t.Name)
 		}
 	}
 	p := &pb.ModelProto{
@@ -274,7 +274,7 @@ func encodeGraph(g *Graph, ir int64) *pb.GraphProto {
 		for _, k := range slices.Sorted(maps.Keys(n.Attrs)) {
 			q.Attribute = append(q.Attribute, encodeAttr(k, n.Attrs[k], ir))
 		}
-		if ir >= 10 { // metadata_props of nodes came with IR version 10
+		if ir >= 10 { // nodes have metadata_props since IR version 10
 			if n.Segment != "" {
 				q.MetadataProps = append(q.MetadataProps, entry(metaSegment, n.Segment))
 			}
@@ -308,7 +308,7 @@ func encodeValue(v ValueInfo) *pb.ValueInfoProto {
 			t.Shape.Dim = append(t.Shape.Dim, q)
 		}
 	}
-	if v.Type == Undefined && !v.Ranked { // a type that says nothing is no type
+	if v.Type == Undefined && !v.Ranked { // nothing is known of the type
 		return &pb.ValueInfoProto{Name: proto.String(v.Name)}
 	}
 	return &pb.ValueInfoProto{

@@ -12,7 +12,7 @@ import (
 	pb "assay/onnx/onnxpb"
 )
 
-// packed are the bits of one element of types that this package does not compute with. Their tensors are read and
+// packed holds the bits per element of types that this package does not compute with. Their tensors are read and
 // written unchanged.
 var packed = map[DType]uint64{
 	14: 64, 15: 128, // complex64, complex128
@@ -20,14 +20,14 @@ var packed = map[DType]uint64{
 	21: 4, 22: 4, 23: 4, 25: 2, 26: 2, // uint4, int4, float4, uint2, int2: several to a byte
 }
 
-// byteSize returns how many bytes a tensor of fixed-size elements has.
+// byteSize returns the number of bytes of a tensor of fixed-size elements.
 func byteSize(t DType, shape []int64) (int64, error) {
 	width := uint64(8 * t.Size())
 	if width == 0 {
 		width = packed[t]
 	}
 	if width == 0 && t != String {
-		return 0, fmt.Errorf("elements of %v are not read", t)
+		return 0, fmt.Errorf("elements of %v are not supported", t)
 	}
 	n := uint64(1)
 	empty := false
@@ -43,7 +43,7 @@ func byteSize(t DType, shape []int64) (int64, error) {
 	for _, d := range append([]int64{int64(max(width, 1))}, shape...) {
 		high, low := bits.Mul64(n, uint64(d))
 		if high != 0 || low > math.MaxInt64 {
-			return 0, fmt.Errorf("shape %v has more elements than can be counted", shape)
+			return 0, fmt.Errorf("shape %v has too many elements", shape)
 		}
 		n = low
 	}
@@ -52,7 +52,7 @@ func byteSize(t DType, shape []int64) (int64, error) {
 
 func decodeTensor(p *pb.TensorProto) (*Tensor, error) {
 	if p == nil {
-		return nil, errors.New("it is said to be a tensor and holds none")
+		return nil, errors.New("it is declared a tensor but has none")
 	}
 	t := &Tensor{Name: p.GetName(), Type: DType(p.GetDataType()), Shape: append([]int64{}, p.Dims...)}
 	size, err := byteSize(t.Type, t.Shape)
@@ -60,20 +60,20 @@ func decodeTensor(p *pb.TensorProto) (*Tensor, error) {
 	case err != nil:
 		return nil, err
 	case p.Segment != nil:
-		return nil, errors.New("segments of tensors are not read; store the tensor whole")
+		return nil, errors.New("segments of tensors are not supported: store the full tensor")
 	case len(p.RawData) > 0 && typedLen(p) > 0:
-		return nil, errors.New("it holds raw_data and typed values, wanted one of them")
+		return nil, errors.New("it has both raw_data and typed values, want one of them")
 	case p.GetDataLocation() == pb.TensorProto_EXTERNAL:
 		if len(p.RawData) > 0 || typedLen(p) > 0 {
-			return nil, errors.New("its data is said to be external, and it holds some")
+			return nil, errors.New("its data is declared external, but it also has data itself")
 		}
 		t.External, err = decodeExternal(p, t.Type, size)
 		return t, err
 	case p.GetDataLocation() != pb.TensorProto_DEFAULT:
-		return nil, fmt.Errorf("data location %d is not known", p.GetDataLocation())
+		return nil, fmt.Errorf("unknown data location %d", p.GetDataLocation())
 	case t.Type == String:
 		if n := t.Count(); int64(len(p.StringData)) != n || typedLen(p) != len(p.StringData) || len(p.RawData) > 0 {
-			return nil, fmt.Errorf("shape %v of strings needs %d in string_data, the file holds %d",
+			return nil, fmt.Errorf("shape %v of strings needs %d in string_data, the file has %d",
 				t.Shape, n, len(p.StringData))
 		}
 		for _, s := range p.StringData {
@@ -91,7 +91,7 @@ func decodeTensor(p *pb.TensorProto) (*Tensor, error) {
 		t.Data = []byte{}
 	}
 	if int64(len(t.Data)) != size {
-		return nil, fmt.Errorf("shape %v of %v needs %d bytes, the file holds %d", t.Shape, t.Type, size, len(t.Data))
+		return nil, fmt.Errorf("shape %v of %v needs %d bytes, the file has %d", t.Shape, t.Type, size, len(t.Data))
 	}
 	return t, nil
 }
@@ -121,9 +121,9 @@ func decodeExternal(p *pb.TensorProto, t DType, size int64) (*External, error) {
 			} else {
 				e.Length = n
 			}
-		case key == "checksum" || strings.HasPrefix(key, "prepacked"): // says nothing of where the data lies
+		case key == "checksum" || strings.HasPrefix(key, "prepacked"): // irrelevant for finding the data
 		default:
-			return nil, fmt.Errorf("external data has the entry %q, wanted location, offset, length, checksum", key)
+			return nil, fmt.Errorf("external data has the entry %q, want location, offset, length, checksum", key)
 		}
 	}
 	if e.Location == "" {
@@ -162,13 +162,13 @@ func typedData(p *pb.TensorProto, t DType) ([]byte, error) {
 	case Uint32:
 		for _, v := range p.Uint64Data {
 			if v > math.MaxUint32 {
-				return nil, fmt.Errorf("%d is no %v", v, t)
+				return nil, fmt.Errorf("%d is not a valid %v", v, t)
 			}
 			b = le.AppendUint32(b, uint32(v))
 		}
 		own = len(p.Uint64Data)
 	default:
-		low, high := int64(math.MinInt8), int64(math.MaxUint8) // of a byte, whose sign is the writer's choice
+		low, high := int64(math.MinInt8), int64(math.MaxUint8) // of a byte; writers store it signed or unsigned
 		width := 1
 		switch t {
 		case Int32:
@@ -186,7 +186,7 @@ func typedData(p *pb.TensorProto, t DType) ([]byte, error) {
 		}
 		for _, v := range p.Int32Data {
 			if int64(v) < low || int64(v) > high {
-				return nil, fmt.Errorf("%d is no %v", v, t)
+				return nil, fmt.Errorf("%d is not a valid %v", v, t)
 			}
 			b = append(b, le.AppendUint32(nil, uint32(v))[:width]...)
 		}

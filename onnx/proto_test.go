@@ -17,7 +17,7 @@ func serialized(p *pb.ModelProto) []byte {
 	return raw
 }
 
-// withTensor is a model whose one initializer is t, withAttr one whose one node has the attribute a.
+// withTensor returns a model whose only initializer is t, withAttr one whose only node has the attributes a.
 func withTensor(t *pb.TensorProto) []byte {
 	return serialized(&pb.ModelProto{Graph: &pb.GraphProto{Initializer: []*pb.TensorProto{t}}})
 }
@@ -48,7 +48,7 @@ func external(entries ...string) *pb.TensorProto {
 	return t
 }
 
-// nested is depth graphs, each in an attribute of the one around it.
+// nested returns depth nested graphs, each in an attribute of the enclosing one.
 func nested(depth int) []byte {
 	g := &pb.GraphProto{}
 	for range depth - 1 {
@@ -64,24 +64,24 @@ func with[T any](v T, change func(T)) T {
 	return v
 }
 
-// protoCases are models that are refused, each named by a part of the message.
+// protoCases are models that are refused, by a part of the error message.
 func protoCases() map[string][]byte {
 	segment := &pb.TensorProto_Segment{Begin: proto.Int64(0), End: proto.Int64(1)}
 	return map[string][]byte{
-		"holds no graph":                     serialized(&pb.ModelProto{}),
-		"not an ONNX model, or cut short":    nested(3)[:5],
-		"said to be a tensor and holds none": withAttr(attr(pb.AttributeProto_TENSOR)),
-		"said to be a graph and holds none":  withAttr(attr(pb.AttributeProto_GRAPH)),
-		"type SPARSE_TENSOR are not read":    withAttr(attr(pb.AttributeProto_SPARSE_TENSOR)),
-		"type TYPE_PROTO are not read":       withAttr(attr(pb.AttributeProto_TYPE_PROTO)),
-		"type TENSORS are not read":          withAttr(attr(pb.AttributeProto_TENSORS)),
-		"type UNDEFINED are not read":        withAttr(attr(pb.AttributeProto_UNDEFINED)),
-		"of type INT and holds a value of type FLOAT": withAttr(with(attr(pb.AttributeProto_INT),
+		"has no graph":                         serialized(&pb.ModelProto{}),
+		"not an ONNX model, or cut short":      nested(3)[:5],
+		"declared a tensor but has none":       withAttr(attr(pb.AttributeProto_TENSOR)),
+		"declared a graph but has none":        withAttr(attr(pb.AttributeProto_GRAPH)),
+		"type SPARSE_TENSOR are not supported": withAttr(attr(pb.AttributeProto_SPARSE_TENSOR)),
+		"type TYPE_PROTO are not supported":    withAttr(attr(pb.AttributeProto_TYPE_PROTO)),
+		"type TENSORS are not supported":       withAttr(attr(pb.AttributeProto_TENSORS)),
+		"type UNDEFINED are not supported":     withAttr(attr(pb.AttributeProto_UNDEFINED)),
+		"of type INT but has a value of type FLOAT": withAttr(with(attr(pb.AttributeProto_INT),
 			func(a *pb.AttributeProto) { a.F = proto.Float32(2) })),
 		"given twice": withAttr(attr(pb.AttributeProto_INT), attr(pb.AttributeProto_INT)),
 		`refers to "b" of a function`: withAttr(with(attr(pb.AttributeProto_INT),
 			func(a *pb.AttributeProto) { a.RefAttrName = proto.String("b") })),
-		"subgraphs lie more than 64 deep": nested(70),
+		"subgraphs are nested more than 64 deep": nested(70),
 		"local functions": serialized(&pb.ModelProto{Graph: &pb.GraphProto{},
 			Functions: []*pb.FunctionProto{{Name: proto.String("f")}}}),
 		"overload": serialized(&pb.ModelProto{Graph: &pb.GraphProto{
@@ -93,34 +93,34 @@ func protoCases() map[string][]byte {
 					Version: proto.Int64(17),
 				}, {Domain: proto.String("ai.onnx"), Version: proto.Int64(18)}}},
 		),
-		"sparse initializers are not read": serialized(&pb.ModelProto{Graph: &pb.GraphProto{
+		"sparse initializers are not supported": serialized(&pb.ModelProto{Graph: &pb.GraphProto{
 			SparseInitializer: []*pb.SparseTensorProto{{}}}}),
-		"elements of type 0 are not read":   withTensor(tensor(Undefined)),
-		"elements of type 99 are not read":  withTensor(tensor(99)),
-		"negative dimension":                withTensor(tensor(Float, 2, -1)),
-		"more elements than can be counted": withTensor(tensor(Float, 1<<32, 1<<32)),
-		"needs 16 bytes, the file holds 3": withTensor(
+		"elements of type 0 are not supported":  withTensor(tensor(Undefined)),
+		"elements of type 99 are not supported": withTensor(tensor(99)),
+		"negative dimension":                    withTensor(tensor(Float, 2, -1)),
+		"too many elements":                     withTensor(tensor(Float, 1<<32, 1<<32)),
+		"needs 16 bytes, the file has 3": withTensor(
 			with(tensor(Float, 4), func(t *pb.TensorProto) { t.RawData = []byte{1, 2, 3} }),
 		),
-		"needs 16 bytes, the file holds 4": withTensor(
+		"needs 16 bytes, the file has 4": withTensor(
 			with(tensor(Float, 4), func(t *pb.TensorProto) { t.FloatData = []float32{1} }),
 		),
-		"needs 8 bytes, the file holds 0": withTensor(tensor(Int64, 1)),
-		"needs 2 bytes, the file holds 3": withTensor(
+		"needs 8 bytes, the file has 0": withTensor(tensor(Int64, 1)),
+		"needs 2 bytes, the file has 3": withTensor(
 			with(tensor(22, 3), func(t *pb.TensorProto) { t.RawData = []byte{1, 2, 3} }),
 		),
-		"raw_data and typed values": withTensor(with(tensor(Float, 1),
+		"both raw_data and typed values": withTensor(with(tensor(Float, 1),
 			func(t *pb.TensorProto) { t.RawData, t.FloatData = []byte{0, 0, 0, 0}, []float32{1} })),
 		"in fields of other types": withTensor(
 			with(tensor(Float, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{1} }),
 		),
-		"300 is no uint8": withTensor(
+		"300 is not a valid uint8": withTensor(
 			with(tensor(Uint8, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{300} }),
 		),
-		"70000 is no float16": withTensor(
+		"70000 is not a valid float16": withTensor(
 			with(tensor(Float16, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{70000} }),
 		),
-		"4294967296 is no uint32": withTensor(
+		"4294967296 is not a valid uint32": withTensor(
 			with(tensor(Uint32, 1), func(t *pb.TensorProto) { t.Uint64Data = []uint64{1 << 32} }),
 		),
 		"needs 2 in string_data": withTensor(
@@ -132,7 +132,7 @@ func protoCases() map[string][]byte {
 		`offset "x"`:              withTensor(external("location", "w", "offset", "x")),
 		"location is given twice": withTensor(external("location", "w", "location", "v")),
 		`the entry "Offset"`:      withTensor(external("location", "w", "Offset", "4")),
-		"external, and it holds some": withTensor(with(external("location", "w"),
+		"external, but it also has data": withTensor(with(external("location", "w"),
 			func(t *pb.TensorProto) { t.RawData = make([]byte, 8) })),
 		"strings cannot be external": withTensor(with(external("location", "w"),
 			func(t *pb.TensorProto) { t.DataType = proto.Int32(int32(String)) })),
@@ -150,7 +150,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestDecodeKeeps(t *testing.T) {
 	if _, err := Decode(nested(60)); err != nil {
-		t.Errorf("60 graphs in one another: got error %v, want none", err)
+		t.Errorf("60 nested graphs: got error %v, want none", err)
 	}
 	for name, c := range map[string]struct {
 		tensor *pb.TensorProto

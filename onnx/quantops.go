@@ -2,8 +2,8 @@ package onnx
 
 import "fmt"
 
-// Bnb4Values are the values of com.microsoft.MatMulBnb4's types of four bits, by quant_type: FP4, NF4. They are those
-// of bitsandbytes.
+// Bnb4Values are the values of com.microsoft.MatMulBnb4's 4-bit types, by quant_type: FP4, NF4. They match
+// bitsandbytes.
 var Bnb4Values = [2][16]float32{
 	{
 		0, 5.208333333e-03, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25,
@@ -21,7 +21,7 @@ func init() {
 	inferAs(inferGatherBlock, "com.microsoft.GatherBlockQuantized")
 }
 
-// inferMatMulNBits: A [..., K] and a packed weight [N, K] give [..., N].
+// inferMatMulNBits: A [..., K], a packed weight [N, K] -> [..., N].
 func inferMatMulNBits(c *inference) error {
 	a, t := c.shape(0), c.arg(0).Type
 	c.set(0, t, nil)
@@ -30,7 +30,7 @@ func inferMatMulNBits(c *inference) error {
 	}
 	n, k := c.n.Int("N", 0), c.n.Int("K", 0)
 	if len(a) == 0 || n <= 0 || k <= 0 {
-		return fmt.Errorf("wants A of rank 1 or more, and N and K")
+		return fmt.Errorf("needs A of rank 1 or more, and N and K")
 	}
 	if last := a[len(a)-1]; last.Known() && last.Size != k {
 		return fmt.Errorf("input A has %d columns, K is %d", last.Size, k)
@@ -42,7 +42,7 @@ func inferMatMulNBits(c *inference) error {
 	return nil
 }
 
-// inferGatherBlock: rows of a block-wise quantised table, of the type of the scales. Bytes of 4 bits hold two values.
+// inferGatherBlock: rows of a block-wise quantised table, with the type of the scales. A byte holds two 4-bit values.
 func inferGatherBlock(c *inference) error {
 	data, index, t := c.shape(0), c.shape(1), c.arg(2).Type
 	c.set(0, t, nil)

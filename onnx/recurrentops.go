@@ -9,14 +9,14 @@ func init() {
 }
 
 // inferRecurrent: X [T, B, I], R [D, gates*H, H] -> Y [T, D, B, H], Y_h and Y_c [D, B, H]; with layout 1 the batch
-// stands in front.
+// comes first.
 func inferRecurrent(c *inference) error {
 	t := c.arg(0).Type
 	steps, batch := Dim{Size: -1}, Dim{Size: -1}
 	if x := c.shape(0); len(x) == 3 {
 		steps, batch = x[0], x[1]
 	} else if x != nil {
-		return fmt.Errorf("wants an input of rank 3")
+		return fmt.Errorf("needs an input of rank 3")
 	}
 	directions, hidden := Fixed(1), Dim{Size: -1}
 	if c.n.Str("direction", "forward") == "bidirectional" {
@@ -43,10 +43,10 @@ func inferRecurrent(c *inference) error {
 func (c *inference) inferSubgraph(name string, in []*Value) ([]*Value, error) {
 	g, ok := c.n.Attrs[name].(*Graph)
 	if !ok {
-		return nil, fmt.Errorf("wants the attribute %q to be a graph", name)
+		return nil, fmt.Errorf("the attribute %q must be a graph", name)
 	}
 	if in != nil && len(in) != len(g.Inputs) {
-		return nil, fmt.Errorf("its %s has %d inputs, wanted %d", name, len(g.Inputs), len(in))
+		return nil, fmt.Errorf("its %s has %d inputs, want %d", name, len(g.Inputs), len(in))
 	}
 	t := &Types{m: &Model{Graph: *g, Opsets: c.t.m.Opsets}, outer: c.t, values: map[string]*Value{}, equal: c.t.equal}
 	for i, v := range g.Inputs {
@@ -69,7 +69,7 @@ func (c *inference) inferSubgraph(name string, in []*Value) ([]*Value, error) {
 	return out, nil
 }
 
-// knownSizes keeps the numbers of a subgraph's shape. A symbol may mean something else outside of it.
+// knownSizes keeps only the known sizes of a subgraph's shape. A symbol may mean something else outside of it.
 func knownSizes(v *Value) []Dim {
 	if !v.Ranked {
 		return nil
@@ -83,7 +83,7 @@ func knownSizes(v *Value) []Dim {
 	return dims
 }
 
-// inferIf: what both branches agree on.
+// inferIf: the types that both branches agree on.
 func inferIf(c *inference) error {
 	yes, err := c.inferSubgraph("then_branch", nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func inferIf(c *inference) error {
 		return err
 	}
 	if len(yes) != len(c.out) || len(no) != len(c.out) {
-		return fmt.Errorf("its branches have %d and %d outputs, wanted %d", len(yes), len(no), len(c.out))
+		return fmt.Errorf("its branches have %d and %d outputs, want %d", len(yes), len(no), len(c.out))
 	}
 	for i, a := range yes {
 		b := no[i]
@@ -102,7 +102,7 @@ func inferIf(c *inference) error {
 			if a.Type != Undefined && b.Type != Undefined {
 				return fmt.Errorf("output %d is %v in one branch and %v in the other", i, a, b)
 			}
-			continue // the type of one branch alone is not believed
+			continue // one typed branch is not enough
 		}
 		shape := knownSizes(a)
 		if !b.Ranked || len(b.Shape) != len(shape) {
@@ -118,8 +118,8 @@ func inferIf(c *inference) error {
 	return nil
 }
 
-// ScanAxes returns the axis that each of a Scan node's count scanned inputs or outputs is scanned along, and whether it
-// is scanned backwards. The axis is the one that the node names, and may be negative.
+// ScanAxes returns the axis along which each of a Scan node's count scanned inputs or outputs is scanned, and whether
+// it is scanned backwards. The axis is as in the node's attributes, and may be negative.
 func ScanAxes(n *Node, kind string, count int) (axes []int64, backwards []bool) {
 	axes, backwards = make([]int64, count), make([]bool, count)
 	copy(axes, n.Ints("scan_"+kind+"_axes"))
@@ -131,7 +131,7 @@ func ScanAxes(n *Node, kind string, count int) (axes []int64, backwards []bool) 
 	return axes, backwards
 }
 
-// inferScan: states keep their shape; scanned inputs lose the axis of steps, scanned outputs gain it.
+// inferScan: states keep their shape; scanned inputs lose the step axis, scanned outputs gain it.
 func inferScan(c *inference) error {
 	scanned := int(c.n.Int("num_scan_inputs", 0))
 	states := len(c.in) - scanned
@@ -162,7 +162,7 @@ func inferScan(c *inference) error {
 		return err
 	}
 	if len(out) != len(c.out) {
-		return fmt.Errorf("its body has %d outputs, wanted %d", len(out), len(c.out))
+		return fmt.Errorf("its body has %d outputs, want %d", len(out), len(c.out))
 	}
 	axes, _ = ScanAxes(c.n, "output", len(out)-states)
 	for i, v := range out {

@@ -1,7 +1,7 @@
 package onnx
 
-// Rename gives values other names everywhere in the nodes, and where subgraphs capture them. The new names must be
-// unused. Inputs, initializers and declarations of the graph keep their names.
+// Rename renames values everywhere in the nodes, including captures of subgraphs. The new names must be unused.
+// Inputs, initializers and declarations of the graph keep their names.
 func Rename(nodes []*Node, names map[string]string) {
 	for _, n := range nodes {
 		rename(n.Inputs, names)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// LastStep returns the body of a Scan as a model of its own, or nil if the node is no Scan with a body. What the body
-// captures are inputs of the model, typed as in the step of the last entries.
+// LastStep returns the body of a Scan as a separate model, or nil if the node is not a Scan with a body. Captures of
+// the body become inputs of the model. The types are those in the step that reads the last entries.
 func (t *Types) LastStep(n *Node) *Model {
 	body, ok := n.Attrs["body"].(*Graph)
 	if !ok || n.Op != "Scan" {
@@ -19,10 +19,10 @@ func (t *Types) LastStep(n *Node) *Model {
 	for i, x := range n.Inputs {
 		v := *t.Of(x)
 		if i < states {
-			v.Ints, v.Const = nil, nil // of the first step
+			v.Ints, v.Const = nil, nil // those of the first step
 		}
 		if k := i - states; k >= 0 && v.Ranked {
-			v.Ints = v.Ints[max(0, len(v.Ints)-1):] // of a vector: its last number, from whichever end it is read
+			v.Ints = v.Ints[max(0, len(v.Ints)-1):] // the last number of a vector, in either scan direction
 			if a, err := axis(axes[k], len(v.Shape)); err == nil {
 				v.Shape = slices.Delete(slices.Clone(v.Shape), int(a), int(a)+1)
 			}
@@ -35,7 +35,7 @@ func (t *Types) LastStep(n *Node) *Model {
 	return step
 }
 
-// put declares a value of which something is known as an input of a model, or as a constant.
+// put declares a value as a constant of a model if its contents are known, else as an input.
 func (m *Model) put(name string, v *Value) {
 	numbers, ok := v.Known()
 	sizes, whole := v.Sizes()

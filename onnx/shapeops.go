@@ -70,7 +70,7 @@ func inferConstant(c *inference) error {
 		t = &Tensor{Type: Float, Shape: []int64{int64(len(x))}, Data: Float32Bytes(x)}
 	}
 	if t == nil {
-		return nil // strings: nothing is computed with them here
+		return nil // strings are not computed with
 	}
 	shape := make([]Dim, len(t.Shape))
 	for i, d := range t.Shape {
@@ -149,8 +149,8 @@ func inferReshape(c *inference) error {
 	return nil
 }
 
-// reshapeDims turns the shape input of a Reshape of x into dimensions. inferred is the index of its -1, or -1 without
-// one.
+// reshapeDims turns the shape input of a Reshape of x into dimensions. inferred is the index of its -1, or -1 if it
+// has none.
 func reshapeDims(x []Dim, shape []Int, allowZero bool) (out []Dim, inferred int, err error) {
 	out, inferred = unknownDims(len(shape)), -1
 	for i, n := range shape {
@@ -168,7 +168,7 @@ func reshapeDims(x []Dim, shape []Int, allowZero bool) (out []Dim, inferred int,
 				out[i] = x[i]
 			}
 		case n.Known && n.Value < -1:
-			return nil, 0, fmt.Errorf("the shape holds %d", n.Value)
+			return nil, 0, fmt.Errorf("the shape contains %d", n.Value)
 		default:
 			out[i] = n.dim()
 		}
@@ -176,8 +176,8 @@ func reshapeDims(x []Dim, shape []Int, allowZero bool) (out []Dim, inferred int,
 	return out, inferred, nil
 }
 
-// matchCount sets dimension inferred of out so that out has as many elements as the input, or checks that it has if
-// inferred is -1.
+// matchCount sets dimension inferred of out so that out has as many elements as the input. If inferred is -1, it only
+// checks that.
 func matchCount(out []Dim, inferred int, have Int) error {
 	given, unknown := known(1), false
 	for i, d := range out {
@@ -190,10 +190,10 @@ func matchCount(out []Dim, inferred int, have Int) error {
 	case inferred >= 0 && !unknown:
 		out[inferred] = have.over(given, false).dim()
 		if have.Known && given.Known && given.Value > 0 && have.Value%given.Value != 0 {
-			return fmt.Errorf("%d elements do not divide by %d", have.Value, given.Value)
+			return fmt.Errorf("%d elements are not divisible by %d", have.Value, given.Value)
 		}
 	case inferred < 0 && have.Known && given.Known && have.Value != given.Value:
-		return fmt.Errorf("%d elements do not make shape %v", have.Value, out)
+		return fmt.Errorf("%d elements do not fit shape %v", have.Value, out)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func inferFlatten(c *inference) error {
 		a += int64(len(x))
 	}
 	if a < 0 || a > int64(len(x)) {
-		return fmt.Errorf("axis %d is outside of rank %d", a, len(x))
+		return fmt.Errorf("axis %d is out of range for rank %d", a, len(x))
 	}
 	c.set(0, c.arg(0).Type, []Dim{count(x[:a]).dim(), count(x[a:]).dim()})
 	return nil
@@ -229,7 +229,7 @@ func inferTranspose(c *inference) error {
 		}
 	} else {
 		if len(perm) != len(x) {
-			return fmt.Errorf("perm %v is not of rank %d", perm, len(x))
+			return fmt.Errorf("perm %v does not fit rank %d", perm, len(x))
 		}
 		for i, p := range perm {
 			a, err := axis(p, len(x))

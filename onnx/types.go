@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Int is an integer that is known before the model runs, known by a symbol, or unknown (no symbol).
+// Int is an integer that is known before the model runs, a symbol, or unknown (no symbol).
 type Int struct {
 	Known bool
 	Value int64
-	Name  string // of an unknown integer; equal names are equal integers
+	Name  string // symbol of an unknown integer; equal names are equal integers
 }
 
 // Value is the static type of a graph value: element type, shape, and contents where they can be inferred.
 type Value struct {
 	Type   DType
 	Shape  []Dim
-	Ranked bool    // tells an unknown rank from a scalar
+	Ranked bool    // distinguishes a scalar from unknown rank
 	Ints   []Int   // contents of a small integer scalar or vector, row-major; nil if unknown
 	Const  *Tensor // the value itself, if it is a constant
 
-	places []Int // contents of a matrix of one row, which is what NonZero makes of a vector; nil if unknown
+	places []Int // contents of a matrix of one row, as NonZero returns for a vector; nil if unknown
 }
 
 // Rank returns the number of dimensions, -1 if it is unknown.
@@ -34,7 +34,7 @@ func (v *Value) Rank() int {
 	return len(v.Shape)
 }
 
-// Sizes returns the shape as numbers if all of it is known.
+// Sizes returns the shape as numbers if it is fully known.
 func (v *Value) Sizes() ([]int64, bool) {
 	if !v.Ranked {
 		return nil, false
@@ -64,7 +64,7 @@ func (v *Value) Known() ([]int64, bool) {
 	return out, true
 }
 
-// String writes type and shape for error messages: float[batch,3].
+// String formats type and shape for error messages: float[batch,3].
 func (v *Value) String() string {
 	t := v.Type.String()
 	if v.Type == Undefined {
@@ -76,14 +76,14 @@ func (v *Value) String() string {
 	parts := make([]string, len(v.Shape))
 	for i, d := range v.Shape {
 		parts[i] = d.String()
-		if strings.HasPrefix(parts[i], "?") { // symbols made up here mean nothing to the reader
+		if strings.HasPrefix(parts[i], "?") { // generated symbols mean nothing to the reader
 			parts[i] = "?"
 		}
 	}
 	return t + "[" + strings.Join(parts, ",") + "]"
 }
 
-// maxInts is the length of the longest contents that inference tracks: shapes are short.
+// maxInts is the maximum length of contents that inference tracks: shapes are short.
 const maxInts = 64
 
 // contents reads a small integer or bool tensor.
@@ -124,7 +124,7 @@ func (n Int) dim() Dim {
 
 func known(v int64) Int { return Int{Known: true, Value: v} }
 
-// maxSymbol bounds the names of expressions; a longer one becomes an unknown without a name.
+// maxSymbol bounds the length of expression names; a longer expression becomes an unknown without a name.
 const maxSymbol = 120
 
 func symbolic(name string) Int {
@@ -134,8 +134,8 @@ func symbolic(name string) Int {
 	return Int{Name: name}
 }
 
-// plus, minus, times and over compute with symbols. Equal expressions get equal names, so that a shape that is
-// computed twice is recognised as the same.
+// plus, minus, times and over compute with symbols. Equal expressions get equal names, so a shape that is computed
+// twice is recognised as the same.
 func (n Int) plus(m Int) Int {
 	switch {
 	case n.Known && m.Known:
@@ -187,7 +187,7 @@ func (n Int) times(m Int) Int {
 	return product(a*b, append(append([]string{}, fa...), fb...))
 }
 
-// over divides. Unless floor is set, the division has no remainder.
+// over divides. Unless floor is set, the division must be exact.
 func (n Int) over(m Int, floor bool) Int {
 	switch {
 	case m.Known && m.Value == 1:
@@ -197,7 +197,7 @@ func (n Int) over(m Int, floor bool) Int {
 	case n.Known && m.Known:
 		q := n.Value / m.Value
 		if n.Value%m.Value != 0 && (n.Value < 0) != (m.Value < 0) {
-			q-- // floor, as sizes are computed
+			q-- // round down, as for sizes
 		}
 		return known(q)
 	case floor:
@@ -221,7 +221,7 @@ func (n Int) over(m Int, floor bool) Int {
 	return symbolic("(" + product(a, fa).text() + "/" + product(b, fb).text() + ")")
 }
 
-// cancel removes what two lists of factors have in common.
+// cancel removes common factors from two lists.
 func cancel(a, b []string) (restA, restB []string) {
 	restA = append(restA, a...)
 	for _, f := range b {
@@ -284,7 +284,7 @@ func (n Int) factors() (int64, []string) {
 	return number, symbols
 }
 
-// product is a canonical name of a product: sorted symbols, a quotient multiplied by its divisor resolved.
+// product returns a product under a canonical name: symbols are sorted, and a quotient times its divisor is resolved.
 func product(number int64, symbols []string) Int {
 	for i, s := range symbols {
 		over, under, ok := quotient(s)
@@ -308,7 +308,7 @@ func product(number int64, symbols []string) Int {
 	return symbolic(strings.Join(symbols, "*"))
 }
 
-// quotient takes "(a/b)" apart.
+// quotient splits "(a/b)".
 func quotient(s string) (over, under Int, ok bool) {
 	if !strings.HasPrefix(s, "(") || !strings.HasSuffix(s, ")") {
 		return Int{}, Int{}, false
@@ -330,7 +330,7 @@ func quotient(s string) (over, under Int, ok bool) {
 	return Int{}, Int{}, false
 }
 
-// number reads what text wrote.
+// number parses the result of text.
 func number(s string) Int {
 	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return known(v)
@@ -356,7 +356,7 @@ func (d Dim) broadcast(e Dim) (Dim, error) {
 		return e, nil
 	case d.Known() && e.Known():
 		return Dim{}, fmt.Errorf("sizes %v and %v do not broadcast", d, e)
-	case d.Known(): // the other one is 1 or the same
+	case d.Known(): // the other is 1 or equal
 		return d, nil
 	case e.Known():
 		return e, nil

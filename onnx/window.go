@@ -5,10 +5,10 @@ import "fmt"
 // Window is the geometry of a convolution or pooling node along its spatial axes.
 type Window struct {
 	Kernel, Strides, Dilations []int64
-	Pads                       []int64 // begins, then ends; nil where auto_pad depends on sizes that are not known
+	Pads                       []int64 // begins, then ends; nil if auto_pad depends on unknown sizes
 }
 
-// WindowOf reads kernel size, strides, dilations and pads of a node. kernel is used where the node has no kernel_shape;
+// WindowOf reads kernel size, strides, dilations and pads of a node. kernel is used if the node has no kernel_shape;
 // size (spatial sizes of the input, as far as known) is used for auto_pad.
 func WindowOf(n *Node, kernel []int64, size []Dim) Window {
 	if k := n.Ints("kernel_shape"); k != nil {
@@ -54,7 +54,7 @@ func WindowOf(n *Node, kernel []int64, size []Dim) Window {
 	return w
 }
 
-// output returns the size of axis i of what the window makes of size d.
+// output returns the output size along axis i for input size d.
 func (w Window) output(i int, d Dim, ceil bool) Dim {
 	k := len(w.Kernel)
 	if w.Pads == nil {

@@ -1,9 +1,9 @@
-// Attention without S x S matrices in memory, and its gradient (Dao et al., FlashAttention-2, 2023: forward keeps the
-// log-sum-exp of each row, backward computes the probabilities again from it).
+// Attention without S x S matrices in memory, and its gradient (Dao et al., FlashAttention-2, 2023: the forward pass
+// keeps the log-sum-exp of each row, the backward pass recomputes the probabilities from it).
 //
-// Rows of queries and keys of all sequences of a batch lie one behind the other, without padding. A table says who
-// attends to whom, so that packing, shared prefixes, windows and encoders without a causal mask are data, and one graph
-// serves them all.
+// The rows of queries and keys of all sequences of a batch are concatenated without padding. A table lists which
+// queries attend to which keys. Packing, shared prefixes, windows and encoders without a causal mask are data, and
+// one graph serves them all.
 #include <cmath>
 #include <limits>
 
@@ -12,13 +12,13 @@
 namespace assay {
 namespace {
 
-// Range are the keys first to last of a segment, counted from its first one, that a query attends to; or the queries
+// Range is the keys first to last of a segment, counted from its first key, that a query attends to; or the queries
 // that attend to a key.
 struct Range {
   int64_t first, last;
 };
 
-// Segments are the table of a call, with the segments of each query and of each key.
+// Segments is the table of a call, with the segments of each query and of each key.
 class Segments {
  public:
   Segments(const Tensor<const int32_t>& table, int64_t queries, int64_t keys, int64_t window)
@@ -32,13 +32,13 @@ class Segments {
   const std::vector<Segment>& of_query(int64_t q) const { return of_query_[q]; }
   const std::vector<Segment>& of_key(int64_t k) const { return of_key_[k]; }
 
-  // keys are those that a query attends to: j with 0 <= offset + i - j < window (0: any).
+  // keys returns the keys that a query attends to: j with 0 <= offset + i - j < window (0: any).
   Range keys(const Segment& g, int64_t q) const {
     const int64_t at = g.offset + q - g.q0;
     return {window_ > 0 ? std::max<int64_t>(0, at - window_ + 1) : 0, std::min(g.kn - 1, at)};
   }
 
-  // queries are those that attend to a key.
+  // queries returns the queries that attend to a key.
   Range queries(const Segment& g, int64_t k) const {
     const int64_t at = k - g.k0 - g.offset;
     return {std::max<int64_t>(0, at), window_ > 0 ? std::min(g.qn - 1, at + window_ - 1) : g.qn - 1};
@@ -49,7 +49,7 @@ class Segments {
   std::vector<std::vector<Segment>> of_query_, of_key_;
 };
 
-// dot is summed in eight lanes, which compilers make vectors of.
+// dot sums in eight lanes, which compilers vectorize.
 float dot(const float* a, const float* b, int64_t n) {
   float lanes[8] = {}, rest = 0;
   int64_t i = 0;
@@ -64,11 +64,11 @@ void add_scaled(float* y, float f, const float* x, int64_t n) {
   for (int64_t i = 0; i < n; i++) y[i] += f * x[i];
 }
 
-// Inputs are what both directions read.
+// Inputs are the inputs of both directions.
 struct Inputs {
   Tensor<const float> q, k, v;
   Segments segments;
-  int64_t heads, group, size;  // heads of queries, of these for each head of keys, elements of a head
+  int64_t heads, group, size;  // query heads, query heads per key head, elements of a head
   float scale;
 
   const float* query(int64_t h, int64_t i) const { return q.row(i) + h * size; }
@@ -77,13 +77,13 @@ struct Inputs {
   float score(int64_t h, int64_t i, int64_t j) const { return scale * dot(query(h, i), key(h, j), size); }
 };
 
-// Loops are attention over CPU tensors.
+// Loops is attention over CPU tensors.
 class Loops : public Attention {
  public:
   using Attention::Attention;
 
  protected:
-  // inputs reads q, k, v and segments, which are the inputs from first on.
+  // inputs reads q, k, v and segments, which are the inputs starting at first.
   Inputs inputs(const Context& c, size_t first) const {
     const auto q = c.input<float>(first, 2), k = c.input<float>(first + 1, 2), v = c.input<float>(first + 2, 2);
     const int64_t size = head_size(q.shape, k.shape, v.shape);
@@ -93,8 +93,8 @@ class Loops : public Attention {
   }
 };
 
-// (q, k, v, segments) -> (o, lse): o = softmax(scale q k') v, lse [heads, queries] the logarithm of the softmax's sum.
-// A query that attends to nothing gives 0, with a lse of minus infinity.
+// (q, k, v, segments) -> (o, lse): o = softmax(scale q k') v, lse [heads, queries] the logarithm of the softmax's
+// sum. A query that attends to nothing has output 0 and an lse of minus infinity.
 class FlashAttention : public Loops {
  public:
   using Loops::Loops;
@@ -132,7 +132,8 @@ class FlashAttention : public Loops {
 };
 
 // (g, q, k, v, segments, o, lse) -> (dq, dk, dv), g the gradient of o. With p = e^(s - lse) and ds = p (g v' - g o'):
-// dq = scale ds k, dk = scale ds' q, dv = p' g. Each element is one sum in one order, so that it is the same each time.
+// dq = scale ds k, dk = scale ds' q, dv = p' g. Each element is one sum in a fixed order, so results are
+// reproducible.
 class FlashAttentionGrad : public Loops {
  public:
   using Loops::Loops;
@@ -190,8 +191,8 @@ Attention::Attention(const Attributes& a)
       window_(a.integer("window", 0)),
       scale_(a.number("scale", 0)) {
   want(heads_ > 0 && kv_heads_ > 0 && heads_ % kv_heads_ == 0,
-       "heads " + std::to_string(heads_) + " is no multiple of kv_heads " + std::to_string(kv_heads_));
-  want(window_ >= 0, "window " + std::to_string(window_) + " is below 0");
+       "heads " + std::to_string(heads_) + " is not a multiple of kv_heads " + std::to_string(kv_heads_));
+  want(window_ >= 0, "window " + std::to_string(window_) + " is negative");
 }
 
 int64_t Attention::head_size(const std::vector<int64_t>& q, const std::vector<int64_t>& k,

@@ -1,18 +1,18 @@
-// What the attention kernels of all devices read: the attributes of a node, the sizes of its inputs, and the table that
-// says which queries attend to which keys.
+// Shared by the attention kernels of all devices: the attributes of a node, the sizes of its inputs, and the table of
+// which queries attend to which keys.
 #pragma once
 
 #include "op.h"
 
 namespace assay {
 
-// Segment: query q0 + i (i < qn) attends to key k0 + j (j < kn) where j <= offset + i. An offset of kn - 1 or more is
+// Segment: query q0 + i (i < qn) attends to key k0 + j (j < kn) if j <= offset + i. An offset of kn - 1 or more means
 // no causal mask. A query in several segments attends to the keys of all of them, as one softmax.
 struct Segment {
   int64_t q0, qn, k0, kn, offset;
 };
 
-// read_segments reads a table [segments, 5] over so many queries and keys.
+// read_segments reads a table [segments, 5] and checks it against the numbers of queries and keys.
 std::vector<Segment> read_segments(const Tensor<const int32_t>& table, int64_t queries, int64_t keys);
 
 class Attention : public Kernel {

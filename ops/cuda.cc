@@ -1,5 +1,5 @@
-// The operators on a GPU: rows in bfloat16, statistics and what layers add up in float32. attention.cc and rows.cc say
-// what they compute. A node makes its outputs, and launches the kernels of ops/triton over them.
+// The operators on a GPU: rows in bfloat16, statistics and residual sums in float32. See attention.cc and rows.cc for
+// what they compute. A node allocates its outputs and launches the kernels of ops/triton over them.
 #include <cstdlib>
 
 #include "device.h"
@@ -15,13 +15,13 @@ int32_t small(int64_t v) {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// sized is the name of the kernel for heads of so many numbers.
+// sized returns the name of the kernel for a head size.
 std::string sized(const char* name, int64_t size) { return std::string(name) + "_" + std::to_string(size); }
 
-// Memory of a stream that nodes use while they run.
+// Scratch memory of a stream, used by nodes while they run.
 enum Work { kOwn, kUnwanted, kZeros, kPartsOfK, kPartsOfV };
 
-// Outputs gives kernels somewhere to write what nobody asked for: room for the largest of a node's outputs.
+// Outputs gives kernels a place to write omitted outputs: memory for the largest of a node's outputs.
 class Outputs {
  public:
   Outputs(Stream& stream, size_t bytes) : stream_(stream), bytes_(bytes) {}
@@ -56,7 +56,7 @@ class CUDAFlashAttention : public Attention {
   }
 
  protected:
-  // tail are the arguments that end those of all three kernels.
+  // tail appends the last arguments, which all three kernels share.
   Arguments tail(Arguments a, const Tiles& t, int64_t n, int64_t size) const {
     return a.add(t.segments).add(t.list).add(t.tiles).add(small(n)).add(small(heads_)).add(small(heads_ / kv_heads_))
         .add(small(window_)).add(scale(size));
@@ -115,11 +115,11 @@ class CUDAFlashAttentionGrad : public CUDAFlashAttention {
   }
 
  private:
-  // parts is the number of parts that the heads of queries of a head of keys are cut into. It is more than 1 where few
-  // tiles, or one that most queries attend to, would leave most of a GPU idle. It depends on sizes alone: sums have one
-  // order.
+  // parts returns the number of parts that the query heads of a key head are split into. It is more than 1 if few
+  // tiles, or one that most queries attend to, would leave most of a GPU idle. It depends only on sizes, so the order
+  // of sums is fixed.
   int64_t parts(const Tiles& t, int64_t group) const {
-    constexpr int64_t kBlocks = 264;  // at a time, two for each of an H100's multiprocessors
+    constexpr int64_t kBlocks = 264;  // concurrent blocks: two per multiprocessor of an H100
     for (int64_t cut = 1; cut < group; cut++) {
       if (group % cut == 0 && t.count * kv_heads_ * cut >= kBlocks &&
           t.longest * (group / cut) * kBlocks <= 2 * t.walked * heads_) {
@@ -135,7 +135,7 @@ class CUDAHeads : public Heads {
   using Heads::Heads;
 
  protected:
-  // arguments appends rope's and the outputs to those of the inputs.
+  // arguments appends the arguments of rope and the outputs to those of the inputs.
   Arguments arguments(const Rope& rope, Arguments a, std::initializer_list<void*> outputs) const {
     a.add(rope.cos.data).add(rope.sin.data);
     for (void* p : outputs) a.add(p);
@@ -174,7 +174,7 @@ class CUDARopeSplitGrad : public CUDAHeads {
       want(n < 0 || (n == parts[p].shape[0] && size == s), "dq, dk and dv are not of one size");
       n = parts[p].shape[0], size = s;
     }
-    want(n >= 0, "one of dq, dk and dv is wanted");
+    want(n >= 0, "one of dq, dk and dv is needed");
     const Rope rope(c, 3, n, size);
     const auto out = c.output<bfloat16>(0, {n, (heads_ + 2 * kv_heads_) * size});
     Stream stream = Stream::of(c);

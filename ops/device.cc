@@ -27,8 +27,8 @@ const std::vector<Compiled> kCompiled{
 #endif
 };
 
-// arch_of is what kernels of a GPU are compiled for; 0: none are. Those for 8.0 run on all of 8.x, the others use
-// instructions that the next GPUs lack.
+// arch_of returns the architecture whose kernels run on a GPU; 0 if there is none. Kernels for 8.0 run on all of 8.x;
+// the others use instructions that later GPUs lack.
 int arch_of(int major, int minor) {
   if (major == 8) return 80;
   if ((major == 9 || major == 10) && minor == 0) return 10 * major;
@@ -37,8 +37,8 @@ int arch_of(int major, int minor) {
 
 using Pointer = unsigned long long;  // CUdeviceptr
 
-// Driver are the functions of libcuda, which is on every machine with a GPU. ASSAY_OPS_DRIVER names another library in
-// its place, for tests: kernels then run where the CPU's do.
+// Driver holds the functions of libcuda, which every machine with a GPU has. For tests, ASSAY_OPS_DRIVER names
+// another library: kernels then run on the CPU provider.
 struct Driver {
   int (*ctx_get_current)(void**);
   int (*ctx_get_device)(int*);
@@ -93,13 +93,14 @@ struct Driver {
 
 constexpr int kMajor = 75, kMinor = 76;      // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 constexpr int kMaxDynamicShared = 8;         // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-constexpr unsigned kSharedOfAll = 48 << 10;  // bytes of shared memory that a block may have without being asked for
-constexpr size_t kTables = 16;               // of a stream that stay on the device
+constexpr unsigned kSharedOfAll = 48 << 10;  // bytes of shared memory that a block may use without opt-in
+constexpr size_t kTables = 16;               // tables of a stream that stay on the device
 
 // Memory on the device that grows.
 class Memory {
  public:
-  // hold returns room for so many bytes. The stream's work on what was there before is waited for.
+  // hold returns memory of at least bytes bytes. Before the old memory is freed, it waits for the stream's work on
+  // it.
   Pointer hold(const Driver& driver, size_t bytes, void* stream) {
     if (bytes <= size_) return at_;
     if (at_ != 0) {
@@ -119,8 +120,8 @@ class Memory {
 
 const void* address(Pointer p) { return reinterpret_cast<const void*>(static_cast<uintptr_t>(p)); }
 
-// Work on tiles, for the host: tiles [n, 4] (first row, rows, begin and end of their part of list) and list, indices of
-// segments. It cuts rows where a segment begins or ends, so that the rows of a tile are in the same ones.
+// HostTiles computes tiles [n, 4] (first row, rows, begin and end of their part of list) and list, indices of
+// segments. It cuts rows wherever a segment begins or ends, so all rows of a tile are in the same segments.
 struct HostTiles {
   std::vector<int32_t> tiles, list;
   int64_t walked = 0, longest = 0;  // see Tiles
@@ -167,7 +168,7 @@ struct HostTiles {
 
 }  // namespace
 
-// State is what a stream has, guarded by a lock: sessions with one stream may run at the same time.
+// State is the state of a stream, guarded by a lock: sessions that share a stream may run at the same time.
 class Stream::State {
  public:
   explicit State(void* stream) : stream_(stream) {
@@ -223,14 +224,14 @@ class Stream::State {
       tables_.splice(tables_.begin(), tables_, std::prev(tables_.end()));
     }
     Table& t = tables_.front();
-    t.key.clear();  // until it is there
+    t.key.clear();  // invalid until the copy succeeds
     const HostTiles host(segments, rows, size, of_keys);
     std::vector<int32_t> all(host.tiles);
     all.insert(all.end(), key.begin() + 3, key.end());
     all.insert(all.end(), host.list.begin(), host.list.end());
     const Pointer at = t.memory.hold(driver_, std::max<size_t>(1, all.size()) * sizeof(int32_t), stream_);
-    // The copy is made of pageable memory: the driver has read it when it returns. It waits its turn on the stream, so
-    // that what kernels still read of the memory stays until they end.
+    // The copy is from pageable memory: the driver has read it when it returns. It is ordered on the stream, so
+    // kernels that still read the memory finish first.
     driver_.check(driver_.memcpy_to(at, all.data(), all.size() * sizeof(int32_t), stream_), "copy a table to the GPU");
     const Pointer table = at + host.tiles.size() * sizeof(int32_t);
     t.tiles = {address(table), address(table + (key.size() - 3) * sizeof(int32_t)), address(at),
@@ -249,7 +250,7 @@ class Stream::State {
 
  private:
   struct Table {
-    std::vector<int32_t> key;  // rows, size of a tile, whether of keys; segments
+    std::vector<int32_t> key;  // rows, tile size, of_keys; then segments
     Memory memory;
     Tiles tiles;
   };
@@ -259,7 +260,7 @@ class Stream::State {
   int arch_;
   std::mutex mutex_;
   std::map<const Compiled*, void*> functions_;
-  std::list<Table> tables_;  // the last used one first
+  std::list<Table> tables_;  // most recently used first
   std::vector<Memory> work_;
 };
 
@@ -268,7 +269,7 @@ Stream Stream::of(const Context& c) {
   void *context, *stream = std::getenv("ASSAY_OPS_DRIVER") != nullptr ? nullptr : c.stream();
   driver.check(driver.ctx_get_current(&context), "the context of the GPU");
   static std::mutex mutex;
-  static auto& known = *new std::map<std::pair<void*, void*>, std::shared_ptr<State>>;  // as long as the process lives
+  static auto& known = *new std::map<std::pair<void*, void*>, std::shared_ptr<State>>;  // for the lifetime of the process
   std::lock_guard<std::mutex> lock(mutex);
   std::shared_ptr<State>& state = known[{context, stream}];
   if (state == nullptr) state = std::make_shared<State>(stream);
@@ -295,7 +296,7 @@ int kernels_for(int major, int minor) {
 
 }  // namespace assay
 
-// assay_ops_kernels says how many kernels the library has for GPUs of a compute capability.
+// assay_ops_kernels returns the number of kernels that the library has for GPUs of a compute capability.
 extern "C" __attribute__((visibility("default"))) int assay_ops_kernels(int major, int minor) {
   return assay::kernels_for(major, minor);
 }

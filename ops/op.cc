@@ -9,12 +9,12 @@ const OrtApi* api;
 
 namespace {
 
-// Failure is a status on its way out of a kernel.
+// Failure carries a status out of a kernel.
 struct Failure {
   OrtStatus* status;
 };
 
-// guarded turns what f throws into a status.
+// guarded turns exceptions of f into a status.
 template <class F>
 OrtStatus* guarded(const char* name, F f) noexcept {
   const auto failed = [name](const std::string& why) {
@@ -88,7 +88,7 @@ const void* Context::raw(size_t i, size_t rank, std::vector<int64_t>* shape) con
   want(rank == kAnyRank || n == rank, "input " + std::to_string(i) + " has rank " + std::to_string(n) + ", want " + std::to_string(rank));
   void* data;
   check(api->GetTensorMutableData(const_cast<OrtValue*>(v), &data));
-  static const char empty = 0;  // a tensor without elements is there all the same
+  static const char empty = 0;  // so that a tensor without elements is not null
   return data != nullptr ? data : &empty;
 }
 
@@ -155,15 +155,15 @@ Op::Op(const char* name, std::vector<Argument> inputs, std::vector<Argument> out
 
 }  // namespace assay
 
-// RegisterCustomOps is what ONNX Runtime looks for in the library.
+// RegisterCustomOps is the entry point that ONNX Runtime looks up in the library.
 extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
                                                                                const OrtApiBase* base) {
   if ((assay::api = base->GetApi(ORT_API_VERSION)) == nullptr) {
     const std::string want = std::to_string(ORT_API_VERSION), have = base->GetVersionString();
     return base->GetApi(1)->CreateStatus(
-        ORT_NOT_IMPLEMENTED, ("libassay_ops.so wants ONNX Runtime 1." + want + " or newer, not " + have).c_str());
+        ORT_NOT_IMPLEMENTED, ("libassay_ops.so needs ONNX Runtime 1." + want + " or newer, not " + have).c_str());
   }
-  static OrtCustomOpDomain* domain = nullptr;  // one for all sessions, as long as the process lives
+  static OrtCustomOpDomain* domain = nullptr;  // one for all sessions, for the lifetime of the process
   static OrtStatus* failed = [] {
     OrtStatus* status = assay::api->CreateCustomOpDomain("assay", &domain);
     for (auto* ops : {&assay::attention_ops(), &assay::row_ops(), &assay::cuda_ops()}) {

@@ -1,7 +1,7 @@
-// An operator of the domain "assay" as a class: what ONNX Runtime's C API wants of it is made here.
+// An operator of the domain "assay" as a class, adapted to ONNX Runtime's C API.
 //
-// A graph asks for an operator by name. The runtime calls make once for each node, with the node's attributes, and run
-// whenever the node is computed. What goes wrong is thrown, and becomes the status that the runtime returns.
+// A graph refers to an operator by name. The runtime calls make once for each node, with the node's attributes, and
+// run whenever the node is computed. Errors are thrown, and become the status that the runtime returns.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace assay {
 
-// The runtime's functions, from the moment the library is registered.
+// The runtime's functions, set when the library is registered.
 extern const OrtApi* api;
 
 // check throws the error of a call.
@@ -26,7 +26,7 @@ inline void want(bool condition, const std::string& what) {
   if (!condition) throw what;
 }
 
-// Attributes of a node; one that is missing has the fallback.
+// Attributes of a node; a missing one has the fallback.
 class Attributes {
  public:
   explicit Attributes(const OrtKernelInfo* info) : info_(info) {}
@@ -39,7 +39,7 @@ class Attributes {
 
 template <class T>
 struct Tensor {
-  T* data = nullptr;  // row by row; null: an optional input that is left out
+  T* data = nullptr;  // row-major; null: an omitted optional input
   std::vector<int64_t> shape;
 
   explicit operator bool() const { return data != nullptr; }
@@ -51,7 +51,7 @@ class Context {
  public:
   explicit Context(OrtKernelContext* c) : c_(c) {}
 
-  // input is input i, which must have that rank.
+  // input returns input i, which must have the given rank.
   template <class T>
   Tensor<const T> input(size_t i, size_t rank) const {
     Tensor<const T> t;
@@ -59,7 +59,7 @@ class Context {
     return t;
   }
 
-  // rows is an input of any rank as a matrix: its last axis are the columns.
+  // rows returns an input of any rank as a matrix, with its last axis as columns.
   template <class T>
   Tensor<const T> rows(size_t i, std::vector<int64_t>* shape = nullptr) const {
     Tensor<const T> t;
@@ -73,14 +73,14 @@ class Context {
     return t;
   }
 
-  // output makes output i.
+  // output allocates output i.
   template <class T>
   Tensor<T> output(size_t i, std::vector<int64_t> shape) const {
     Tensor<T> t{static_cast<T*>(make(i, shape)), std::move(shape)};
     return t;
   }
 
-  // stream is the CUDA stream that a GPU computes the node on.
+  // stream returns the CUDA stream that the node runs on.
   void* stream() const;
 
   // each calls f(0) to f(n - 1) on the session's threads, in any order.
@@ -105,7 +105,7 @@ class Kernel {
 struct Argument {
   ONNXTensorElementDataType type;
   bool optional = false;
-  bool host = false;  // read by the CPU, whatever device the operator runs on
+  bool host = false;  // in host memory, whatever device the operator runs on
 };
 
 constexpr Argument kFloat{ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT};
@@ -115,10 +115,10 @@ constexpr Argument kBFloat16OrNone{ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16, true}
 constexpr Argument kInt32{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32};
 constexpr Argument kTable{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, false, true};
 
-// bfloat16 is what kernels for GPUs call its bits.
+// bfloat16 holds the bits of a number in kernels for GPUs.
 using bfloat16 = uint16_t;
 
-// Op is an operator: its name, what goes in and out, its kernel, and who runs it.
+// Op is an operator: its name, inputs, outputs, kernel and execution provider.
 struct Op : OrtCustomOp {
   Op(const char* name, std::vector<Argument> inputs, std::vector<Argument> outputs,
      Kernel* (*make)(const Attributes&), const char* provider = nullptr);
@@ -137,6 +137,6 @@ Kernel* make_kernel(const Attributes& a) {
 // The operators of each file.
 std::vector<Op>& attention_ops();
 std::vector<Op>& row_ops();
-std::vector<Op>& cuda_ops();  // none where the library was compiled without their kernels
+std::vector<Op>& cuda_ops();  // none if the library was compiled without their kernels
 
 }  // namespace assay

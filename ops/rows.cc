@@ -1,4 +1,4 @@
-// What a transformer does to each row between its products, and its gradients, in one pass each.
+// The row-wise operations of a transformer between its matrix products, and their gradients, in one pass each.
 #include <cmath>
 
 #include "rows.h"
@@ -6,8 +6,9 @@
 namespace assay {
 namespace {
 
-// turn writes a head of row i as transformers' rotate_half does. Of the first 2 half elements of a head, x the first
-// half and z the second: (x cos - z sin, z cos + x sin). The rest stays. back turns the other way: the gradient.
+// turn rotates a head of row i like transformers' rotate_half. With x the first and z the second half of the first 2
+// half elements of a head: (x cos - z sin, z cos + x sin). The rest is copied. back rotates the other way: the
+// gradient.
 void turn(const Rope& rope, const float* in, float* out, int64_t i, int64_t size, bool back) {
   const int64_t half = rope.cos.shape[1];
   for (int64_t d = 0; d < half; d++) {
@@ -19,7 +20,7 @@ void turn(const Rope& rope, const float* in, float* out, int64_t i, int64_t size
   std::copy(in + 2 * half, in + size, out + 2 * half);
 }
 
-// (qkv, cos, sin) -> (q, k, v): q and k are turned.
+// (qkv, cos, sin) -> (q, k, v), with q and k rotated.
 class RopeSplit : public Heads {
  public:
   using Heads::Heads;
@@ -39,7 +40,7 @@ class RopeSplit : public Heads {
   }
 };
 
-// (dq, dk, dv, cos, sin) -> dqkv. A gradient that is missing is 0.
+// (dq, dk, dv, cos, sin) -> dqkv. A missing gradient is 0.
 class RopeSplitGrad : public Heads {
  public:
   using Heads::Heads;
@@ -54,7 +55,7 @@ class RopeSplitGrad : public Heads {
       want(n < 0 || (n == parts[p].shape[0] && size == s), "dq, dk and dv are not of one size");
       n = parts[p].shape[0], size = s;
     }
-    want(n >= 0, "one of dq, dk and dv is wanted");
+    want(n >= 0, "one of dq, dk and dv is needed");
     const Rope rope(c, 3, n, size);
     const auto out = c.output<float>(0, {n, (heads_ + 2 * kv_heads_) * size});
     c.each(n, [&](int64_t i) {
@@ -74,8 +75,8 @@ class RopeSplitGrad : public Heads {
   }
 };
 
-// (x, y, w) -> (sum, n, rstd): sum = x + y, rstd = 1 / sqrt(mean sum^2 + epsilon), n = sum rstd w. A y that is missing is
-// 0. Rows are the last axis, rstd has the others.
+// (x, y, w) -> (sum, n, rstd): sum = x + y, rstd = 1 / sqrt(mean sum^2 + epsilon), n = sum rstd w. A missing y is 0.
+// Rows are along the last axis; rstd has the other axes.
 class AddRMSNorm : public Kernel {
  public:
   explicit AddRMSNorm(const Attributes& a) : epsilon_(a.number("epsilon", 1e-5f)) {}
@@ -108,8 +109,8 @@ class AddRMSNorm : public Kernel {
   float epsilon_;
 };
 
-// (dn, dsum, sum, w, rstd) -> (dx, dy), which are equal: with t = dn w, dsum + rstd (t - sum rstd^2 mean(t sum)). Each
-// of dn and dsum may be missing.
+// (dn, dsum, sum, w, rstd) -> (dx, dy), which are equal: with t = dn w, dsum + rstd (t - sum rstd^2 mean(t sum)). dn
+// or dsum may be missing.
 class AddRMSNormGrad : public Kernel {
  public:
   explicit AddRMSNormGrad(const Attributes&) {}

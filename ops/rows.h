@@ -1,4 +1,4 @@
-// What RopeSplit's kernels of all devices read: the attributes of a node.
+// Shared by the RopeSplit kernels of all devices: the attributes and tables of a node.
 #pragma once
 
 #include "op.h"
@@ -9,21 +9,22 @@ namespace assay {
 class Heads : public Kernel {
  public:
   explicit Heads(const Attributes& a) : heads_(a.integer("heads", 0)), kv_heads_(a.integer("kv_heads", heads_)) {
-    want(heads_ > 0 && kv_heads_ > 0, "heads and kv_heads are wanted");
+    want(heads_ > 0 && kv_heads_ > 0, "heads and kv_heads must be positive");
   }
 
  protected:
-  // size is that of a head of so many columns.
+  // size returns the head size of columns that hold heads heads.
   static int64_t size(int64_t columns, int64_t heads) {
     want(columns > 0 && columns % heads == 0,
-         std::to_string(columns) + " columns are not " + std::to_string(heads) + " heads");
+         std::to_string(columns) + " columns do not divide into " + std::to_string(heads) + " heads");
     return columns / heads;
   }
 
   int64_t heads_, kv_heads_;
 };
 
-// Rope are the cosines and sines that turn heads by their positions: the inputs from first on, of so many rows.
+// Rope holds the cosines and sines that rotate heads by their positions: the inputs starting at first, with the given
+// number of rows.
 struct Rope {
   Tensor<const float> cos, sin;  // [rows, half]
 

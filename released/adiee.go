@@ -23,7 +23,7 @@ const (
 	adieeHead  = "score_decoder."
 )
 
-// adieeConfig is a configuration of our own for ADIEE: what its code has as constants.
+// adieeConfig is Assay's configuration for ADIEE: the constants of its code.
 type adieeConfig struct {
 	PairSize []int  `yaml:"pair_size"`
 	Steps    int    `yaml:"max_new_tokens"`
@@ -38,7 +38,7 @@ func adiee(o *Options) (*judge, error) {
 	}
 	defer w.Close()
 	if o.Base == "" {
-		o.Base = w.Dir() // config.json, tokenizer and processor lie beside the weights
+		o.Base = w.Dir() // config.json, tokenizer and processor are next to the weights
 	}
 	c, err := readADIEE(o)
 	if err != nil {
@@ -79,7 +79,7 @@ func adiee(o *Options) (*judge, error) {
 	return &judge{state, adieeCard, warnings}, unreadHeads(w, map[string]string{"": adieeHead})
 }
 
-// adieePass is the pass of the released code, and what it does otherwise than here.
+// adieePass returns the pass of the released code, and warnings about what that code does differently.
 func adieePass(c adieeConfig, question, base string) (pass model.PassConfig, warnings []string, err error) {
 	pass = model.PassConfig{
 		Name:     "success",
@@ -94,7 +94,7 @@ func adieePass(c adieeConfig, question, base string) (pass model.PassConfig, war
 	}
 	if c.Answer != "" {
 		pass.Answer = model.Text(c.Answer)
-		warnings = append(warnings, fmt.Sprintf("the model is taken to answer %q: where it would say something else, "+
+		warnings = append(warnings, fmt.Sprintf("the model is assumed to answer %q: where it would answer differently, "+
 			"the score is not the released code's", c.Answer))
 	} else {
 		pass.Steps = c.Steps
@@ -103,7 +103,7 @@ func adieePass(c adieeConfig, question, base string) (pass model.PassConfig, war
 	return pass, warnings, err
 }
 
-// adieeDimension is what the outputs mean.
+// adieeDimension returns the meaning of the outputs.
 func (m mlp) adieeDimension() (d model.DimensionConfig, err error) {
 	d = model.DimensionConfig{Hidden: m.hidden, Activation: "relu"}
 	switch m.outputs {
@@ -112,12 +112,12 @@ func (m mlp) adieeDimension() (d model.DimensionConfig, err error) {
 	case 3:
 		d.Outputs, d.Values = model.OutputClasses, []float64{0, 0.5, 1}
 	default:
-		err = fmt.Errorf("%s has %d outputs; 1 (regression) and 3 (classes) are known", adieeHead, m.outputs)
+		err = fmt.Errorf("%s has %d outputs: want 1 (regression) or 3 (classes)", adieeHead, m.outputs)
 	}
 	return d, err
 }
 
-// readADIEE reads the configuration, and flags, which count more.
+// readADIEE reads the configuration, and the flags, which take precedence.
 func readADIEE(o *Options) (c adieeConfig, err error) {
 	c = adieeConfig{PairSize: []int{adieeSide, adieeSide}, Steps: adieeSteps}
 	if o.Config != "" {
@@ -136,7 +136,7 @@ func readADIEE(o *Options) (c adieeConfig, err error) {
 		c.Answer = o.Answer
 	}
 	if c.Steps < 1 {
-		return c, fmt.Errorf("--config %s: max_new_tokens: %d", o.Config, c.Steps)
+		return c, fmt.Errorf("--config %s: max_new_tokens: %d: want at least 1", o.Config, c.Steps)
 	}
 	return c, nil
 }
@@ -160,7 +160,7 @@ func adieeQuestion(path string) (string, map[string]string, error) {
 	return question, map[string]string{"success": digest(texts[0])}, nil
 }
 
-// endTokens are the ids that end an answer: text_config.eos_token_id of config.json, as the released code has it.
+// endTokens returns the ids that end an answer: text_config.eos_token_id of config.json, as in the released code.
 func endTokens(base string) ([]int64, error) {
 	path := filepath.Join(base, "config.json")
 	raw, err := os.ReadFile(path)
@@ -178,7 +178,7 @@ func endTokens(base string) ([]int64, error) {
 	var one int64
 	var several []int64
 	switch {
-	case len(c.Text.End) == 0: // that of transformers' LlamaConfig
+	case len(c.Text.End) == 0: // the default of transformers' LlamaConfig
 		return []int64{2}, nil
 	case string(c.Text.End) == "null":
 		return nil, nil

@@ -118,7 +118,7 @@ func checkForced(t *testing.T, s *model.Scorer, sample *batch.Sample, c adieeCas
 	scaled(t, s, expect, name, sample)
 }
 
-// scaled is pixels for fixtures whose gradient is that of the reported score.
+// scaled is pixels for fixtures with the gradient of the reported score.
 func scaled(t *testing.T, s *model.Scorer, expect map[string]*tensor.Dense, name string, sample *batch.Sample) {
 	t.Helper()
 	config := s.Config()

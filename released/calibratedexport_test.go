@@ -13,7 +13,7 @@ import (
 	"assay/released"
 )
 
-// calibrated gives a scorer directory maps, as score calibrate does, and opens it.
+// calibrated adds maps to a scorer directory, as score calibrate does, and opens it.
 func calibrated(t *testing.T, dir string, maps ...calibration.Map) *model.Scorer {
 	t.Helper()
 	state, err := model.LoadScorerState(dir)
@@ -36,8 +36,8 @@ func calibrated(t *testing.T, dir string, maps ...calibration.Map) *model.Scorer
 	return openDir(t, dir, "")
 }
 
-// TestExportCalibrated: the graphs of calibrated judges say what the scorer says: score, its standard deviation, and
-// what dimensions stand for. The passes of EditReward are put together by fusion.onnx, those of HPSv3 are one graph.
+// TestExportCalibrated: the graphs of calibrated judges return what the scorer returns: the score, its standard
+// deviation, and calibrated dimensions. The passes of EditReward are combined by fusion.onnx; HPSv3 is one graph.
 func TestExportCalibrated(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
@@ -89,7 +89,7 @@ func TestExportCalibrated(t *testing.T) {
 			near(t, "score", number(out, "score01"), want.Score01)
 			near(t, "sigma", number(out, "sigma01"), want.Sigma)
 			near(t, name, number(out, "calibrated."+name), want.Dimensions[0].Value)
-			near(t, "what the head says", number(out, "score01."+name), c.Score)
+			near(t, "output of the head", number(out, "score01."+name), c.Score)
 		}
 	})
 }

@@ -17,15 +17,15 @@ var editRewardCard = modelcard.Card{
 	Name:    "EditReward",
 	Licence: "MIT (code); see the weights' own page for theirs",
 	Source:  "https://github.com/TIGER-AI-Lab/EditReward",
-	Trained: "EditReward-Data: pairs of edits with votes of people on following the instruction and on quality, as a " +
+	Trained: "EditReward-Data: pairs of edits with human votes on following the instruction and on quality, as a " +
 		"ranking with uncertainty",
-	Scale: "The score is mu of a Gaussian without bounds: only differences between scores mean anything, and they " +
-		"have no zero and no best. sigma is that Gaussian's standard deviation. Both prompts speak of 1 to 4; " +
-		"the numbers do not.",
+	Scale: "The score is mu of a Gaussian without bounds: only differences between scores are meaningful; there is " +
+		"no zero and no maximum. sigma is that Gaussian's standard deviation. Both prompts mention 1 to 4; " +
+		"the scores are not on that scale.",
 	Cannot: []string{
 		"how good an edit is on any fixed scale",
-		"pictures in detail: each is reduced, or enlarged, to about 200,000 pixels",
-		"what transparency hides: the colours below it are shown",
+		"fine detail: each picture is resized to about 200,000 pixels",
+		"transparency: the judge is shown the colours of transparent pixels",
 	},
 }
 
@@ -33,11 +33,11 @@ var hpsv3Card = modelcard.Card{
 	Name:    "HPSv3",
 	Licence: "MIT (code), Apache-2.0 (weights)",
 	Source:  "https://huggingface.co/MizzenAI/HPSv3",
-	Trained: "HPDv3: pairs of generated pictures, by people's preferences",
+	Trained: "HPDv3: pairs of generated pictures with human preferences",
 	Scale:   "The score is mu of a Gaussian without bounds, and sigma its standard deviation.",
 	Cannot: []string{
-		"edits: it sees one picture and the text that it was made from, and no source",
-		"pictures in detail: each is reduced, or enlarged, to about 200,000 pixels",
+		"edits: it sees one picture and the text that it was generated from, and no source",
+		"fine detail: each picture is resized to about 200,000 pixels",
 	},
 }
 
@@ -46,9 +46,9 @@ var adieeCard = modelcard.Card{
 	Licence: "see the weights' own page",
 	Source:  "ADIEE: Automatic Dataset Creation and Scorer for Instruction-Guided Image Editing Evaluation",
 	Trained: "outputs of editors on MagicBrush and others, labelled by rules",
-	Scale: "0 to 10: of the classifier the expectation of 0, 5 and 10, of the regressor its output, which is not " +
-		"clipped. The released code draws one of four questions at random, so that its own scores are not repeatable.",
-	Cannot: []string{"pictures in detail: each is resized to a square"},
+	Scale: "0 to 10: for the classifier the expectation of 0, 5 and 10, for the regressor its output, which is not " +
+		"clipped. The released code draws one of four questions at random, so its own scores are not repeatable.",
+	Cannot: []string{"fine detail: each picture is resized to a square"},
 }
 
 func choicesCard(o *Options, r edit.Range) modelcard.Card {
@@ -56,8 +56,8 @@ func choicesCard(o *Options, r edit.Range) modelcard.Card {
 		Name:    "the choices of " + filepath.Base(o.Base),
 		Licence: "that of the checkpoint",
 		Trained: "nothing: it is a stock model, asked for its next token",
-		Scale: fmt.Sprintf("%g to %g: the expectation of the choices' values over their likelihoods alone; all other "+
-			"answers that the model would give are left out", r[0], r[1]),
+		Scale: fmt.Sprintf("%g to %g: the expectation of the choices' values by only their likelihoods; all other "+
+			"answers that the model could give are left out", r[0], r[1]),
 		Cannot: []string{"more than the model says in one token: it does not reason before it answers"},
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"assay/model"
 )
 
-// choices makes a judge of a stock model: the likelihoods of some answers as the next token behind a question, and the
-// expectation of their values.
+// choices makes a judge from a stock model: the likelihoods of some answers as the next token after a question, and
+// the expectation of their values.
 func choices(o *Options) (*judge, error) {
 	if o.Base == "" || len(o.Choices) < 2 {
 		return nil, exit.Usage(errors.New("--base and --choices are needed: a checkpoint directory, and two answers or more"))
@@ -68,7 +68,7 @@ func choiceValues(o *Options) (values []float64, r edit.Range, err error) {
 		for _, c := range o.Choices {
 			v, err := strconv.ParseFloat(strings.TrimSpace(c), 64)
 			if err != nil {
-				return nil, r, fmt.Errorf("--choices: %q is no number: --values are needed, one for each choice", c)
+				return nil, r, fmt.Errorf("--choices: %q is not a number: --values are needed, one for each choice", c)
 			}
 			given = append(given, v)
 		}
@@ -86,7 +86,7 @@ func choiceValues(o *Options) (values []float64, r edit.Range, err error) {
 		}
 	}
 	if !(r[1] > r[0]) {
-		return nil, r, fmt.Errorf("the values %v are on a range of %g to %g: it must have a width", given, r[0], r[1])
+		return nil, r, fmt.Errorf("the values %v are on a range of %g to %g: it must not be empty", given, r[0], r[1])
 	}
 	for _, v := range given {
 		values = append(values, (v-r[0])/(r[1]-r[0]))
@@ -94,7 +94,8 @@ func choiceValues(o *Options) (values []float64, r edit.Range, err error) {
 	return values, r, nil
 }
 
-// questions reads a text, or a folder of texts: names of dimensions, by file, and the texts.
+// questions reads a text, or a folder of texts. It returns the names of the dimensions, from the file names, and the
+// texts.
 func questions(path string) (names, texts []string, err error) {
 	if path == "" {
 		return nil, nil, exit.Usage(fmt.Errorf("--prompts is needed: a text file in which %s stands for the instruction, or "+
@@ -110,7 +111,7 @@ func questions(path string) (names, texts []string, err error) {
 		}
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) != ".txt" })
 		if files = nil; len(entries) == 0 {
-			return nil, nil, fmt.Errorf("--prompts %s: there is no *.txt in it", path)
+			return nil, nil, fmt.Errorf("--prompts %s: there is no *.txt in this folder", path)
 		}
 		for _, e := range entries {
 			files = append(files, filepath.Join(path, e.Name()))
@@ -122,7 +123,7 @@ func questions(path string) (names, texts []string, err error) {
 	for i, f := range files {
 		names = append(names, strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)))
 		if !strings.Contains(texts[i], model.InstructionMark) {
-			return nil, nil, fmt.Errorf("--prompts %s: there is no %s in it, which stands for the instruction", f,
+			return nil, nil, fmt.Errorf("--prompts %s: there is no %s, which stands for the instruction", f,
 				model.InstructionMark)
 		}
 	}

@@ -34,7 +34,7 @@ type choicesJudge struct {
 	Errors []struct{ Answers []string }
 }
 
-// options writes the prompt with our marks, and says how a judge of the fixtures is imported.
+// options writes the prompt with our marks, and returns the options to import a judge of the fixtures.
 func (c *choicesJudge) options(t *testing.T, s suite, dir string) released.Options {
 	t.Helper()
 	marks := strings.NewReplacer("{prompt}", model.InstructionMark, "{requirement}", model.RequirementMark)
@@ -44,7 +44,7 @@ func (c *choicesJudge) options(t *testing.T, s suite, dir string) released.Optio
 		Choices: c.Answers,
 		Values:  c.Values,
 	}
-	if _, err := os.Stat(o.Base); err != nil { // packed fixtures lie elsewhere than the other families
+	if _, err := os.Stat(o.Base); err != nil { // packed fixtures are not next to the other families
 		o.Base = filepath.Join(s.folder, "llavanext", "backbone")
 	}
 	if c.Alpha == "dropped" {
@@ -84,7 +84,7 @@ func TestChoices(t *testing.T) {
 					floats(t, expect, at+".hidden", r.State)
 					floats(t, expect, at+".answer_logits", r.Outputs["question"])
 					pixels(t, scorer, expect, at, sample)
-					// The joint likelihoods of single tokens are theirs.
+					// The joint likelihood of a single token is the token's.
 					sample = prepare(t, joint, &edit.Edit{
 						Sources: []edit.Picture{s.picture(t, want.Source)}, Output: s.picture(t, want.Edited),
 						Instruction: want.Instruction, Requirement: want.Requirement,
@@ -99,7 +99,7 @@ func TestChoices(t *testing.T) {
 					t.Errorf("%v: error %v, want one about tokens", e.Answers, err)
 				}
 				if _, err := os.Stat(o.Out); err == nil {
-					t.Errorf("%v: %s was made", e.Answers, o.Out)
+					t.Errorf("%v: %s was created", e.Answers, o.Out)
 				}
 			}
 		}

@@ -19,7 +19,7 @@ import (
 // its gradients with respect to the answers' rows and to the backbone. The rows are then part of the scorer.
 func TestChoicesTrain(t *testing.T) {
 	if os.Getenv("ASSAY_ORACLE") != "" {
-		t.Skip("testdata/choices_train.json is of the repository's fixtures")
+		t.Skip("testdata/choices_train.json belongs to the repository's fixtures")
 	}
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "logits")
@@ -81,7 +81,7 @@ func TestChoicesTrain(t *testing.T) {
 		if seen != len(grads) {
 			t.Errorf("%d of %d gradients were found", seen, len(grads))
 		}
-		// What was trained is saved, and is what the scorer asks with.
+		// The trained rows are saved, and used by the scorer.
 		names, values := u.Params()
 		for i, name := range names {
 			if name == "heads.question.rows" {

@@ -24,7 +24,7 @@ import (
 	"assay/released"
 )
 
-// export is an exported judge, run as anyone would by what graphs.json says.
+// export is an exported judge, run only by the description in graphs.json.
 type export struct {
 	dir      string
 	judge    *model.ExportedJudge
@@ -57,7 +57,7 @@ func openExport(t *testing.T, s *model.Scorer) *export {
 	for _, g := range x.Graphs {
 		for _, p := range append(g.Inputs, g.Outputs...) {
 			if p.About == "" {
-				t.Errorf("%s: nothing is said about %s", g.File, p.Name)
+				t.Errorf("%s: %s has no description", g.File, p.Name)
 			}
 		}
 		m, err := onnx.Read(filepath.Join(e.dir, g.File))
@@ -88,7 +88,8 @@ func vector[T int64 | float32](v ...T) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(v)), tensor.WithBacking(v))
 }
 
-// run runs a graph over one sequence of tokens with pictures that begin at some places; rows from first on are read.
+// run runs a graph over one sequence of tokens with pictures that start at the given positions; rows starting at
+// first are read.
 func (e *export) run(t *testing.T, graph string, ids []int64, pictures []*backbone.Picture, starts []int, first int,
 	more map[string]*tensor.Dense,
 ) map[string]*tensor.Dense {
@@ -181,7 +182,7 @@ func number(out map[string]*tensor.Dense, name string) float64 {
 	return float64(out[name].Data().([]float32)[0])
 }
 
-// TestExportEditReward: two passes of score.onnx, put together by fusion.onnx, give the fixtures' numbers.
+// TestExportEditReward: two passes of score.onnx, combined by fusion.onnx, return the fixtures' numbers.
 func TestExportEditReward(t *testing.T) {
 	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
@@ -202,7 +203,7 @@ func TestExportEditReward(t *testing.T) {
 			for i, r := range readings(t, scorer, sample) {
 				want := c.Passes[i]
 				if id := e.judge.Passes[i].TokenID; id == nil || *id != r.IDs[r.At] || e.judge.Passes[i].Name != want.Name {
-					t.Fatalf("graphs.json says %+v of pass %s", e.judge.Passes[i], want.Name)
+					t.Fatalf("graphs.json has %+v for pass %s", e.judge.Passes[i], want.Name)
 				}
 				out := e.state(t, r.IDs[:r.At+1], sample)
 				z := out["head."+want.Name].Data().([]float32)
@@ -217,7 +218,7 @@ func TestExportEditReward(t *testing.T) {
 	})
 }
 
-// tokens are those of an exported pass about an instruction, as anyone would make them.
+// tokens returns the tokens of an exported pass for an instruction, made only from the export.
 func (e *export) tokens(t *testing.T, pass model.ExportedPass, instruction string, counts []int) []int64 {
 	t.Helper()
 	p, err := text.Open(e.dir, pass.Token, int64(e.backbone.Decoder().Vocab), text.WithOwnToken())
@@ -253,7 +254,7 @@ func TestExportHPSv3(t *testing.T) {
 	})
 }
 
-// TestExportADIEE answers with score.onnx as graphs.json says: the likeliest token each time.
+// TestExportADIEE generates with score.onnx as graphs.json describes: the likeliest token each time.
 func TestExportADIEE(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		for _, kind := range []string{"classifier", "regressor"} {

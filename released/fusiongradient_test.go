@@ -14,7 +14,7 @@ import (
 	"assay/released"
 )
 
-// formulas are the fusions of two dimensions, as docs/judges.md has them.
+// formulas are the fusions of two dimensions, as in docs/judges.md.
 var formulas = map[string]func(a, b float64) float64{
 	"mean":         func(a, b float64) float64 { return (a + b) / 2 },
 	"sum":          func(a, b float64) float64 { return a + b },
@@ -24,7 +24,7 @@ var formulas = map[string]func(a, b float64) float64{
 	"weights":      func(a, b float64) float64 { return 0.7*a - 0.2*b },
 }
 
-// twoQuestions imports a judge of two questions with a fusion; import knows no weights, scorer.yaml does.
+// twoQuestions imports a judge of two questions with a fusion; import does not support weights, scorer.yaml does.
 func twoQuestions(t *testing.T, o released.Options, fusion string) string {
 	t.Helper()
 	o.Out, o.Fusion = filepath.Join(t.TempDir(), "scorer"), fusion
@@ -48,10 +48,10 @@ func twoQuestions(t *testing.T, o released.Options, fusion string) string {
 	return o.Out
 }
 
-// TestFusionGradients: score and pixel gradient of a fusion are those of its dimensions, each opened alone, put
-// together by the formula and its central differences.
+// TestFusionGradients: score and pixel gradient of a fusion equal those of its dimensions, each opened separately,
+// combined by the formula and its central differences.
 func TestFusionGradients(t *testing.T) {
-	long.Test(t) // every fusion opens sessions of its own
+	long.Test(t) // every fusion opens its own sessions
 	each(t, func(t *testing.T, s suite) {
 		logits := filepath.Join(s.dir, "logits")
 		c := oracle.Read[map[string]*choicesJudge](t, filepath.Join(logits, "judges.json"))["yes_no"]

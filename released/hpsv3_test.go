@@ -30,7 +30,7 @@ type hpsSuite struct {
 	}
 }
 
-// hpsOptions import the HPSv3 of the fixtures.
+// hpsOptions returns the options to import the HPSv3 of the fixtures.
 func hpsOptions(t *testing.T, s suite) (released.Options, hpsSuite) {
 	t.Helper()
 	dir := filepath.Join(s.dir, "hpsv3")
@@ -77,7 +77,7 @@ func TestHPSv3(t *testing.T) {
 	})
 }
 
-// TestRefused says what is wrong with what judges are imported from.
+// TestRefused: errors say what is wrong with the files that judges are imported from.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
@@ -95,7 +95,7 @@ func TestRefused(t *testing.T) {
 		for want, change := range map[string]func(o *released.Options){
 			"no tensors rm_head.":     func(o *released.Options) { o.Config = "" },
 			"there are no tensors rm": func(o *released.Options) { o.Weights = o.Base },
-			`"qwen3_vl": judges over`: func(o *released.Options) { o.Base = filepath.Join(s.folder, "qwen3_vl", "backbone") },
+			`"qwen3_vl": want qwen2`:  func(o *released.Options) { o.Base = filepath.Join(s.folder, "qwen3_vl", "backbone") },
 			"embedding table has":     func(o *released.Options) { o.Base = filepath.Join(s.dir, "adiee", "regressor") },
 			"pooling_strategy":        func(o *released.Options) { o.Config = yaml("pooling_strategy: max\n") },
 			"one number for both":     func(o *released.Options) { o.Config = yaml("min_pixels: 784\nmax_pixels: 1568\n") },
@@ -103,7 +103,7 @@ func TestRefused(t *testing.T) {
 			`"max_pixel"`: func(o *released.Options) {
 				o.Config = yaml("rm_head_type: ranknet_multi_head\npooling_strategy: mean\nmax_pixel: 6272\n")
 			},
-			"nothing is known":    func(o *released.Options) { o.Config = filepath.Join(o.Base, "config.json") },
+			"unknown key":         func(o *released.Options) { o.Config = filepath.Join(o.Base, "config.json") },
 			"PyTorch pickles":     func(o *released.Options) { o.Weights = yaml("not weights") },
 			"following.txt":       func(o *released.Options) { o.Prompts = t.TempDir() },
 			"--prompts is needed": func(o *released.Options) { o.Prompts = "" },
@@ -120,7 +120,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("error %v, want one about %q", err, want)
 			}
 			if _, err := os.Stat(o.Out); err == nil {
-				t.Errorf("%s: %s was made", want, o.Out)
+				t.Errorf("%s: %s was created", want, o.Out)
 			}
 		}
 	})

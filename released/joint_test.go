@@ -19,7 +19,7 @@ import (
 func TestJoint(t *testing.T) {
 	long.Test(t)
 	if os.Getenv("ASSAY_ORACLE") != "" {
-		t.Skip("testdata/joint.json is of the repository's fixtures")
+		t.Skip("testdata/joint.json belongs to the repository's fixtures")
 	}
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "logits")

@@ -29,8 +29,8 @@ func merged(t *testing.T, dir string) (*model.Scorer, *lora.MergeResult) {
 	return openDir(t, out, ""), r
 }
 
-// TestMergeImported makes one folder of an imported judge and its base. It has the same scores to the last bit, the
-// same gradient, and a checkpoint that opens without the judge's own names.
+// TestMergeImported merges an imported judge and its base into one folder. It has the same scores to the last bit,
+// the same gradient, and a checkpoint that opens without the judge's own names.
 func TestMergeImported(t *testing.T) {
 	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
@@ -97,7 +97,7 @@ func TestMergeImported(t *testing.T) {
 				t.Errorf("%s: %+v in one folder, %+v in two", c.kind, got.Score, want.Score)
 			}
 			oracle.Close(t, "gradient", got.Output.Values, want.Output.Values, 0, 0)
-			if c.kind == "hpsv3" { // weights from elsewhere train with an adapter only; in one folder all of them do
+			if c.kind == "hpsv3" { // separate weights train only with an adapter; in one folder all of them train
 				trainsWhole(t, dir, config.Backbone)
 			}
 		}
@@ -122,8 +122,8 @@ func trainsWhole(t *testing.T, apart, whole string) {
 	}
 }
 
-// TestMergeAdapted merges an adapter over an imported judge, and one over a stock model that is asked for choices. The
-// scores stay the same, and so does what an export of the result says.
+// TestMergeAdapted merges an adapter over an imported judge, and one over a stock model that is asked for choices.
+// The scores stay the same, and so do the outputs of an export of the result.
 func TestMergeAdapted(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		var pair *edit.Edit
@@ -156,7 +156,7 @@ func TestMergeAdapted(t *testing.T) {
 	})
 }
 
-// addAdapter gives a scorer an adapter that changes what it says.
+// addAdapter adds an adapter to a scorer that changes its scores.
 func addAdapter(t *testing.T, p *model.ScorerState) {
 	t.Helper()
 	weights := p.Config.Weights
@@ -182,7 +182,7 @@ func addAdapter(t *testing.T, p *model.ScorerState) {
 	}
 }
 
-// checkAdapted merges; the score may move by what rounding to the stored type makes.
+// checkAdapted merges an adapter; the score may change by the rounding to the stored type.
 func checkAdapted(t *testing.T, dir string, pair *edit.Edit, moves float64) {
 	t.Helper()
 	p, err := model.LoadScorerState(dir)

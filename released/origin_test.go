@@ -11,8 +11,8 @@ import (
 	"assay/released"
 )
 
-// TestOrigin: a scorer whose weights or base were changed since it was imported is refused by the file's name, whether
-// this version wrote its digests or an earlier one.
+// TestOrigin: a scorer whose weights or base changed since it was imported is refused with the file's name, whether
+// this version or an earlier one wrote its digests.
 func TestOrigin(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")

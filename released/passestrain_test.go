@@ -15,7 +15,7 @@ import (
 	"assay/released"
 )
 
-// passesStep runs a training step of a scorer. It runs as it is for the term that is compared with the fixtures, and
+// passesStep runs a training step of a scorer. It runs unchanged for the term that is compared with the fixtures, and
 // with an adapter for the terms that are compared with each other.
 func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner) []*batch.Sample, terms []losses.Spec,
 	items [][]losses.Item,
@@ -46,9 +46,9 @@ func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner
 	return u, r
 }
 
-// TestPassesTrain: a judge of two passes trains. Its scores in a step, and the loss of its fusion, are the fixtures'.
-// The gradients of terms over its heads are those of the heads alone, whose steps are compared with PyTorch. The
-// gradient of their mean is the mean of their gradients.
+// TestPassesTrain: a judge of two passes trains. Its scores in a step, and the loss of its fusion, match the
+// fixtures. The gradients of terms over its heads equal those of each head alone, whose steps are compared with
+// PyTorch. The gradient of their mean is the mean of their gradients.
 func TestPassesTrain(t *testing.T) {
 	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
@@ -76,7 +76,7 @@ func TestPassesTrain(t *testing.T) {
 			}
 			return out
 		}
-		far := make([]losses.Item, len(cases)) // so far away that every edit has the same derivative
+		far := make([]losses.Item, len(cases)) // so far away that all edits have the same derivative
 		for i := range far {
 			far[i] = losses.Item{Edits: []int{i}, Label: 100, Weight: 1 / float64(len(cases))}
 		}

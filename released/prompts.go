@@ -12,22 +12,22 @@ import (
 	"assay/internal/pystring"
 )
 
-// prompt is a text that a judge is asked with, as its code holds it: with the field {text_prompt}.
+// prompt is the prompt template of a judge as in its code, with the field {text_prompt}.
 type prompt struct {
 	name     string // of the dimension
 	variable string // in the judge's Python code
 	file     string // in a folder of texts
-	code     string // file of the judge's code that holds the variable
+	code     string // file of the judge's code that contains the variable
 	sha256   string // of the published template with its suffix; "": not known
 }
 
-// suffix is what the judge's code puts behind its templates, with the token whose state is read.
+// suffix names what the judge's code appends to its templates, with the token whose state is read.
 const suffix = "prompt_with_special_token"
 
-// collator is the file of EditReward's code that holds the suffix, beside that of the templates.
+// collator is the file of EditReward's code that contains the suffix, next to the file of the templates.
 const collator = "data_collator_qwen_edit.py"
 
-// readPrompts reads the templates of a judge: from a folder of texts, a Python file, or, of one prompt, a text.
+// readPrompts reads the templates of a judge: from a folder of texts, a Python file, or, for a single prompt, a text.
 func readPrompts(path, token string, want []prompt) (texts []string, err error) {
 	if path == "" {
 		return nil, exit.Usage(errors.New("--prompts is needed: the judge's own, from your copy of its code: " +
@@ -45,15 +45,15 @@ func readPrompts(path, token string, want []prompt) (texts []string, err error) 
 	case len(want) == 1:
 		texts, err = promptFiles([]string{path})
 	default:
-		err = fmt.Errorf("a Python file or a folder with %s and %s is wanted", want[0].file, want[1].file)
+		err = fmt.Errorf("want a Python file or a folder with %s and %s", want[0].file, want[1].file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--prompts %s: %w", path, err)
 	}
 	for i, text := range texts {
 		if n := strings.Count(text, token); n != 1 {
-			return nil, fmt.Errorf("--prompts %s: the prompt of %s holds the token %s %d times: once is wanted (the code puts "+
-				"%s behind its templates)", path, want[i].name, token, n, suffix)
+			return nil, fmt.Errorf("--prompts %s: the prompt of %s contains the token %s %d times: want once (the code appends "+
+				"%s to its templates)", path, want[i].name, token, n, suffix)
 		}
 	}
 	return texts, nil
@@ -85,7 +85,7 @@ func promptFiles(paths []string) (texts []string, err error) {
 	return texts, nil
 }
 
-// promptCode reads the templates by name out of Python code, and puts the suffix behind those that lack the token.
+// promptCode reads the templates by name from Python code, and appends the suffix to those that lack the token.
 func promptCode(path, token string, want []prompt) ([]string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -110,7 +110,8 @@ func promptCode(path, token string, want []prompt) ([]string, error) {
 	return texts, nil
 }
 
-// findSuffix looks for the suffix in the code of the templates, then in the file beside it that has it as published.
+// findSuffix looks for the suffix in the code of the templates, then in the file next to it that contains it as
+// published.
 func findSuffix(source, path string) (string, error) {
 	text, err := pystring.Plain(source, suffix)
 	if !errors.Is(err, pystring.ErrAbsent) {
@@ -119,7 +120,7 @@ func findSuffix(source, path string) (string, error) {
 	beside := filepath.Join(filepath.Dir(path), collator)
 	raw, err := os.ReadFile(beside)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("there is no string %s, which follows the templates, nor %s beside it", suffix, beside)
+		return "", fmt.Errorf("there is neither a string %s, which follows the templates, nor a file %s", suffix, beside)
 	} else if err != nil {
 		return "", err
 	}
@@ -129,8 +130,8 @@ func findSuffix(source, path string) (string, error) {
 	return text, err
 }
 
-// published compares texts with the published ones: their digests by name, and what there is to say about those that
-// differ, or are not known.
+// published compares texts with the published ones. It returns their digests by name, and warnings about texts that
+// differ, or whose published version is not known.
 func published(texts []string, want []prompt) (digests map[string]string, same bool, warnings []string) {
 	digests, same = map[string]string{}, true
 	for i, p := range want {
@@ -138,8 +139,8 @@ func published(texts []string, want []prompt) (digests map[string]string, same b
 		switch {
 		case p.sha256 == "":
 			same = false
-			warnings = append(warnings, fmt.Sprintf("the published prompt of %s is not known here: whether yours (SHA-256 %s) "+
-				"is it cannot be told", p.name, digests[p.name]))
+			warnings = append(warnings, fmt.Sprintf("the published prompt of %s is not known here: yours (SHA-256 %s) "+
+				"cannot be compared with it", p.name, digests[p.name]))
 		case p.sha256 != digests[p.name]:
 			same = false
 			warnings = append(warnings, fmt.Sprintf("the prompt of %s (SHA-256 %s) is not the published one (%s): the score is "+

@@ -21,7 +21,7 @@ func TestPythonFormat(t *testing.T) {
 	}
 }
 
-// TestPublished reads prompts as the judge's code has them: templates in one file, the suffix in the one beside it.
+// TestPublished reads prompts as in the judge's code: templates in one file, the suffix in the file next to it.
 func TestPublished(t *testing.T) {
 	dir := t.TempDir()
 	code := filepath.Join(dir, "prompts.py")

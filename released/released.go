@@ -1,7 +1,7 @@
-// Package released makes scorers of what others released: reward models with heads of their own, and models that judge
-// by the likelihoods of their next token. A scorer made here is a scorer directory of format 2 like any other; weights
-// are referred to where they lie. Prompts of others are not part of this program: they come from the user's copy of the
-// judge's code, and are compared with the digests of the published ones.
+// Package released imports third-party judges as scorers: reward models with their own heads, and models that judge
+// by the likelihoods of their next token. An imported scorer is a scorer directory of format 2 like any other;
+// weights are referred to in place. Third-party prompts are not part of this program: they come from the user's copy
+// of the judge's code, and are compared with the digests of the published prompts.
 package released
 
 import (
@@ -22,28 +22,28 @@ import (
 	"assay/model"
 )
 
-// Options say what is imported. Which of them count depends on the kind.
+// Options describe what is imported. Which of them apply depends on the kind.
 type Options struct {
 	Base    string // checkpoint directory: configuration, tokenizer, processor
 	Weights string // directory, or one .safetensors file; "": the base's own
-	Config  string // the judge's own configuration (YAML); "": what it was published with
+	Config  string // the judge's own configuration (YAML); "": the published one
 	Prompts string // the judge's code (a Python file), a text, or a folder of texts
-	Out     string // scorer directory to make
+	Out     string // scorer directory to create
 	Copy    bool   // copy base and weights into it
 
 	PairSize []int  // adiee: [height, width] of each picture
-	Answer   string // adiee: what the model is taken to say, instead of letting it answer
+	Answer   string // adiee: the assumed answer of the model, instead of generating it
 
 	Choices  []string  // choices: the answers
 	Values   []float64 // of each; nil: the answers are numbers
-	Range    []float64 // lowest and highest value that is possible; nil: of Values
+	Range    []float64 // lowest and highest possible value; nil: of Values
 	Pictures []string  // choices: what is shown; nil: source and edit
-	Fusion   string    // choices, of several prompts; "": mean
+	Fusion   string    // choices with several prompts; "": mean
 	Joint    bool      // choices of several tokens, by their joint likelihoods
 	Alpha    string    // choices: white or drop
 }
 
-// Imported says what was made.
+// Imported describes the created scorer.
 type Imported struct {
 	Out        string            `json:"out"`
 	Kind       string            `json:"kind"`
@@ -65,19 +65,19 @@ var imports = map[string]func(o *Options) (*judge, error){
 // Kinds lists what can be imported.
 func Kinds() []string { return []string{"editreward", "hpsv3", "adiee", "choices"} }
 
-// judge is a scorer to be, and what its card says.
+// judge is a scorer to be written, and its model card.
 type judge struct {
 	state    *model.ScorerState
 	card     modelcard.Card
 	warnings []string
 }
 
-// Import makes the scorer directory o.Out, complete or not at all. It is opened once before it gets its name, so that
-// all files that it refers to are known to fit.
+// Import creates the scorer directory o.Out atomically. It is opened once before it gets its final name, to check
+// that all files that it refers to fit.
 func Import(kind string, o Options) (*Imported, error) {
 	make := imports[kind]
 	if make == nil {
-		return nil, exit.Usage(fmt.Errorf("kind %q: %s are known", kind, strings.Join(Kinds(), ", ")))
+		return nil, exit.Usage(fmt.Errorf("kind %q: want one of %s", kind, strings.Join(Kinds(), ", ")))
 	}
 	j, err := make(&o)
 	if err != nil {
@@ -118,7 +118,7 @@ func Import(kind string, o Options) (*Imported, error) {
 		if err != nil {
 			return err
 		}
-		s, err := model.NewScorer(state, model.Options{Device: "cpu"}) // its errors do not name dir, which goes
+		s, err := model.NewScorer(state, model.Options{Device: "cpu"}) // its errors do not name dir, which is temporary
 		if err != nil {
 			return err
 		}
@@ -126,13 +126,13 @@ func Import(kind string, o Options) (*Imported, error) {
 	})
 }
 
-// checkJudge compares the prompts that were read back with those that were written, to the last blank, and asks a
+// checkJudge compares the prompts that were read back with the written ones, to the last blank, and checks a
 // question.
 func checkJudge(s *model.Scorer, written *model.ScorerConfig) error {
 	read := s.Config()
 	for i, q := range written.Passes {
 		if read.Passes[i].Prompt != q.Prompt || read.Passes[i].Answer != q.Answer {
-			return fmt.Errorf("the prompt of %s does not survive in %s: please report it", q.Name, model.ConfigFile)
+			return fmt.Errorf("the prompt of %s changes when it is written to %s: please report it", q.Name, model.ConfigFile)
 		}
 	}
 	return s.CheckText(&edit.Edit{Instruction: "make it brighter"}, model.Ask{})
@@ -146,7 +146,7 @@ func openWeights(o *Options) (*checkpoints.Weights, error) {
 	return checkpoints.OpenWeightsAt(o.Weights)
 }
 
-// absolute makes the paths of a judge absolute: scorer.yaml then refers to them from where it lies.
+// absolute makes the paths of a judge absolute: scorer.yaml then refers to them from its own location.
 func (o *Options) absolute() (base, weights string, err error) {
 	if base, err = filepath.Abs(o.Base); err != nil || o.Weights == "" {
 		return base, "", err
@@ -155,7 +155,7 @@ func (o *Options) absolute() (base, weights string, err error) {
 	return base, weights, err
 }
 
-// copyCheckpoint copies base and weights into a scorer directory, which then refers to nothing outside.
+// copyCheckpoint copies base and weights into a scorer directory, which is then self-contained.
 func copyCheckpoint(c *model.ScorerConfig, dir string) error {
 	base := filepath.Join(dir, "backbone")
 	if err := os.Mkdir(base, 0o777); err != nil {
@@ -187,7 +187,7 @@ func copyCheckpoint(c *model.ScorerConfig, dir string) error {
 	return nil
 }
 
-// digest is the SHA-256 of a text.
+// digest returns the SHA-256 of a text.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])

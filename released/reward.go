@@ -24,7 +24,8 @@ const rewardToken = "<|Reward|>"
 // instructionField is the field of their templates that stands for the instruction.
 const instructionField = "text_prompt"
 
-// rewardConfig is what counts of EditReward's and HPSv3's configuration files; the rest is about training.
+// rewardConfig holds the settings of EditReward's and HPSv3's configuration files that affect scores; the rest is
+// about training.
 type rewardConfig struct {
 	HeadType     *string `yaml:"rm_head_type"`
 	Pooling      *string `yaml:"pooling_strategy"`
@@ -37,7 +38,7 @@ type rewardConfig struct {
 	BFloat16     *bool   `yaml:"bf16"`
 
 	file string          // "": none was given
-	keys map[string]bool // that are there
+	keys map[string]bool // that are present
 }
 
 // publishedPixels is the limit of released configurations: 256 tokens of 28 x 28 pixels.
@@ -72,9 +73,9 @@ func readRewardConfig(path string) (c rewardConfig, err error) {
 	case c.Instruction != nil && !*c.Instruction:
 		wrong = fmt.Errorf("with_instruction: false is not supported")
 	case c.SpecialToken != nil && !*c.SpecialToken, c.Token != nil && *c.Token != "special":
-		wrong = fmt.Errorf("use_special_tokens: true and reward_token: special are supported")
+		wrong = fmt.Errorf("only use_special_tokens: true and reward_token: special are supported")
 	case c.Outputs != nil && *c.Outputs != 2:
-		wrong = fmt.Errorf("output_dim: %d is not supported; 2 (mu and log sigma) is", *c.Outputs)
+		wrong = fmt.Errorf("output_dim: %d is not supported: want 2 (mu and log sigma)", *c.Outputs)
 	}
 	if wrong != nil {
 		return c, fmt.Errorf("--config %s: %w", path, wrong)
@@ -82,7 +83,8 @@ func readRewardConfig(path string) (c rewardConfig, err error) {
 	return c, nil
 }
 
-// rotary is how the judge's loader leaves rotary frequencies: `bf16: True` casts the whole model, buffers included.
+// rotary returns the type in which the judge's loader leaves rotary frequencies: `bf16: True` casts the whole model,
+// buffers included.
 func (c *rewardConfig) rotary() string {
 	if c.BFloat16 == nil || *c.BFloat16 {
 		return "bfloat16"
@@ -108,14 +110,14 @@ func editReward(o *Options) (*judge, error) {
 		return nil, err
 	}
 	if c.HeadType != nil && *c.HeadType != "ranknet_multi_head" {
-		return nil, fmt.Errorf("--config %s: rm_head_type %q is not supported; ranknet_multi_head is", o.Config, *c.HeadType)
+		return nil, fmt.Errorf("--config %s: rm_head_type %q: want ranknet_multi_head", o.Config, *c.HeadType)
 	}
 	fusion := "mean"
 	if c.Pooling != nil {
 		fusion = *c.Pooling
 	}
 	if !slices.Contains([]string{"mean", "min", "sum"}, fusion) {
-		return nil, fmt.Errorf("--config %s: pooling_strategy %q is not supported; mean, min and sum are", o.Config, fusion)
+		return nil, fmt.Errorf("--config %s: pooling_strategy %q: want mean, min or sum", o.Config, fusion)
 	}
 	heads := map[string]string{"following": "rm_heads.head_0.", "quality": "rm_heads.head_1."}
 	if err := c.require("rm_head_type", "pooling_strategy", "max_pixels"); err != nil {
@@ -130,13 +132,13 @@ func editReward(o *Options) (*judge, error) {
 	})
 }
 
-// hpsv3Prompt is that of the package hpsv3 1.0.0 (PyPI).
+// hpsv3Prompt is the prompt of the package hpsv3 1.0.0 (PyPI).
 var hpsv3Prompt = prompt{
 	name: "preference", variable: "INSTRUCTION", file: "picture.txt", code: "data_collator_qwen.py",
 	sha256: "f6ee57479d4e9eee76b49c00dc962e1e696a5a2b3cc32cebd9b1fa76fe27502c",
 }
 
-// hpsv3 imports MizzenAI/HPSv3, which judges one picture by the text that it was made from.
+// hpsv3 imports MizzenAI/HPSv3, which judges one picture by the text that it was generated from.
 func hpsv3(o *Options) (*judge, error) {
 	c, err := readRewardConfig(o.Config)
 	if err != nil {
@@ -157,7 +159,7 @@ func hpsv3(o *Options) (*judge, error) {
 // rewardJudge is what EditReward and HPSv3 differ in.
 type rewardJudge struct {
 	prompts  []prompt
-	heads    map[string]string // name of a dimension: how its tensors begin
+	heads    map[string]string // by name of a dimension: the prefix of its tensors
 	pictures []string
 	fusion   string
 	card     modelcard.Card
@@ -211,7 +213,7 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 		})
 		head, err := readHead(w, r.heads[p.name], p.name, state.Tensors)
 		if err == nil && head.outputs != 2 {
-			err = fmt.Errorf("%s: the head %s has %d outputs; mu and log sigma are wanted", o.Weights, r.heads[p.name],
+			err = fmt.Errorf("%s: the head %s has %d outputs: want mu and log sigma", o.Weights, r.heads[p.name],
 				head.outputs)
 		}
 		if err != nil {
@@ -222,7 +224,7 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 	return &judge{state, r.card, warnings}, unreadHeads(w, r.heads)
 }
 
-// checkRewardBase refuses bases over which the judges' code does something else: over Qwen3-VL it leaves resizing to
+// checkRewardBase refuses bases over which the judges' code behaves differently: over Qwen3-VL it leaves resizing to
 // the processor, whose patches have another size, and positions to the model.
 func checkRewardBase(base string) error {
 	path := filepath.Join(base, "config.json")
@@ -237,13 +239,13 @@ func checkRewardBase(base string) error {
 		return fmt.Errorf("--base: %s: %w", path, err)
 	}
 	if c.Type != "qwen2_vl" && c.Type != "qwen2_5_vl" {
-		return fmt.Errorf("--base: %s: model_type %q: judges over qwen2_vl and qwen2_5_vl are imported; over others their "+
-			"code resizes pictures and counts positions in another way, and the score would be wrong", path, c.Type)
+		return fmt.Errorf("--base: %s: model_type %q: want qwen2_vl or qwen2_5_vl; over others the judges' "+
+			"code resizes pictures and counts positions differently, and the score would be wrong", path, c.Type)
 	}
 	return nil
 }
 
-// mlp is what the tensors of a head say.
+// mlp describes a head, from its tensors.
 type mlp struct {
 	hidden  []int // widths of the hidden layers
 	outputs int
@@ -251,7 +253,7 @@ type mlp struct {
 
 var layerNumber = regexp.MustCompile(`^(\d+)\.(weight|bias)$`)
 
-// readHead reads an MLP out of a torch Sequential, whose linear layers have numbers with gaps, into a scorer's tensors.
+// readHead reads an MLP from a torch Sequential, whose linear layers have numbers with gaps, into a scorer's tensors.
 func readHead(w *checkpoints.Weights, prefix, name string, into map[string]*tensor.Dense) (m mlp, err error) {
 	var numbers []int
 	for _, stored := range w.Names() {
@@ -260,7 +262,7 @@ func readHead(w *checkpoints.Weights, prefix, name string, into map[string]*tens
 		}
 		part := layerNumber.FindStringSubmatch(stored[len(prefix):])
 		if part == nil {
-			return m, fmt.Errorf("%s: tensor %s is no layer of a head", w.Dir(), stored)
+			return m, fmt.Errorf("%s: tensor %s is not a layer of a head", w.Dir(), stored)
 		}
 		n, err := strconv.Atoi(part[1])
 		if err != nil {
@@ -301,12 +303,12 @@ func float32Tensor(w *checkpoints.Weights, name string) (*tensor.Dense, error) {
 		return nil, err
 	}
 	if t.Dtype() != tensor.Float32 {
-		return nil, fmt.Errorf("%s: %s holds %v: float32, float16 or bfloat16 is read", w.Dir(), name, t.Dtype())
+		return nil, fmt.Errorf("%s: %s has type %v: want float32, float16 or bfloat16", w.Dir(), name, t.Dtype())
 	}
 	return t, nil
 }
 
-// unreadHeads refuses heads that the judge has, and that no prompt reads.
+// unreadHeads refuses heads in the weights that no prompt reads.
 func unreadHeads(w *checkpoints.Weights, known map[string]string) error {
 	for _, name := range w.Names() {
 		if !headTensor.MatchString(name) {

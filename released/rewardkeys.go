@@ -30,7 +30,7 @@ var trainingKeys = strings.Fields(`
 	visualization_steps max_viz_samples use_liger_kernel
 `)
 
-// rewardKeys returns the keys of a configuration; one that is not known is an error.
+// rewardKeys returns the keys of a configuration; an unknown key is an error.
 func rewardKeys(raw []byte) (map[string]bool, error) {
 	var all map[string]any
 	if err := yaml.Unmarshal(raw, &all); err != nil {
@@ -47,7 +47,7 @@ func rewardKeys(raw []byte) (map[string]bool, error) {
 	keys := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if !known[key] || key == "" {
-			return nil, fmt.Errorf("nothing is known about %q: it may change every score; remove it if it certainly does not",
+			return nil, fmt.Errorf("unknown key %q: it may change every score; remove it if it certainly does not",
 				key)
 		}
 		keys[key] = all[key] != nil
@@ -55,11 +55,11 @@ func rewardKeys(raw []byte) (map[string]bool, error) {
 	return keys, nil
 }
 
-// require refuses a configuration that lacks what decides scores.
+// require refuses a configuration that lacks keys on which scores depend.
 func (c *rewardConfig) require(keys ...string) error {
 	for _, key := range keys {
 		if c.file != "" && !c.keys[key] {
-			return fmt.Errorf("--config %s: %s is missing: the YAML that the judge was trained with is wanted (its %s are "+
+			return fmt.Errorf("--config %s: %s is missing: want the YAML that the judge was trained with (its %s are "+
 				"needed)", c.file, key, strings.Join(keys, ", "))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"assay/released"
 )
 
-// TestTogether scores the same alone, in a batch, and in a batch of another order, to the last bit.
+// TestTogether: scores are the same alone, in a batch, and in a batch of another order, to the last bit.
 func TestTogether(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
@@ -53,7 +53,8 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestDimension reports one head, with the pass that it needs, and what is another scorer has another fingerprint.
+// TestDimension: a dimension is one head, with only the pass that it needs, and different scorers have different
+// fingerprints.
 func TestDimension(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
@@ -72,7 +73,7 @@ func TestDimension(t *testing.T) {
 				t.Fatal(err)
 			}
 			if other := prints[print]; other != "" {
-				t.Errorf("%s and %s have one fingerprint", what, other)
+				t.Errorf("%s and %s have the same fingerprint", what, other)
 			}
 			prints[print] = what
 		}
@@ -100,23 +101,23 @@ func TestDimension(t *testing.T) {
 		}
 		for want, change := range map[string][2]string{
 			`unknown field "pair"`:  {"kind: heads", "kind: heads\npair: sequence"},
-			"none of at, before":    {"position: at", "position: behind"},
+			"one of at, before":     {"position: at", "position: behind"},
 			"there is no head":      {"heads: [following]", "heads: [looks]"},
-			"hold the token":        {"token: <|Reward|>", "token: <|Other|>"},
+			"contain the token":     {"token: <|Reward|>", "token: <|Other|>"},
 			"unknown field":         {"kind: heads", "kind: heads\nthreshold: 3"},
 			"shape":                 {"hidden: [1024, 16]", "hidden: [1024, 17]"},
-			"none of mean, min":     {"fusion: mean", "fusion: median"},
+			"one of mean, min":      {"fusion: mean", "fusion: median"},
 			`unknown field "`:       {"format: 2", "format: 1"},
 			"formats 1 and 2":       {"format: 2", "format: 3"},
 			"cannot be":             {"least: ", "least: 9"},
-			"none of own, plain":    {"positions: plain", "positions: mrope"},
+			"one of own, plain":     {"positions: plain", "positions: mrope"},
 			"score_range: want [lo": {"score_range: none", "score_range: 7"},
 			"pass following is not": {"Compare the", "Compare an"},
 		} {
 			if want == "shape" {
 				want = "is float32"
 			}
-			if want == "none of mean, min" {
+			if want == "one of mean, min" {
 				want = "score.fusion"
 			}
 			if _, err := model.OpenScorer(changed(t, o.Out, change[0], change[1]), model.Options{}); err == nil ||
@@ -127,7 +128,7 @@ func TestDimension(t *testing.T) {
 	})
 }
 
-// changed copies a scorer directory, beside it, with another text in scorer.yaml.
+// changed copies a scorer directory to a folder next to it, with another text in scorer.yaml.
 func changed(t *testing.T, dir, from, to string) string {
 	t.Helper()
 	out, err := os.MkdirTemp(filepath.Dir(dir), "changed")
@@ -141,7 +142,7 @@ func changed(t *testing.T, dir, from, to string) string {
 		}
 		if name == model.ConfigFile {
 			if !strings.Contains(string(raw), from) {
-				t.Fatalf("%s holds no %q", name, from)
+				t.Fatalf("%s does not contain %q", name, from)
 			}
 			raw = []byte(strings.Replace(string(raw), from, to, 1))
 		}

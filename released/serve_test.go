@@ -20,7 +20,7 @@ import (
 	"assay/released"
 )
 
-// TestServed asks a server and the library for what the fixtures hold.
+// TestServed: a server and the library return the fixtures' scores.
 func TestServed(t *testing.T) {
 	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
@@ -103,7 +103,7 @@ func post(t *testing.T, h http.Handler, path string, question any) []byte {
 	return w.Body.Bytes()
 }
 
-// library asks package assay.
+// library scores with package assay.
 func library(t *testing.T, s suite, dir string, c editCase) {
 	t.Helper()
 	scorer, err := assay.Open(t.Context(), dir, assay.Options{Device: "cpu"})

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs chapters of the reproduction book (README.md): the commands of a chapter's README, one after the other. What is done is not
-# done again: a second call goes on where the first one stopped.
+# Runs chapters of the reproduction book (README.md): the commands of a chapter's README, one after the other. Completed commands
+# are skipped: a second call resumes where the first one stopped.
 #
 #   reproduce/run.sh adiee/table-1           with the data sets in data/ and the checkpoints in backbones/
 #   reproduce/run.sh --small adiee/table-1   in the miniature world, in build/reproduce; writes the chapter's small.md
-#   reproduce/run.sh --check adiee/table-1   a dry run in the miniature world: nothing is trained, a ready scorer stands in
-#   reproduce/run.sh --train adiee/full      only the commands that train, on labels that are there (examples/adiee)
+#   reproduce/run.sh --check adiee/table-1   a dry run in the miniature world, with a ready scorer instead of training
+#   reproduce/run.sh --train adiee/full      only the commands that train, on existing labels (examples/adiee)
 #   reproduce/run.sh --list                  the chapters
 #
-#   REPRODUCE_BIN            folder of train, score, label, miniature and reproduce, if they are not to be built
+#   REPRODUCE_BIN            folder of train, score, label, miniature and reproduce, instead of building them
 #   REPRODUCE_OUT            folder of --small and --check (build/reproduce, build/reproduce-check)
-#   REPRODUCE_INSTRUCTIONS   of the training data of --small (200; half as many chains), REPRODUCE_EXAM of the exam (70)
-#   URL, MODEL               server and model of the judges that answer in words
+#   REPRODUCE_INSTRUCTIONS   instructions in the training data of --small (200; half as many chains); REPRODUCE_EXAM: in the exam (70)
+#   URL, MODEL               server and model of the text judges
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -35,7 +35,7 @@ case ${1:-} in
 esac
 [ $# -gt 0 ] || usage
 for name in "$@"; do
-	[ -e "reproduce/$name/README.md" ] || { echo "error: there is no chapter $name: reproduce/run.sh --list names them" >&2; exit 2; }
+	[ -e "reproduce/$name/README.md" ] || { echo "error: no chapter $name: reproduce/run.sh --list lists them" >&2; exit 2; }
 done
 
 bin=${REPRODUCE_BIN:-}
@@ -50,8 +50,8 @@ bin=$(cd "$bin" && pwd)
 export PATH=$bin:$PATH ASSAY_ONNXRUNTIME=${ASSAY_ONNXRUNTIME:-$root/build/lib/libonnxruntime.so}
 [ -e "$ASSAY_ONNXRUNTIME" ] || unset ASSAY_ONNXRUNTIME
 
-# miniature: a folder laid out as the repository, in which the book's commands run as they are: data of the miniature world in the
-# layouts of the data sets, small checkpoints under the names of the large ones, configurations in small.
+# miniature: makes a folder with the layout of the repository, in which the book's commands run unchanged: data of the miniature
+# world in the layouts of the data sets, small checkpoints under the names of the large ones, small configurations.
 miniature() {
 	local out=$1 instructions=$2 exam=$3 held=tissue,rocket
 	mkdir -p "$out"
@@ -68,7 +68,7 @@ miniature() {
 	ln -sfn tiny-dino "$out/backbones/dinov2-base"
 	for b in llama3-llava-next-8b-hf Qwen2.5-VL-7B-Instruct; do ln -sfn tiny "$out/backbones/$b"; done
 	ln -sfn "$root/testdata" "$out/testdata"
-	# All but the configurations of runs, which are others in small.
+	# Everything except the configurations of runs, which have small versions.
 	(cd reproduce && grep -rLE --include='*' '^(sources|mode):' . | grep -v '\.md$' | xargs cp --parents -p -t "$out/reproduce/")
 	work=$out
 }
@@ -81,12 +81,12 @@ small)
 	;;
 check)
 	out=${REPRODUCE_OUT:-build/reproduce-check}
-	[ ! -e "$out/sets" ] || rm -rf "$out/runs" "$out/data" # of an earlier dry run
+	[ ! -e "$out/sets" ] || rm -rf "$out/runs" "$out/data" # from an earlier dry run
 	miniature "$out" 14 4
 	(cd reproduce && grep -rlE --include='*.yaml' '^(sources|mode):' . | xargs cp --parents -p -t "$work/reproduce/")
 	mkdir -p "$work/examples"
 	cp examples/label-adiee.yaml "$work/examples/"
-	for f in reproduce/adiee/*/{classifier,regression}.yaml; do # what training would write
+	for f in reproduce/adiee/*/{classifier,regression}.yaml; do # the results that training would write
 		out=$work/runs/${f#reproduce/}
 		mkdir -p "${out%.yaml}"
 		ln -sfn "$root/backbones/tiny-scorer" "${out%.yaml}/scorer"
@@ -101,18 +101,18 @@ check)
 	;;
 esac
 
-# dry: a command of a chapter as it runs without training; what labels and scores runs. The server of URL stands in for a model that was
-# trained to answer in words; without one such commands are left out.
+# dry: turns a command of a chapter into one without training; labelling and scoring still run. The server at URL replaces a model that
+# was trained as a text judge; without one such commands are skipped.
 dry() {
 	if [ -n "${URL:-}" ]; then
 		sed -E -e 's/^(train --config [^ ]+)$/\1 --dry-run/' -e 's/--backbone [^ ]+ --adapter [^ ]+/--url $URL --model $MODEL/'
 	else
-		sed -E -e 's/^(train --config [^ ]+)$/\1 --dry-run/' -e 's/^.*( --adapter |\$URL).*$/echo "left out: it needs a server (URL, MODEL)"/'
+		sed -E -e 's/^(train --config [^ ]+)$/\1 --dry-run/' -e 's/^.*( --adapter |\$URL).*$/echo "skipped: it needs a server (URL, MODEL)"/'
 	fi
 }
 
-# spoken: a command of a chapter in small. Where a server would answer and none is named, the small backbone does, whose answers only the
-# grammar of the question makes readable.
+# spoken: the small version of a command of a chapter. If no server is set, the small backbone answers instead; only the grammar of the
+# question makes its answers readable.
 spoken() {
 	if [ $mode = small ] && [ -z "${URL:-}" ]; then
 		sed 's#--url \$URL --model \$MODEL#--backbone backbones/tiny --constrained#'
@@ -121,13 +121,13 @@ spoken() {
 	fi
 }
 
-# shorter: the small backbone has 1,024 positions of text: six examples stand before a question there.
+# shorter: the small backbone has 1,024 text positions, enough for six examples before a question.
 shorter() {
 	if [ $mode = full ]; then cat; else sed -E 's/(--few-shot [^ ]+)/\1 --few-shot-examples 6/'; fi
 }
 
-# words: a stand-in of a model that follows instructions. The small backbone never said the judge's words, and no adapter
-# reaches the untrained rows of its output layer: all of it learns them, from answers that do not depend on the truth.
+# words: makes a stand-in for a model that follows instructions. The small backbone never said the judge's words, and no adapter
+# reaches the untrained rows of its output layer: it learns them by full fine-tuning, from answers that do not depend on the truth.
 words() {
 	local at=runs/mvei/adaptation/words table=data/MVEI-train/words
 	(
@@ -144,7 +144,7 @@ words() {
 	) </dev/null
 }
 
-# results CHAPTER: what its commands reported, into the small.md beside its README.
+# results CHAPTER: writes the reports of its commands to small.md next to its README.
 results() {
 	local at=$work/runs/$1/reports to=reproduce/$1/small.md f
 	[ -d "$at" ] || return 0
@@ -172,7 +172,7 @@ results() {
 	mv "$to.new" "$to"
 }
 
-finished=$work/runs/commands.done # of all chapters: what several begin with is done once
+finished=$work/runs/commands.done # for all chapters: commands that several share run once
 mkdir -p "$work/runs"
 touch "$finished"
 for name in "$@"; do
@@ -185,12 +185,12 @@ for name in "$@"; do
 	while IFS= read -r line; do
 		[ -n "$line" ] && [ "${line:0:1}" != '#' ] && [[ $line =~ $only ]] || continue
 		if grep -qxF -- "$line" "$finished"; then
-			echo "done before: $line"
+			echo "already done: $line"
 			continue
 		fi
 		echo "\$ $line"
 		if [ $mode = check ]; then
-			few=imagenhub # recipes differ in their training: one of them is judged by all benchmarks
+			few=imagenhub # recipes only differ in training: one of them runs on all benchmarks
 			[ "$name" != adiee/full ] || few=
 			(cd "$work" && BENCHMARKS=$few bash -euo pipefail -c "$(dry <<<"$line" | shorter)" </dev/null)
 		else

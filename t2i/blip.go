@@ -29,14 +29,14 @@ const (
 
 const (
 	inIDs       = "input_ids" // [pictures, length] int64
-	maxTokens   = 35          // tokens of a text; what is behind them is cut off
+	maxTokens   = 35          // tokens of a text; longer texts are truncated
 	visionEps   = 1e-6
-	visionHead  = 64 // width of a head of the picture tower
+	visionHead  = 64 // width of a head of the vision tower
 	visionLayer = "vision_model.encoder.layers.%d.layer_norm1.weight"
 )
 
-// blip is ImageReward: BLIP's picture tower, whose rows a BERT looks at while it reads the text, and linear layers
-// behind the state of its first token. Nothing is padded: padding is masked in its own code.
+// blip is ImageReward: BLIP's vision tower, a BERT over the text with cross-attention to its rows, and linear layers
+// over the state of the first token. Nothing is padded: the authors' code masks padding.
 type blip struct {
 	dir       string
 	o         Options
@@ -49,14 +49,14 @@ type blip struct {
 	text               bertConfig
 }
 
-// bertConfig is what counts of med_config.json.
+// bertConfig holds the relevant settings of med_config.json.
 type bertConfig struct {
 	Hidden, Intermediate, Layers, Heads, Vocab, Positions int
 	Activation                                            string
 	Eps                                                   float64
 }
 
-// bertHarmless are keys of med_config.json that change no number here.
+// bertHarmless are keys of med_config.json that do not affect any number here.
 var bertHarmless = strictjson.Harmless{
 	"architectures": nil, "attention_probs_dropout_prob": nil, "hidden_dropout_prob": nil, "initializer_range": nil,
 	"model_type": nil, "pad_token_id": nil, "type_vocab_size": nil, "encoder_width": nil, "fusion_layer": nil,
@@ -72,7 +72,7 @@ func (c *bertConfig) read(o *strictjson.Object) error {
 	nn.CheckActivation(o, "hidden_act", c.Activation)
 	o.Get("layer_norm_eps", &c.Eps)
 	if c.Heads > 0 && c.Hidden%c.Heads != 0 {
-		o.Failf("hidden_size", "%d attention heads do not share a width of %d evenly", c.Heads, c.Hidden)
+		o.Failf("hidden_size", "%d attention heads do not divide a width of %d evenly", c.Heads, c.Hidden)
 	}
 	o.Close(bertHarmless, nn.Legacy)
 	return o.Err()
@@ -114,16 +114,16 @@ func (n *blip) read() (err error) {
 	return err
 }
 
-// measure reads the sizes of the picture tower from its tensors. BLIP's heads are 64 wide, in both of its sizes.
+// measure reads the sizes of the vision tower from its tensors. BLIP's heads are 64 wide, in both of its sizes.
 func (n *blip) measure() error {
 	conv, ok := n.weights.Info("vision_model.embeddings.patch_embedding.weight")
 	places, found := n.weights.Info("vision_model.embeddings.position_embedding.weight")
 	if !ok || !found || len(conv.Shape) != 4 || len(places.Shape) != 2 || conv.Shape[2] != conv.Shape[3] {
-		return errors.New("the weights hold no picture tower of BLIP")
+		return errors.New("the weights contain no vision tower of BLIP")
 	}
 	hidden := int(conv.Shape[0])
 	if hidden%visionHead != 0 {
-		return fmt.Errorf("the picture tower has a width of %d: BLIP's heads are %d wide", hidden, visionHead)
+		return fmt.Errorf("the vision tower has a width of %d: BLIP's heads are %d wide", hidden, visionHead)
 	}
 	n.patch = int(conv.Shape[2])
 	across := 0
@@ -131,7 +131,7 @@ func (n *blip) measure() error {
 		across++
 	}
 	if across*across+1 != int(places.Shape[0]) {
-		return fmt.Errorf("%d positions are no square of patches and a class", places.Shape[0])
+		return fmt.Errorf("%d positions are not a square of patches and a class token", places.Shape[0])
 	}
 	n.side = across * n.patch
 	for n.weights.Has(fmt.Sprintf(visionLayer, n.depth)) {
@@ -141,7 +141,7 @@ func (n *blip) measure() error {
 	return nil
 }
 
-// bertTokenizer opens BERT's tokenizer, which cuts texts to 35 tokens with [CLS] and [SEP].
+// bertTokenizer opens BERT's tokenizer, which truncates texts to 35 tokens including [CLS] and [SEP].
 func bertTokenizer(path string) (*tokens.Tokenizer, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -184,7 +184,7 @@ func (n *blip) Close() error {
 	return errors.Join(errs...)
 }
 
-// feeds are the tokens of a text.
+// feeds returns the tokens of a text.
 func (n *blip) feeds(_ context.Context, text string) (map[string]*tensor.Dense, error) {
 	ids, err := n.tokenizer.Encode(text, true)
 	if err != nil {
@@ -193,7 +193,7 @@ func (n *blip) feeds(_ context.Context, text string) (map[string]*tensor.Dense, 
 	row := make([]int64, len(ids))
 	for i, id := range ids {
 		if row[i] = int64(id); row[i] >= int64(n.text.Vocab) {
-			return nil, fmt.Errorf("the tokenizer has the token %d, and the model %d tokens: they do not belong together",
+			return nil, fmt.Errorf("the tokenizer has token %d, but the model has %d tokens: the two do not match",
 				id, n.text.Vocab)
 		}
 	}
@@ -203,19 +203,19 @@ func (n *blip) feeds(_ context.Context, text string) (map[string]*tensor.Dense, 
 	return map[string]*tensor.Dense{inIDs: tensor.New(tensor.WithShape(1, len(row)), tensor.WithBacking(row))}, nil
 }
 
-// rows are the rows of several segments below each other, [segments*length, width].
+// rows are the concatenated rows of several segments, [segments*length, width].
 type rows struct {
 	x     string
-	shape string // of the segments apart: [segments, length, width]
+	shape string // of the separate segments: [segments, length, width]
 }
 
-// apart are values of some rows, segment by segment.
+// apart reshapes values of the rows to separate segments.
 func (r *rows) apart(g *nn.Graph, x string, width int) string {
 	return g.Op("Reshape", x, g.OpA("Concat", onnx.Attrs{"axis": 0}, g.Op("Slice", r.shape, g.Ints(0), g.Ints(2)),
 		g.Ints(int64(width))))
 }
 
-// graph builds pixels and tokens -> ((layers behind the first token's state) - mean)/deviation.
+// graph builds pixels and tokens -> ((layers over the first token's state) - mean)/deviation.
 func (n *blip) graph() (*nn.Graph, error) {
 	g := nn.NewGraph(imageReward, n.weights)
 	pixels := g.Input(encoders.Pixels, onnx.Float, onnx.Dims("pictures", 3, n.side, n.side))
@@ -231,7 +231,7 @@ func (n *blip) graph() (*nn.Graph, error) {
 	return g, g.Err()
 }
 
-// look runs the picture tower: a class token and patches of each picture.
+// look runs the vision tower: a class token and patches of each picture.
 func (n *blip) look(g *nn.Graph, pixels string) *rows {
 	const key = "vision_model.embeddings."
 	v, across := n.vision, n.side/n.patch
@@ -246,7 +246,7 @@ func (n *blip) look(g *nn.Graph, pixels string) *rows {
 	return r
 }
 
-// readText runs BERT, whose layers look at the picture behind their self-attention. Its sums are normalised
+// readText runs BERT, whose layers attend to the picture after their self-attention. Its sums are normalised
 // (post-norm).
 func (n *blip) readText(g *nn.Graph, picture *rows) *rows {
 	const key = "text_model.embeddings."
@@ -275,7 +275,7 @@ func (n *blip) attend(g *nn.Graph, at string, text, to *rows) {
 	n.add(g, at, text, g.Attend(q, k, v, "", n.text.Heads, width/n.text.Heads))
 }
 
-// add makes the text LayerNorm(text + output(y)).
+// add sets the text to LayerNorm(text + output(y)).
 func (n *blip) add(g *nn.Graph, at string, text *rows, y string) {
 	sum := g.Op("Add", g.Linear(y, at+"output.dense", ""), text.x)
 	text.x = g.LayerNorm(sum, at+"output.LayerNorm", n.text.Eps)

@@ -12,7 +12,7 @@ var kinds = map[string]kind{
 		Name:    "CLIP score",
 		Licence: "that of the CLIP",
 		Source:  "https://github.com/openai/CLIP",
-		Trained: "pictures and their captions from the web: it was not fitted to anybody's preferences",
+		Trained: "pictures and their captions from the web: it was not fitted to human preferences",
 		Scale: "exp(logit_scale) times the cosine of picture and text: CLIP's logit, 100 times the cosine for OpenAI's " +
 			"models. UniRL divides it by 30 (`scale: [0, 0.0333333333]`).",
 	}},
@@ -52,9 +52,9 @@ var kinds = map[string]kind{
 func (c *Config) writeCard(path string) error {
 	k := kinds[c.Kind].card
 	k.Cannot = []string{"edits: it sees the output and a text, and no source",
-		"pictures in detail: it sees the middle square, much reduced"}
+		"fine detail: it sees the centre square, much reduced"}
 	if kinds[c.Kind].reads {
-		k.Cannot = append(k.Cannot, "long texts: what is behind the last token that it reads does not count")
+		k.Cannot = append(k.Cannot, "long texts: anything after the last token that it reads is ignored")
 	}
 	return k.Write(path, "without bounds", fmt.Sprintf("- weights and tokenizer: digest `%s`\n- preprocessing: `%s`\n",
 		c.Digest, c.Preprocessing))

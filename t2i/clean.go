@@ -25,18 +25,18 @@ var (
 	)
 )
 
-// misread are the bytes 0x80 to 0xbf as Windows-1252 has them, or as they are: the later bytes of a character in
-// UTF-8.
+// misread are the bytes 0x80 to 0xbf, the continuation bytes of UTF-8, decoded as Windows-1252 or unchanged.
 const misread = `\x{80}-\x{bf}€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ`
 
-// letterly are the misread bytes that rarely stand behind a letter otherwise, as quotation marks and dashes do.
+// letterly are the misread bytes that otherwise rarely follow a letter, unlike quotation marks and dashes.
 const letterly = `\x{80}-\x{ad}\x{af}-\x{ba}\x{bc}-\x{be}€‚ƒ„†‡ˆ‰Š‹ŒŽ˜š›œžŸ`
 
 var errGarbled = errors.New("the text looks like UTF-8 that was read as Windows-1252 (Ã© for é). HPSv2's code " +
-	"guesses what was meant: write that instead")
+	"guesses the original text: use that instead")
 
-// clean does to a text what open_clip's tokenizer does before it splits it: ftfy.fix_text, HTML's entities twice, runs
-// of blanks. What is garbled is refused instead of guessed. Letters become small ones in the tokenizer.
+// clean does to a text what open_clip's tokenizer does before splitting it: ftfy.fix_text, unescaping HTML entities
+// twice, collapsing white space. Garbled text is refused instead of guessed. The tokenizer itself converts to lower
+// case.
 func clean(text string) (string, error) {
 	for before := ""; text != before; {
 		before = text
@@ -54,7 +54,7 @@ func clean(text string) (string, error) {
 	return strings.Join(strings.FieldsFunc(text, unicode.IsSpace), " "), nil
 }
 
-// plain gives characters of full or half width their usual one, and straightens quotation marks.
+// plain maps full-width and half-width characters to their usual form, and straightens quotation marks.
 func plain(r rune) rune {
 	switch {
 	case r >= 0xff01 && r < 0xfff0:

@@ -18,10 +18,10 @@ import (
 	"assay/ort"
 )
 
-// inText is the input of a text's embedding of length 1: [pictures, width].
+// inText is the input of a text's embedding, normalised to length 1: [pictures, width].
 const inText = "text"
 
-// clip is a reward over the embeddings of a CLIP: their cosine, or layers behind a picture's.
+// clip is a reward over the embeddings of a CLIP: their cosine, or layers on top of the picture's.
 type clip struct {
 	*encoders.Model
 	config *Config
@@ -29,10 +29,10 @@ type clip struct {
 	scale  float64 // of the cosine
 
 	mu    sync.Mutex
-	texts map[string][]float32 // embeddings of length 1: trainers ask about many pictures of one text
+	texts map[string][]float32 // embeddings of length 1: trainers score many pictures with the same text
 }
 
-// maxTexts bounds the embeddings of texts that are held.
+// maxTexts limits the number of cached text embeddings.
 const maxTexts = 1024
 
 func openCLIP(c *Config, o Options) (network, *encoders.Processor, error) {
@@ -66,7 +66,7 @@ func (n *clip) fingerprint() (string, error) {
 
 func (n *clip) open(g *nn.Graph, lean bool) (*ort.Session, error) { return n.OpenGraph(g, n.o, lean) }
 
-// graph is scale e/|e| t with a text's embedding t of length 1, or the layers of the head over e/|e|.
+// graph builds scale e/|e| t with a text's embedding t of length 1, or the layers of the head over e/|e|.
 func (n *clip) graph() (*nn.Graph, error) {
 	g, x, width, err := n.ImageGraph(n.config.Kind)
 	if err != nil {
@@ -91,7 +91,7 @@ func (n *clip) graph() (*nn.Graph, error) {
 	return g, g.Err()
 }
 
-// feeds is the embedding of a text.
+// feeds returns the embedding of a text.
 func (n *clip) feeds(ctx context.Context, text string) (map[string]*tensor.Dense, error) {
 	if !kinds[n.config.Kind].reads {
 		return nil, nil

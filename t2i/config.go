@@ -23,7 +23,7 @@ import (
 	"assay/internal/strictyaml"
 )
 
-// ConfigFile is what makes a folder a reward.
+// ConfigFile is the file that makes a folder a reward.
 const ConfigFile = "reward.yaml"
 
 // Is reports whether a folder is a reward.
@@ -47,32 +47,33 @@ type Config struct {
 	Kind   string `yaml:"kind"`   // of [Kinds]
 
 	Model   string `yaml:"model"`             // folder: configuration, tokenizer, weights; relative to the file
-	Weights string `yaml:"weights,omitempty"` // where they are not the model's own: a folder, or a .safetensors file
-	Head    string `yaml:"head,omitempty"`    // aesthetic: the layers behind the embedding, .safetensors
+	Weights string `yaml:"weights,omitempty"` // if they are not the model's own: a folder, or a .safetensors file
+	Head    string `yaml:"head,omitempty"`    // aesthetic: the layers over the embedding, .safetensors
 	Digest  string `yaml:"digest"`            // of weights and tokenizer, as they were imported
 
 	Preprocessing encoders.Preprocessing `yaml:"preprocessing"` // how pictures are resized and cropped
 
-	Calibration string `yaml:"calibration,omitempty"` // that `score calibrate` wrote beside the file; none: no
+	Calibration string `yaml:"calibration,omitempty"` // written by `score calibrate` next to the file; "": none
 
-	Scale []float64 `yaml:"scale,flow,omitempty"` // [a, b]: the score is a + b times the reward's own; none: that
+	Scale []float64 `yaml:"scale,flow,omitempty"` // [a, b]: the score is a + b times the reward's own; empty: the latter
 }
 
-// kind is what is known about a kind of reward.
+// kind describes a kind of reward.
 type kind struct {
-	preprocessing encoders.Preprocessing // of its own code
+	preprocessing encoders.Preprocessing // of the authors' code
 	reads         bool                   // a text
 	card          modelcard.Card
 }
 
-// Kinds are the rewards that there are.
+// Kinds lists the kinds of rewards.
 func Kinds() []string { return []string{clipScore, pickScore, hpsv2, aesthetic, imageReward} }
 
-// readConfig reads reward.yaml; all problems at once. Its paths become absolute, or relative to the working directory.
+// readConfig reads reward.yaml, and reports all problems at once. Its paths become absolute, or relative to the
+// working directory.
 func readConfig(file string) (*Config, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w (a folder is wanted that score import made of a reward)", err)
+		return nil, fmt.Errorf("%w (want a folder that score import created from a reward)", err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -102,13 +103,13 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 		problem("model", "want a folder")
 	}
 	if (c.Head != "") != (c.Kind == aesthetic) {
-		problem("head", "belongs to aesthetic, which needs it")
+		problem("head", "needed by aesthetic, and only by it")
 	}
 	if !slices.Contains(encoders.Preprocessings(), c.Preprocessing) {
 		problem("preprocessing", "%q: want one of %q", c.Preprocessing, encoders.Preprocessings())
 	}
 	if len(c.Scale) != 0 && (len(c.Scale) != 2 || c.Scale[1] == 0) {
-		problem("scale", "%v: want [a, b], of a + b times the reward, and b not 0", c.Scale)
+		problem("scale", "%v: want [a, b], for a + b times the reward, with b not 0", c.Scale)
 	}
 }
 
@@ -132,7 +133,7 @@ func (j *Judge) InstallCalibration(dir string, m calibration.Map) error {
 // calibratedOf identifies what a calibration belongs to.
 func (j *Judge) calibratedOf() string { return j.fingerprint[:24] }
 
-// adoptCalibration has the judge report calibrated scores, if it has a calibration.
+// adoptCalibration makes the judge return calibrated scores, if it has a calibration.
 func (j *Judge) adoptCalibration() error {
 	if j.config.Calibration == "" {
 		return nil
@@ -142,8 +143,8 @@ func (j *Judge) adoptCalibration() error {
 		return fmt.Errorf("calibration: %w", err)
 	}
 	if k.Scorer != j.calibratedOf() {
-		return fmt.Errorf("calibration: %s was fitted for other weights or another %s: fit it anew with score calibrate, or "+
-			"take the line calibration out of %s", j.config.Calibration, ConfigFile, ConfigFile)
+		return fmt.Errorf("calibration: %s was fitted for other weights or another %s: refit it with score calibrate, or "+
+			"remove the line calibration from %s", j.config.Calibration, ConfigFile, ConfigFile)
 	}
 	if j.calibration = k.Find(""); j.calibration == nil {
 		return fmt.Errorf("calibration: %s has no map of the score", j.config.Calibration)
@@ -153,7 +154,7 @@ func (j *Judge) adoptCalibration() error {
 	return err
 }
 
-// score is that of a reward's number v, and d score / d v. Labels, and so calibrated scores, are on 0 to 1.
+// score returns the score of a reward's number v, and d score / d v. Labels, and so calibrated scores, are on 0 to 1.
 func (j *Judge) score(v float64) (edit.Score, float64) {
 	v, slope := j.config.scaled(v), j.config.slope()
 	m := j.calibration
@@ -177,7 +178,7 @@ func (c *Config) write(file string) error {
 	return os.WriteFile(file, raw, 0o666)
 }
 
-// scaled is the score of a reward's own number.
+// scaled returns the score of a reward's own number.
 func (c *Config) scaled(v float64) float64 {
 	if len(c.Scale) == 2 {
 		return c.Scale[0] + c.Scale[1]*v
@@ -185,7 +186,7 @@ func (c *Config) scaled(v float64) float64 {
 	return v
 }
 
-// slope is d score / d the reward's own number.
+// slope returns d score / d the reward's own number.
 func (c *Config) slope() float64 {
 	if len(c.Scale) == 2 {
 		return c.Scale[1]

@@ -10,15 +10,15 @@ import (
 	"assay/onnx"
 )
 
-// piece is what becomes of a stored tensor, or of a third of its rows.
+// piece describes how a stored tensor, or a third of its rows, is converted.
 type piece struct {
-	name       string // that it gets
-	third      int    // 1 to 3: of query, key and value that are stored one below the other; 0: all of it
-	transposed bool   // [in, out] is stored, and [out, in] wanted
-	flat       bool   // dimensions of 1 in front are left off
+	name       string // after the conversion
+	third      int    // 1 to 3: query, key or value, which are stored concatenated; 0: all of it
+	transposed bool   // stored as [in, out], needed as [out, in]
+	flat       bool   // leading dimensions of 1 are dropped
 }
 
-// convert writes the tensors of a file under other names. pieces says what becomes of each; nil: it is left out.
+// convert writes the tensors of a file under other names. pieces returns how each is converted; nil: it is left out.
 func convert(f checkpoints.TensorFile, to string, pieces func(name string) ([]piece, error)) error {
 	type job struct {
 		piece
@@ -38,7 +38,7 @@ func convert(f checkpoints.TensorFile, to string, pieces func(name string) ([]pi
 				return fmt.Errorf("%s: %w", from, err)
 			}
 			if _, twice := jobs[p.name]; twice {
-				return fmt.Errorf("%s: another tensor means %s, too", from, p.name)
+				return fmt.Errorf("%s: another tensor also becomes %s", from, p.name)
 			}
 			infos, jobs[p.name] = append(infos, info), job{p, from}
 		}
@@ -62,7 +62,7 @@ func convert(f checkpoints.TensorFile, to string, pieces func(name string) ([]pi
 	return w.Close()
 }
 
-// shapeOf is the shape of the piece of a tensor.
+// shapeOf returns the shape of the piece of a tensor.
 func (p *piece) shapeOf(of []int64) ([]int64, error) {
 	if p.flat {
 		for len(of) > 1 && of[0] == 1 {
@@ -71,18 +71,18 @@ func (p *piece) shapeOf(of []int64) ([]int64, error) {
 	}
 	switch {
 	case p.third > 0 && (len(of) == 0 || of[0]%3 != 0):
-		return nil, fmt.Errorf("shape %v: rows of query, key and value are wanted", of)
+		return nil, fmt.Errorf("shape %v: want rows of query, key and value", of)
 	case p.third > 0:
 		of[0] /= 3
 	case p.transposed && len(of) != 2:
-		return nil, fmt.Errorf("shape %v: a matrix is wanted", of)
+		return nil, fmt.Errorf("shape %v: want a matrix", of)
 	case p.transposed:
 		of = []int64{of[1], of[0]}
 	}
 	return of, nil
 }
 
-// bytesOf cuts the piece out of the bytes of a tensor.
+// bytesOf extracts the piece from the bytes of a tensor.
 func (p *piece) bytesOf(raw []byte, shape []int64, t onnx.DType) []byte {
 	switch {
 	case p.third > 0:
@@ -101,7 +101,7 @@ func (p *piece) bytesOf(raw []byte, shape []int64, t onnx.DType) []byte {
 	return raw
 }
 
-// thirds are query, key and value of a layer's joint projection.
+// thirds returns query, key and value of a layer's joint projection.
 func thirds(prefix, suffix string) []piece {
 	return []piece{
 		{name: prefix + "q_proj." + suffix, third: 1},
@@ -110,7 +110,7 @@ func thirds(prefix, suffix string) []piece {
 	}
 }
 
-// Names of open_clip's tensors and transformers' for the same.
+// Names of open_clip's tensors, and their names in transformers.
 var (
 	openCLIPNames = map[string]piece{
 		"visual.class_embedding":      {name: "vision_model.embeddings.class_embedding"},
@@ -133,9 +133,9 @@ var (
 		"self_attn.out_proj.", "mlp.c_fc.", "mlp.fc1.", "mlp.c_proj.", "mlp.fc2.")
 )
 
-// openCLIPPieces names a CLIP of open_clip as transformers does.
+// openCLIPPieces renames the tensors of an open_clip CLIP to their names in transformers.
 func openCLIPPieces(name string) ([]piece, error) {
-	name = strings.TrimPrefix(name, "module.") // of training on several devices
+	name = strings.TrimPrefix(name, "module.") // from training on several devices
 	if name == "attn_mask" {
 		return nil, nil
 	}
@@ -144,7 +144,7 @@ func openCLIPPieces(name string) ([]piece, error) {
 	}
 	m := openCLIPLayer.FindStringSubmatch(name)
 	if m == nil {
-		return nil, fmt.Errorf("the tensor %s is none of a CLIP of open_clip", name)
+		return nil, fmt.Errorf("the tensor %s is not part of a CLIP of open_clip", name)
 	}
 	prefix := "text_model.encoder.layers." + m[2] + "."
 	if m[1] != "" {
@@ -156,7 +156,7 @@ func openCLIPPieces(name string) ([]piece, error) {
 	return []piece{{name: prefix + openCLIPParts.Replace(m[3])}}, nil
 }
 
-// Names of BLIP's picture tower, and the encoders' for the same.
+// Names of the tensors of BLIP's vision tower, and their names in package encoders.
 var (
 	blipNames = map[string]piece{
 		"cls_token":               {name: "vision_model.embeddings.class_embedding"},
@@ -171,8 +171,8 @@ var (
 		"self_attn.out_proj.")
 )
 
-// blipPieces are what ImageReward computes with: BLIP's picture tower, its text encoder and the layers behind it. The
-// projections of BLIP's contrastive loss are left out.
+// blipPieces converts the tensors that ImageReward uses: BLIP's vision tower, its text encoder and the layers after
+// it. The projections of BLIP's contrastive loss are left out.
 func blipPieces(name string) ([]piece, error) {
 	name = strings.TrimPrefix(name, "module.")
 	if text, ok := strings.CutPrefix(name, "blip.text_encoder."); ok {
@@ -189,14 +189,14 @@ func blipPieces(name string) ([]piece, error) {
 		if strings.HasPrefix(name, "blip.vision_proj.") || strings.HasPrefix(name, "blip.text_proj.") {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("the tensor %s is none of ImageReward", name)
+		return nil, fmt.Errorf("the tensor %s is not part of ImageReward", name)
 	}
 	if p, ok := blipNames[vision]; ok {
 		return []piece{p}, nil
 	}
 	m := blipLayer.FindStringSubmatch(vision)
 	if m == nil {
-		return nil, fmt.Errorf("the tensor %s is none of BLIP's picture tower", name)
+		return nil, fmt.Errorf("the tensor %s is not part of BLIP's vision tower", name)
 	}
 	prefix := "vision_model.encoder.layers." + m[1] + "."
 	if suffix, joint := strings.CutPrefix(m[2], "attn.qkv."); joint {
@@ -205,7 +205,7 @@ func blipPieces(name string) ([]piece, error) {
 	return []piece{{name: prefix + blipParts.Replace(m[2])}}, nil
 }
 
-// headPieces are the layers of the aesthetic predictor: layers.N, or one linear layer.
+// headPieces converts the layers of the aesthetic predictor: layers.N, or one linear layer.
 func headPieces(name string) ([]piece, error) {
 	switch {
 	case strings.HasPrefix(name, "layers."):
@@ -213,5 +213,5 @@ func headPieces(name string) ([]piece, error) {
 	case name == "weight" || name == "bias":
 		return []piece{{name: "layers.0." + name}}, nil
 	}
-	return nil, errors.New("the tensor " + name + " is none of the aesthetic predictor (layers.N.weight, layers.N.bias)")
+	return nil, errors.New("tensor " + name + " is not part of the aesthetic predictor (layers.N.weight, layers.N.bias)")
 }

@@ -20,38 +20,38 @@ import (
 	"assay/internal/strictjson"
 )
 
-// Source says what is imported.
+// Source describes what is imported.
 type Source struct {
-	// Base is a checkpoint folder: the CLIP itself, or of hpsv2 and imagereward the tokenizer (a CLIP's, BERT's).
+	// Base is a checkpoint folder: the CLIP itself, or for hpsv2 and imagereward the tokenizer (of a CLIP, of BERT).
 	Base string
-	// Weights are the reward's own: a .safetensors file, or what torch.save made; "": the base's.
+	// Weights are the reward's own: a .safetensors file, or a file of torch.save; "": the base's.
 	Weights string
 	Config  string // hpsv2: open_clip's JSON; imagereward: med_config.json; "": as published
-	Out     string // folder to make
-	Copy    bool   // copy what stays where it is otherwise
+	Out     string // folder to create
+	Copy    bool   // copy files that are otherwise referred to in place
 
-	Preprocessing encoders.Preprocessing // ""; the reward's own
+	Preprocessing encoders.Preprocessing // "": the reward's own
 }
 
-// Imported says what was made.
+// Imported describes the created folder.
 type Imported struct {
 	Out  string `json:"out"`
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 }
 
-// Import makes the folder s.Out, complete or not at all. It is opened once before it gets its name.
+// Import creates the folder s.Out atomically. It is opened once before it gets its final name.
 func Import(what string, s Source) (*Imported, error) {
 	k, known := kinds[what]
 	switch {
 	case !known:
-		return nil, exit.Usage(fmt.Errorf("kind %q: %s are known", what, strings.Join(Kinds(), ", ")))
+		return nil, exit.Usage(fmt.Errorf("kind %q: want one of %s", what, strings.Join(Kinds(), ", ")))
 	case s.Base == "":
 		return nil, exit.Usage(errors.New("--base is needed: a checkpoint folder"))
 	case s.Weights == "" && what != clipScore && what != pickScore:
 		return nil, exit.Usage(fmt.Errorf("--weights is needed: the file of %s", k.card.Name))
 	case s.Config != "" && what != hpsv2 && what != imageReward:
-		return nil, exit.Usage(fmt.Errorf("--config is not of %s", what))
+		return nil, exit.Usage(fmt.Errorf("--config does not apply to %s", what))
 	case s.Preprocessing != "" && !slices.Contains(encoders.Preprocessings(), s.Preprocessing):
 		return nil, exit.Usage(fmt.Errorf("--preprocessing %q: want one of %q", s.Preprocessing, encoders.Preprocessings()))
 	}
@@ -82,7 +82,7 @@ func Import(what string, s Source) (*Imported, error) {
 	return &Imported{s.Out, what, k.card.Name}, err
 }
 
-// relative has the paths of a judge in dir, which gets the name out, begin there.
+// relative makes the paths of a judge in dir, which will be renamed to out, relative to it.
 func (c *Config) relative(dir, out string) error {
 	for _, path := range []*string{&c.Model, &c.Weights, &c.Head} {
 		if *path == "" {
@@ -101,7 +101,7 @@ func (c *Config) relative(dir, out string) error {
 	return nil
 }
 
-// fill puts into dir what the judge's own files are, and into c where the others are.
+// fill writes the judge's own files into dir, and the paths of all files into c.
 func (s *Source) fill(c *Config, dir string) error {
 	model := filepath.Join(dir, "model")
 	var err error
@@ -133,7 +133,7 @@ func (s *Source) fill(c *Config, dir string) error {
 	return c.copyModel(model)
 }
 
-// copyModel copies model and weights into a folder that is made.
+// copyModel copies model and weights into a new folder.
 func (c *Config) copyModel(to string) error {
 	if err := os.Mkdir(to, 0o777); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (c *Config) copyModel(to string) error {
 	return w.CopyTo(to)
 }
 
-// convert rewrites the weights.
+// convert converts the weights.
 func (s *Source) convert(to string, pieces func(string) ([]piece, error)) error {
 	f, err := checkpoints.OpenTensors(s.Weights)
 	if err != nil {
@@ -168,16 +168,16 @@ func (s *Source) convert(to string, pieces func(string) ([]piece, error)) error 
 // tokenizer copies the tokenizer of the base.
 func (s *Source) tokenizer(dir string) error {
 	if err := atomicfile.Copy(filepath.Join(s.Base, "tokenizer.json"), filepath.Join(dir, "tokenizer.json")); err != nil {
-		return fmt.Errorf("--base: %w (a folder with a tokenizer.json is wanted)", err)
+		return fmt.Errorf("--base: %w (want a folder with a tokenizer.json)", err)
 	}
 	return nil
 }
 
-// vitH14 is open_clip's configuration of ViT-H-14, which HPSv2 is a fine-tuned one of.
+// vitH14 is open_clip's configuration of ViT-H-14, of which HPSv2 is a fine-tuned version.
 const vitH14 = `{"embed_dim": 1024, "vision_cfg": {"image_size": 224, "layers": 32, "width": 1280, "head_width": 80,
 "patch_size": 14}, "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 1024, "heads": 16, "layers": 24}}`
 
-// hpsv2 makes a checkpoint as transformers has it of an open_clip checkpoint.
+// hpsv2 converts an open_clip checkpoint to the layout of transformers.
 func (s *Source) hpsv2(dir string) error {
 	raw, file := []byte(vitH14), "ViT-H-14.json"
 	if s.Config != "" {
@@ -212,7 +212,7 @@ func (s *Source) hpsv2(dir string) error {
 	return s.convert(filepath.Join(dir, checkpoints.SingleFile), openCLIPPieces)
 }
 
-// openCLIPConfig is a config.json for an open_clip's configuration, and the side of its pictures in pixels.
+// openCLIPConfig returns a config.json for an open_clip configuration, and the side of its pictures in pixels.
 func openCLIPConfig(o *strictjson.Object) (config map[string]any, side int) {
 	outer := o
 	if o.Has("model_cfg") { // open_clip_config.json
@@ -264,7 +264,7 @@ func openCLIPConfig(o *strictjson.Object) (config map[string]any, side int) {
 		v["image_size"]
 }
 
-// try scores a grey picture: a graph that does not fit its weights fails when it runs.
+// try scores a grey picture: a graph that does not fit its weights fails only when it runs.
 func (j *Judge) try() error {
 	p := data.NewPicture(64, 48)
 	for i := range p.Pix {
@@ -274,15 +274,15 @@ func (j *Judge) try() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// medConfig is BLIP's med_config.json as ImageReward has it: BERT's base size, and a token each for decoding and for
-// encoding with a picture.
+// medConfig is ImageReward's version of BLIP's med_config.json: BERT's base size, and one token each for decoding and
+// for encoding with a picture.
 const medConfig = `{"architectures": ["BertModel"], "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu",
 "hidden_dropout_prob": 0.1, "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072,
 "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert", "num_attention_heads": 12,
 "num_hidden_layers": 12, "pad_token_id": 0, "type_vocab_size": 2, "vocab_size": 30524, "encoder_width": 768,
 "add_cross_attention": true}`
 
-// imageReward makes a folder of ImageReward's weights, BLIP's configuration and BERT's tokenizer.
+// imageReward fills a folder with ImageReward's weights, BLIP's configuration and BERT's tokenizer.
 func (s *Source) imageReward(dir string) error {
 	raw := []byte(medConfig)
 	if s.Config != "" {

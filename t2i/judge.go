@@ -1,10 +1,10 @@
-// Package t2i has rewards of text-to-image models as judges of edits: CLIP score, PickScore, HPSv2, the LAION aesthetic
-// predictor and ImageReward. They look at the output and the text alone.
+// Package t2i provides rewards of text-to-image models as judges of edits: CLIP score, PickScore, HPSv2, the LAION
+// aesthetic predictor and ImageReward. They see only the output and the text.
 //
-// [Import] makes a folder of a released reward: reward.yaml, and what of its weights had to be rewritten. [Open] opens
-// it. An output is resized, cropped and normalised as the reward's own code does it ([encoders.Processor]); a network
-// makes one graph of picture and text, whose output is the score. The gradient by pixels is that of the same graph,
-// taken back through normalisation, crop and resizing.
+// [Import] creates a folder from a released reward: reward.yaml, and the weights that had to be converted. [Open]
+// opens it. An output is resized, cropped and normalised as in the reward's own code ([encoders.Processor]); a
+// network builds one graph of picture and text, whose output is the score. The pixel gradient is computed by the same
+// graph and propagated back through normalisation, crop and resizing.
 package t2i
 
 import (
@@ -28,10 +28,10 @@ import (
 	"assay/ort"
 )
 
-// Options say where a judge runs.
+// Options select where and how a judge runs.
 type Options struct {
 	Device  string // cpu (default), cuda:N, auto
-	Threads int    // of the CPU; 0: as the runtime chooses
+	Threads int    // of the CPU; 0: chosen by the runtime
 	Raw     bool   // without its calibration
 }
 
@@ -40,11 +40,11 @@ const outScore = "score"
 
 // network is the model of a reward.
 type network interface {
-	// graph builds pixels [pictures, 3, height, width] and what feeds names -> score [pictures].
+	// graph builds pixels [pictures, 3, height, width] and the inputs of feeds -> score [pictures].
 	graph() (*nn.Graph, error)
 	// open opens a graph; lean: without packed copies of the weights.
 	open(g *nn.Graph, lean bool) (*ort.Session, error)
-	// feeds are the graph's inputs of one text besides the pixels. Their first dimension is 1.
+	// feeds returns the graph's inputs for one text, in addition to the pixels. Their first dimension is 1.
 	feeds(ctx context.Context, text string) (map[string]*tensor.Dense, error)
 	// fingerprint identifies weights and tokenizer.
 	fingerprint() (string, error)
@@ -58,12 +58,12 @@ type Judge struct {
 	processor   *encoders.Processor
 	fingerprint string
 	calibration *calibration.Map // nil: none
-	together    int              // pictures of a run
+	together    int              // pictures per run
 
 	scores, gradients session
 }
 
-// session is one of a network's graph, opened when it is first run: each holds all weights of the pictures' side.
+// session is a session of a network's graph, opened on first use: each holds all weights of the picture's side.
 type session struct {
 	once   sync.Once
 	opened *ort.Session
@@ -77,7 +77,7 @@ func (s *session) open(of func() (*ort.Session, error)) (*ort.Session, error) {
 
 var _ edit.Differentiable = (*Judge)(nil)
 
-// Open opens a folder that [Import] made.
+// Open opens a folder created by [Import].
 func Open(dir string, o Options) (*Judge, error) {
 	file := filepath.Join(dir, ConfigFile)
 	c, err := readConfig(file)
@@ -87,8 +87,8 @@ func Open(dir string, o Options) (*Judge, error) {
 	j, err := open(c, o)
 	if err == nil {
 		if now, e := j.net.fingerprint(); e != nil || now != c.Digest {
-			err = errors.Join(e, exit.Usage(fmt.Errorf("the weights or the tokenizer are not those that the judge was "+
-				"imported with (digest %.12s, not %.12s): import it again", now, c.Digest)), j.Close())
+			err = errors.Join(e, exit.Usage(fmt.Errorf("the weights or the tokenizer have changed since the judge was "+
+				"imported (digest %.12s, not %.12s): import it again", now, c.Digest)), j.Close())
 		} else if !o.Raw {
 			if err = j.adoptCalibration(); err != nil {
 				err = errors.Join(err, j.Close())
@@ -108,7 +108,7 @@ func open(c *Config, o Options) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Device = device; device != "cpu" { // there a product's rounding depends on the number of rows anyway
+	if o.Device = device; device != "cpu" { // there the rounding of a product depends on the number of rows anyway
 		j.together = 16
 	}
 	if c.Kind == imageReward {
@@ -121,7 +121,7 @@ func open(c *Config, o Options) (*Judge, error) {
 	}
 	digest, err := j.net.fingerprint()
 	if err == nil {
-		_, err = j.net.graph() // the weights are those of the configuration
+		_, err = j.net.graph() // checks that the weights match the configuration
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
@@ -130,7 +130,7 @@ func open(c *Config, o Options) (*Judge, error) {
 	return j, nil
 }
 
-// session returns the session of the scores alone, or that of scores and gradients.
+// session returns the session for scores only, or the one for scores and gradients.
 func (j *Judge) session(gradients bool) (*ort.Session, error) {
 	if !gradients {
 		return j.scores.open(func() (*ort.Session, error) {
@@ -176,10 +176,10 @@ func (j *Judge) Close() error {
 	return errors.Join(append(errs, j.net.Close())...)
 }
 
-// inputs are a picture that is ready for the tower, and its text.
+// inputs are a preprocessed picture, and its text.
 type inputs struct {
 	pixels        []float32
-	width, height int // of the picture as it was given
+	width, height int // of the original picture
 	text          string
 }
 
@@ -211,7 +211,7 @@ func (j *Judge) Score(ctx context.Context, all []edit.Inputs) ([]edit.Score, []e
 	})
 }
 
-// runAll runs a session on some inputs: scores and, of the session that has them, gradients by pixels.
+// runAll runs a session on some inputs: scores and, with the session for gradients, pixel gradients.
 func (j *Judge) runAll(
 	ctx context.Context, s *ort.Session, all []edit.Inputs,
 ) (values []float64, gradients [][]float32, err error) {
@@ -287,7 +287,7 @@ func (j *Judge) oneByOne(ctx context.Context, s *ort.Session, part []*inputs) ([
 	return values, gradients, nil
 }
 
-// joined puts n tensors of one shape, whose first dimension is 1, behind each other.
+// joined concatenates n tensors of the same shape, whose first dimension is 1.
 func joined(n int, of func(i int) *tensor.Dense) *tensor.Dense {
 	first := of(0)
 	if n == 1 {

@@ -19,7 +19,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// folder holds the fixtures that tools/oracle/t2i.py made.
+// folder contains the fixtures written by tools/oracle/t2i.py.
 var folder string
 
 func TestMain(m *testing.M) { packed.Main(m, &folder, "testdata/t2i.zip") }
@@ -41,7 +41,7 @@ func readFixtures(t *testing.T) (f fixtures) {
 	return f
 }
 
-// sources are how each reward is imported.
+// sources returns how each reward is imported.
 func sources() map[string]Source {
 	at := func(names ...string) string { return filepath.Join(append([]string{folder}, names...)...) }
 	hps := Source{Base: at("clip"), Config: at("hpsv2.json")}
@@ -85,7 +85,7 @@ func opened(t *testing.T, dir string) *Judge {
 	return j
 }
 
-// editOf is an edit whose output is a picture of the fixtures.
+// editOf returns an edit whose output is a picture of the fixtures.
 func editOf(t *testing.T, picture, text string) *edit.Edit {
 	t.Helper()
 	p, err := data.Open(filepath.Join(folder, picture), data.Limits{})
@@ -95,8 +95,8 @@ func editOf(t *testing.T, picture, text string) *edit.Edit {
 	return &edit.Edit{Output: p, Instruction: text}
 }
 
-// TestAsTheirs: scores are within 1e-4 of the authors' code, and gradients by pixels within 1e-4 of the largest, for
-// several sizes of pictures and texts that are long, empty, or no ASCII.
+// TestAsTheirs: scores are within 1e-4 of the authors' code, and pixel gradients within 1e-4 of their largest value,
+// for several sizes of pictures and texts that are long, empty, or not ASCII.
 func TestAsTheirs(t *testing.T) {
 	f := readFixtures(t)
 	all, err := checkpoints.OpenFile(filepath.Join(folder, "gradients.safetensors"))
@@ -106,7 +106,7 @@ func TestAsTheirs(t *testing.T) {
 	defer all.Close()
 	for name := range sources() {
 		t.Run(name, func(t *testing.T) {
-			if strings.ContainsAny(name, ".-") { // other files and preprocessing of the same
+			if strings.ContainsAny(name, ".-") { // the same with other files or preprocessing
 				long.Test(t)
 			}
 			j := imported(t, name)
@@ -148,7 +148,7 @@ func TestAsTheirs(t *testing.T) {
 	}
 }
 
-// distance is the largest difference of two gradients, by the largest value of the second.
+// distance returns the largest difference of two gradients, relative to the largest value of the second.
 func distance(t *testing.T, got *data.Gradient, want *tensor.Dense) float64 {
 	t.Helper()
 	if s := want.Shape(); s[0] != got.Height || s[1] != got.Width || s[2] != 3 {
@@ -162,7 +162,7 @@ func distance(t *testing.T, got *data.Gradient, want *tensor.Dense) float64 {
 	return far / largest
 }
 
-// TestClean: texts come out as HPSv2's tokenizer cleans them, and what it would guess at is refused.
+// TestClean: texts are cleaned as by HPSv2's tokenizer, and texts whose original it would guess are refused.
 func TestClean(t *testing.T) {
 	f := readFixtures(t)
 	for text, want := range f.Clean {
@@ -175,7 +175,7 @@ func TestClean(t *testing.T) {
 	others := []string{"ÄŒeÅ¡tina", "Ð¼Ð¸Ñ€", "ÎºÎ±Î¹", "Ø³Ù„Ø§Ù…", "æ—¥æœ¬", "à¹„à¸—à¸¢", "Viá»‡t Nam", "ï»¿a cup"}
 	for _, text := range append(others, f.Garbled...) {
 		if got, err := clean(text); err == nil {
-			t.Errorf("%q: got %q, want a refusal", text, got)
+			t.Errorf("%q: got %q, want an error", text, got)
 		}
 	}
 	for _, text := range []string{"a sign «ÎLE»", "El NIÑO…", "voilà…»", "Øst–Vest", "MALMÖ™ 5 Ω"} {
@@ -269,7 +269,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestChanged: weights that are not those that were imported are refused.
+// TestChanged: weights that changed since the import are refused.
 func TestChanged(t *testing.T) {
 	s := sources()["aesthetic"]
 	s.Out = filepath.Join(t.TempDir(), "judge")
@@ -286,11 +286,11 @@ func TestChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(s.Out, Options{}); err == nil || !strings.Contains(err.Error(), "import it again") {
-		t.Errorf("got %v, want a refusal of other weights", err)
+		t.Errorf("got %v, want an error about changed weights", err)
 	}
 }
 
-// TestRefused: what is missing or does not fit is named, and nothing is left.
+// TestRefused: errors name what is missing or does not fit, and no folder is left behind.
 func TestRefused(t *testing.T) {
 	all := sources()
 	other := func(name string, change func(s *Source)) Source {
@@ -303,19 +303,19 @@ func TestRefused(t *testing.T) {
 		source Source
 		want   string
 	}{
-		"kind":          {"hpsv4", all["clip"], "are known"},
+		"kind":          {"hpsv4", all["clip"], "want one of"},
 		"no base":       {"clip", Source{}, "--base is needed"},
 		"no weights":    {"hpsv2", Source{Base: "x"}, "--weights is needed"},
-		"config":        {"clip", other("clip", func(s *Source) { s.Config = "x" }), "--config is not of clip"},
+		"config":        {"clip", other("clip", func(s *Source) { s.Config = "x" }), "--config does not apply to clip"},
 		"preprocessing": {"clip", other("clip", func(s *Source) { s.Preprocessing = "x" }), "preprocessing"},
 		"other weights": {"hpsv2", other("hpsv2", func(s *Source) { s.Weights = filepath.Join(folder, "ImageReward.pt") }),
-			"is none of a CLIP of open_clip"},
+			"is not part of a CLIP of open_clip"},
 		"other weights of imagereward": {"imagereward", other("imagereward", func(s *Source) {
 			s.Weights = filepath.Join(folder, "HPS_v2_compressed.pt")
-		}), "is none of ImageReward"},
+		}), "is not part of ImageReward"},
 		"other weights of aesthetic": {"aesthetic", other("aesthetic", func(s *Source) {
 			s.Weights = filepath.Join(folder, "ImageReward.pt")
-		}), "is none of the aesthetic predictor"},
+		}), "is not part of the aesthetic predictor"},
 		"published sizes": {"hpsv2", other("hpsv2", func(s *Source) { s.Config = "" }), "shape"},
 		"no tokenizer":    {"imagereward", other("imagereward", func(s *Source) { s.Base = t.TempDir() }), "tokenizer.json"},
 		"no checkpoint":   {"pickscore", Source{Base: t.TempDir()}, "config.json"},
@@ -331,7 +331,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	if _, err := Open(t.TempDir(), Options{}); err == nil || !strings.Contains(err.Error(), ConfigFile) {
-		t.Errorf("got %v, want that there is no %s", err, ConfigFile)
+		t.Errorf("got %v, want an error about a missing %s", err, ConfigFile)
 	}
 }
 
@@ -389,7 +389,7 @@ func TestCalibrated(t *testing.T) {
 	if err := os.WriteFile(file, append(text, "scale: [0, 2]\n"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(s.Out, Options{}); err == nil || !strings.Contains(err.Error(), "fit it anew") {
-		t.Errorf("another scale: got %v, want a refusal of the calibration", err)
+	if _, err := Open(s.Out, Options{}); err == nil || !strings.Contains(err.Error(), "refit it with") {
+		t.Errorf("another scale: got %v, want an error about the calibration", err)
 	}
 }

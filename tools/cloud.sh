@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Tests object storage (build tag cloud) with servers that others wrote, on this machine: tools/cloud.sh [packages]
-#   S3      Versity's S3 gateway, by Go's module proxy (compiled once, into build/cloud); or else
-#           moto, a mock of Amazon's services in Python, where pip has installed it.
-# CLOUDS=all adds what takes longer, and is not part of .ci/run:
-#   gs      fake-gcs-server, by Go's module proxy (compiled once)
-#   azblob  Azurite, Microsoft's own, by npm
-# Without a server its tests are left out, and said.
+# Tests object storage (build tag cloud) with third-party servers on this machine: tools/cloud.sh [packages]
+#   S3      Versity's S3 gateway, from Go's module proxy (compiled once, into build/cloud); or else
+#           moto, a mock of Amazon's services in Python, if pip has installed it.
+# CLOUDS=all adds slower ones, which are not part of .ci/run:
+#   gs      fake-gcs-server, from Go's module proxy (compiled once)
+#   azblob  Azurite, Microsoft's own, from npm
+# Without a server, its tests are skipped with a message.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_LDFLAGS="\"-L$PWD/build/lib\" ${CGO_LDFLAGS:-}"
 servers=${CLOUD_SERVERS:-$PWD/build/cloud/server}
 
-# server NAME MODULE: compiles a server, unless it is there.
+# server NAME MODULE: compiles a server unless it exists.
 server() {
 	[ -x "$servers/$1" ] || GOBIN=$servers timeout 900 go install "$2" || true
 	[ -x "$servers/$1" ]
@@ -37,7 +37,7 @@ if [ "${CLOUDS:-}" = all ]; then
 	[ -x "$azurite" ] || npm install --no-fund --no-audit --prefix "$servers/azurite" azurite@3.35.0 >/dev/null 2>&1 || true
 	if [ -x "$azurite" ]; then
 		echo "azblob server: Azurite $("$azurite" --version)"
-		export AZURITE_ACCOUNTS="tester:dGVzdGVyc2VjcmV0" # for this server alone
+		export AZURITE_ACCOUNTS="tester:dGVzdGVyc2VjcmV0" # only for this server
 		export ASSAY_TEST_AZURE="$azurite --silent --blobHost 127.0.0.1 --blobPort {port} --location {folder} --skipApiVersionCheck"
 	else
 		echo "SKIPPED: Azurite cannot be installed (npm install azurite): azblob:// was NOT tested"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lints examples/cluster with the tools of those who read it (not part of .ci/run; the first time it installs some 200 MB
-# into build/cluster): Kubernetes' schemas, the definition of MPIJob from Kubeflow's operator, hadolint, haproxy, shellcheck.
-# Nothing is run: tools/container.sh and tools/kubernetes do that.
+# Lints examples/cluster with the tools of its target systems (not part of .ci/run; the first time it installs some 200 MB
+# into build/cluster): Kubernetes' schemas, the MPIJob definition of Kubeflow's operator, hadolint, haproxy, shellcheck.
+# It runs nothing: tools/container.sh and tools/kubernetes do that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${CLUSTER_VENV:-$PWD/build/cluster}
@@ -43,11 +43,11 @@ for p in problems:
 print(f"{sys.argv[2]}: {len(problems)} problems against MPIJob {version}")
 sys.exit(len(problems) > 0)
 END
-"$venv/bin/hadolint" --ignore DL3008 Containerfile # versions of Debian's packages are those of the image that is built from
+"$venv/bin/hadolint" --ignore DL3008 Containerfile # the base image determines the versions of Debian packages
 shellcheck --shell=bash ./*.sbatch
 if command -v haproxy >/dev/null; then
 	haproxy -c -f haproxy.cfg
 else
 	echo "SKIPPED: haproxy is not installed: haproxy.cfg was NOT checked"
 fi
-echo "examples/cluster: no complaints"
+echo "examples/cluster: no problems"

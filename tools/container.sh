@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Builds examples/cluster/Containerfile from a clean checkout of HEAD, both targets, and runs score, label and train of
-# what comes out: tools/container.sh (as root; Debian: buildah, runc; 6 GB of disk; not part of .ci/run).
-#   CACHES=1            gives the build this machine's caches of Go and cargo (not what a first build does, but sooner)
-#   BASES=debootstrap   makes the two images that the FROM lines name out of Debian's packages and this machine's Go,
-#                       where no registry of images can be reached (Debian: debootstrap)
-# The images stay in buildah's store as localhost/assay and localhost/assay-mpi: tools/kubernetes.sh runs them.
+# Builds both targets of examples/cluster/Containerfile from a clean checkout of HEAD, and runs score, label and train in
+# the images: tools/container.sh (as root; Debian: buildah, runc; 6 GB of disk; not part of .ci/run).
+#   CACHES=1            uses this machine's caches of Go and cargo (faster, but unlike a first build)
+#   BASES=debootstrap   makes the two base images of the FROM lines from Debian's packages and this machine's Go,
+#                       if no image registry can be reached (Debian: debootstrap)
+# The images stay in buildah's store as localhost/assay and localhost/assay-mpi, for tools/kubernetes/try.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export BUILDAH_RUNTIME=${BUILDAH_RUNTIME:-runc} # Debian's crun refuses machines with cgroups of both versions
+export BUILDAH_RUNTIME=${BUILDAH_RUNTIME:-runc} # Debian's crun refuses machines with both cgroup versions
 for needed in buildah git runc; do
-	command -v $needed >/dev/null || { echo "SKIPPED: $needed is not there (apt-get install buildah runc): no image was built"; exit 0; }
+	command -v $needed >/dev/null || { echo "SKIPPED: $needed is not installed (apt-get install buildah runc): no image was built"; exit 0; }
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# base IMAGE PACKAGES PATH OPTIONS...: a Debian 12 under the name IMAGE, with this machine's certificates.
+# base IMAGE PACKAGES PATH OPTIONS...: makes a Debian 12 image with the name IMAGE and this machine's certificates.
 base() {
 	local image=$1 packages=$2 path=$3 made
 	shift 3
 	buildah inspect --type image "$image" >/dev/null 2>&1 && return
-	echo "making $image out of Debian's packages"
+	echo "making $image from Debian's packages"
 	rm -rf "$work/root"
 	debootstrap --variant=minbase --include="ca-certificates,$packages" bookworm "$work/root" http://deb.debian.org/debian >"$work/log" || {
 		tail -n 20 "$work/log"
@@ -46,7 +46,7 @@ git clone -q . "$work/checkout"
 caches=()
 if [ -n "${CACHES:-}" ]; then
 	mkdir "$work/goenv"
-	echo "GOMODCACHE=$(go env GOMODCACHE)" >"$work/goenv/env" # paths are part of what Go's cache knows things by
+	echo "GOMODCACHE=$(go env GOMODCACHE)" >"$work/goenv/env" # Go's cache keys contain paths
 	caches=(-v "$work/goenv:/root/.config/go" -v "$(go env GOMODCACHE):$(go env GOMODCACHE)" -v "$(go env GOCACHE):/root/.cache/go-build")
 	caches+=(-v "${CARGO_HOME:-$HOME/.cargo}/registry:/root/.cargo/registry")
 fi
@@ -57,7 +57,7 @@ for target in "" mpi; do
 done
 buildah images | grep -E '^localhost/assay(-mpi)? '
 
-# inside IMAGE COMMAND...: runs it in a container of that image, over the checkout's pictures and small models.
+# inside IMAGE COMMAND...: runs a command in a container of that image, with the checkout mounted.
 inside() {
 	local made code=0
 	made=$(buildah from --pull-never "localhost/$1")

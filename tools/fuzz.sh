@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets: tools/fuzz.sh [--ci] [--only TARGET]
-#   (no option)  each by Go's engine, which follows coverage, for half a minute, then the number of inputs that the list below
-#                says without following it (internal/fuzzing: ten to a hundred times as many a second); two at a time
-#   --ci         ten seconds each without following it, from a fixed seed: what fails there is the change's fault, not chance's
-# Logs and what was found interesting go to build/fuzz. An input that fails is written to testdata/fuzz of its package: mend
-# the cause and commit it, small, as a regression seed.
+#   (no option)  each with Go's coverage-guided engine for half a minute, then without coverage for the number of inputs in
+#                the list below (internal/fuzzing: ten to a hundred times as many per second); two at a time
+#   --ci         ten seconds each without coverage, from a fixed seed: failures are due to the change, not to chance
+# Logs and interesting inputs go to build/fuzz. A failing input is written to testdata/fuzz of its package: fix the cause, and
+# commit a small version as a regression seed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_LDFLAGS="\"-L$PWD/build/lib\""
@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p build/fuzz
 
-# one PACKAGE TARGET INPUTS: prints a line with the result. What is interesting is kept from run to run.
+# one PACKAGE TARGET INPUTS: prints a line with the result. Interesting inputs are kept between runs.
 one() {
 	local name log cache
 	name=$(basename "$1").$2

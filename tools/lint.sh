@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Looks for mistakes beyond go vet: tools/lint.sh [--update]
-#   staticcheck  bugs, and declarations that nobody uses
+# Linters in addition to go vet: tools/lint.sh [--update]
+#   staticcheck  bugs, and unused declarations
 #   misspell     common misspellings in code and documentation
-#   gocyclo      functions with more than 20 branches; those that have them already are in tools/lint/gocyclo.txt
-#   deadcode     functions that no command, no program of lab/ and no test reaches; those that are meant for others are in tools/lint/deadcode.txt
-# --update writes both lists anew. They may only shrink: read the difference before it is committed.
-# docs/decisions/lint.md says why these and not golangci-lint.
+#   gocyclo      functions with more than 20 branches; existing ones are in tools/lint/gocyclo.txt
+#   deadcode     functions that no command, no program of lab/ and no test reaches; those meant for others are in tools/lint/deadcode.txt
+# --update rewrites both lists. They may only shrink: review the difference before committing it.
+# docs/decisions/lint.md explains why these and not golangci-lint.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOBIN=$PWD/build/bin CGO_LDFLAGS="\"-L$PWD/build/lib\""
@@ -20,7 +20,7 @@ tool() {
 	echo "$3" >"build/bin/$1.version"
 }
 
-# allowed LIST WHAT: fails on lines of the input that the list does not have, and says which of the list are no longer needed.
+# allowed LIST WHAT: fails on input lines that are not in the list, and notes list entries that are no longer needed.
 allowed() {
 	local found new
 	found=$(LC_ALL=C sort -u)
@@ -42,11 +42,11 @@ tool deadcode golang.org/x/tools/cmd/deadcode v0.51.0
 
 build/bin/staticcheck ./... || failed=1
 (cd lab && go vet ./... && ../build/bin/staticcheck ./...) || failed=1
-# Both modules in a workspace of their own, for what looks at the whole program.
+# Both modules in a separate workspace, for whole-program analysis.
 printf 'go %s\n\nuse (\n\t%q\n\t%q\n)\n' "$(go list -m -f '{{.GoVersion}}')" "$PWD" "$PWD/lab" >build/go.work
 git ls-files '*.go' '*.md' '*.sh' '*.py' | xargs build/bin/misspell -error -i tahn,fullset,benchamrk || failed=1
-allowed tools/lint/gocyclo.txt "more than 20 branches: split it where that helps" \
+allowed tools/lint/gocyclo.txt "more than 20 branches: split it if that helps" \
 	< <(build/bin/gocyclo -over 20 -ignore '_test\.go$|\.pb\.go$' . | sed -E 's|^[0-9]+ [^ ]+ (.*) ([^ ]+)/[^/]+$|\2 \1|')
-allowed tools/lint/deadcode.txt "reached by no command and no test: remove it, or test it" \
+allowed tools/lint/deadcode.txt "not reached by any command or test: remove it, or test it" \
 	< <(GOWORK=$PWD/build/go.work build/bin/deadcode -test -f '{{range .Funcs}}{{println $.Path .Name}}{{end}}' ./... ./lab/... | grep .)
 exit "$failed"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs examples/cluster/score.sbatch on a SLURM of one node that this script starts as processes (Debian: slurm-wlm, munge; as
-# root, without systemd), kills tasks on the way, merges, and compares with one run: tools/slurm.sh PROGRAM [TRAIN]
-#   PROGRAM is score as built (go build -o PROGRAM ./cmd/score).
-#   TRAIN is train as make mpi builds it: examples/cluster/train.sbatch runs, too, by two ranks that srun --mpi=pmix
-#   starts. The job is put back into the queue as it runs, and its scorer compared with that of one process.
-# Nothing of the system is changed: configuration, sockets, key and states are in a folder of this run.
+# Runs examples/cluster/score.sbatch on a single-node SLURM that this script starts as processes (Debian: slurm-wlm, munge; as
+# root, without systemd), requeues running tasks, merges, and compares with a single run: tools/slurm.sh PROGRAM [TRAIN]
+#   PROGRAM is a build of score (go build -o PROGRAM ./cmd/score).
+#   TRAIN is train as built by make mpi: examples/cluster/train.sbatch runs as well, with two ranks started by
+#   srun --mpi=pmix. The job is requeued while it runs, and its scorer compared with that of a single process.
+# The system is not changed: configuration, sockets, key and states are in a folder of this run.
 set -euo pipefail
 program=$(realpath "${1:?tools/slurm.sh PROGRAM: score as built}")
 train=${2:+$(realpath "$2")}
 cd "$(dirname "$0")/.."
 for needed in slurmctld slurmd munged sbatch; do
 	PATH=$PATH:/usr/sbin command -v $needed >/dev/null || {
-		echo "SKIPPED: $needed is not there (apt-get install slurm-wlm munge): SLURM was NOT tested"
+		echo "SKIPPED: $needed is not installed (apt-get install slurm-wlm munge): SLURM was NOT tested"
 		exit 0
 	}
 done
@@ -27,7 +27,7 @@ trap finish EXIT
 chmod 755 "$work"
 host=$(hostname -s)
 
-# munge: who asks whom.
+# munge: authentication between the daemons.
 dd if=/dev/urandom of="$work/munge.key" bs=1024 count=1 status=none
 chmod 600 "$work/munge.key"
 munged --foreground --force --key-file="$work/munge.key" --socket="$work/munge" --log-file="$work/munged.log" \
@@ -69,13 +69,13 @@ slurmd -D &
 started+=($!)
 for _ in $(seq 60); do [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break; sleep 1; done
 [ "$(sinfo -h -o %t)" = idle ] || {
-	echo "the node does not come up:"
+	echo "the node does not start:"
 	tail -n 20 "$work"/*.log
 	exit 1
 }
 sinfo --version
 
-# The example as it is, but for the GPU, the memory and the time that this node has not, and 6 tasks in place of 64.
+# The example, without the GPU, memory and time that this node lacks, and with 6 tasks instead of 64.
 sed -e 's/--gpus=1/--nodes=1/' -e '/--mem=/d' -e 's/--cpus-per-task=8/--cpus-per-task=1/' -e 's/1-64/1-6/' -e 's,auto/64,auto/6,' \
 	-e 's/ --device cuda:0/ --threads 1/' -e "s,^#SBATCH --output=.*,#SBATCH --output=$work/task-%a.log," \
 	examples/cluster/score.sbatch >"$work/score.sbatch"
@@ -90,7 +90,7 @@ done >"$TABLE"
 score batch --scorer "$SCORER" --in "$TABLE" --out "$work/whole.jsonl" --threads 1
 job=$(sbatch --parsable --export=ALL "$work/score.sbatch")
 echo "job $job"
-for round in 1 2 3; do # tasks are put back into the queue as they run: SIGTERM, exit code 3, again
+for round in 1 2 3; do # running tasks are requeued: SIGTERM, exit code 3, and again
 	sleep 3
 	running=$(squeue -h -t R -o %i | head -n 1)
 	[ -z "$running" ] || { echo "round $round: $running is requeued"; scontrol requeue "$running"; }
@@ -99,7 +99,7 @@ for _ in $(seq 300); do [ -z "$(squeue -h)" ] && break; sleep 1; done
 [ -z "$(squeue -h)" ] || { squeue; tail -n 5 "$work"/task-*.log; exit 1; }
 score batch --scorer "$SCORER" --in "$TABLE" --out "$OUT" --merge --threads 1 || { tail -n 5 "$work"/task-*.log; exit 1; }
 cmp "$work/whole.jsonl" "$OUT"
-echo "the tasks of the array wrote what one run writes: $(wc -l <"$OUT") rows"
+echo "the tasks of the array have the result of a single run: $(wc -l <"$OUT") rows"
 [ -n "$train" ] || exit 0
 
 for run in alone ranks; do
@@ -115,7 +115,7 @@ data: {train: $TABLE, validation: 0.1}
 checkpoint: {steps: 10}
 CONF
 done
-# A label of every row: half of the edits are no good.
+# A label for every row: half of the edits are bad.
 awk '{ sub(/}$/, ", \"label\": " NR % 2 ", \"id\": \"" NR "\", \"group\": \"" int(NR / 4) "\"}"); print }' "$TABLE" >"$TABLE.new"
 mv "$TABLE.new" "$TABLE"
 ln -s "$train" "$work/bin/train"
@@ -131,4 +131,4 @@ for _ in $(seq 300); do [ -z "$(squeue -h)" ] && break; sleep 1; done
 [ -f "$work/ranks/scorer/scorer.yaml" ] || { squeue; cat "$work/train.log"; exit 1; }
 grep -h '"msg":"start"' "$work/ranks/ranks/rank-0001.log"
 for file in adapter_model.safetensors head.safetensors; do cmp "$work/alone/scorer/$file" "$work/ranks/scorer/$file"; done
-echo "two ranks trained what one process trains"
+echo "two ranks have the result of a single process"

@@ -1,7 +1,7 @@
-// Package calibration maps scores to the labels that they stand for, by monotone maps that are fitted on labelled edits
-// that the scorer has not seen. A map keeps the order of scores and has a slope above zero everywhere, so that
-// gradients go through it. The package measures how far scores are from labels, and how wide intervals around them
-// must be.
+// Package calibration maps scores to expected labels, by monotone maps fitted on labelled edits that the scorer has
+// not seen. A map keeps the order of scores and has a positive slope everywhere, so that gradients pass through it.
+// The package also measures how far scores are from labels (reliability bins, expected calibration error), and how
+// wide conformal intervals around scores must be.
 package calibration
 
 import (
@@ -30,11 +30,11 @@ type Calibration struct {
 // Methods of fitting.
 const (
 	Isotonic = "isotonic" // the mean label of neighbouring scores
-	Platt    = "platt"    // a logistic curve, of labels 0 and 1
-	Inverse  = "inverse"  // the mean score of each label, read backwards
+	Platt    = "platt"    // a logistic curve, for labels 0 and 1
+	Inverse  = "inverse"  // the mean score of each label, inverted
 )
 
-// Methods lists them.
+// Methods lists the methods of fitting.
 func Methods() []string { return []string{Isotonic, Platt, Inverse} }
 
 // Map maps score01 to the expected label, on 0..1.
@@ -42,7 +42,7 @@ type Map struct {
 	Dimension string    `json:"dimension"` // "": the score
 	Method    string    `json:"method"`
 	X         []float64 `json:"x,omitempty"` // knots: score01, ascending
-	Y         []float64 `json:"y,omitempty"` // what they stand for, ascending; straight lines between
+	Y         []float64 `json:"y,omitempty"` // labels at the knots, ascending; linear in between
 	A         float64   `json:"a,omitempty"` // platt: 1/(1 + e^(a x + b))
 	B         float64   `json:"b,omitempty"`
 	Interval  *Interval `json:"interval,omitempty"`
@@ -51,27 +51,27 @@ type Map struct {
 
 // Interval is a conformal interval around calibrated scores.
 type Interval struct {
-	Coverage  float64 `json:"coverage"`   // share of the labels within HalfWidth of the score, at least
+	Coverage  float64 `json:"coverage"`   // minimum share of the labels within HalfWidth of the score
 	HalfWidth float64 `json:"half_width"` // on 0..1
-	Rows      int     `json:"rows"`       // that it was found on: others than those of the map
+	Rows      int     `json:"rows"`       // that it was computed on: other rows than the map's
 	Measured  float64 `json:"measured"`   // coverage on further rows
-	Tested    int     `json:"tested"`     // how many these are
+	Tested    int     `json:"tested"`     // number of these rows
 }
 
 // Fitted describes the data of a map.
 type Fitted struct {
 	Table   string `json:"table"`  // name of the file
-	Digest  string `json:"digest"` // of its rows that counted: pictures, instructions, labels
+	Digest  string `json:"digest"` // of its rows in use: pictures, instructions, labels
 	Rows    int    `json:"rows"`
 	Seed    uint64 `json:"seed"`    // of the split
-	Trained string `json:"trained"` // whether the scorer was trained on it: no, unknown, in part (it was insisted on)
+	Trained string `json:"trained"` // whether the scorer was trained on it: no, unknown, in part (used anyway)
 }
 
 // beyond is the slope of a map outside its knots, relative to its mean slope. Little is known there, but scores keep
 // their order and gradients their direction.
 const beyond = 0.01
 
-// At returns the calibrated score of x, and the map's slope there: at a knot that of the line to its right.
+// At returns the calibrated score of x, and the map's slope there: at a knot, the slope of the line to its right.
 func (m *Map) At(x float64) (y, slope float64) {
 	if m.Method == Platt {
 		p := logistic(-(m.A*x + m.B))
@@ -89,14 +89,14 @@ func (m *Map) At(x float64) (y, slope float64) {
 	return m.Y[i-1] + slope*(x-m.X[i-1]), slope
 }
 
-// Outside is the slope of a map of knots outside of them.
+// Outside returns the slope of a map with knots outside of its knots.
 func (m *Map) Outside() float64 {
 	n := len(m.X)
 	return beyond * (m.Y[n-1] - m.Y[0]) / (m.X[n-1] - m.X[0])
 }
 
-// Sigma is the standard deviation of a calibrated score whose score x has the standard deviation s: half of what the
-// map makes of x - s to x + s.
+// Sigma returns the standard deviation of the calibrated score of x, where x has the standard deviation s: half the
+// width of the image of [x - s, x + s].
 func (m *Map) Sigma(x, s float64) float64 {
 	if s == 0 {
 		return 0
@@ -106,7 +106,7 @@ func (m *Map) Sigma(x, s float64) float64 {
 	return (high - low) / 2
 }
 
-// logistic is 1/(1 + e^-z), without overflow.
+// logistic returns 1/(1 + e^-z), without overflow.
 func logistic(z float64) float64 {
 	if z >= 0 {
 		return 1 / (1 + math.Exp(-z))
@@ -128,7 +128,7 @@ func (c *Calibration) Find(dimension string) *Map {
 	return nil
 }
 
-// With returns the calibration with a map instead of that of the same dimension.
+// With returns a copy of the calibration with a map, which replaces the map of the same dimension.
 func (c *Calibration) With(m Map) *Calibration {
 	out := *c
 	out.Maps = slices.DeleteFunc(slices.Clone(c.Maps), func(o Map) bool { return o.Dimension == m.Dimension })
@@ -147,18 +147,18 @@ func Read(file string) (*Calibration, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err = d.Decode(c); err == nil && d.More() {
-		err = errors.New("something follows the calibration")
+		err = errors.New("unexpected data after the calibration")
 	}
 	if err == nil {
 		err = c.check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w (score calibrate makes a new one)", file, err)
+		return nil, fmt.Errorf("%s: %w (create a new one with score calibrate)", file, err)
 	}
 	return c, nil
 }
 
-// Write writes the file, whole or not at all.
+// Write writes the file atomically.
 func (c *Calibration) Write(file string) error {
 	if err := c.check(); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (c *Calibration) check() error {
 	for i := range c.Maps {
 		m := &c.Maps[i]
 		if seen[m.Dimension] {
-			return fmt.Errorf("maps[%d]: dimension %q is there twice", i, m.Dimension)
+			return fmt.Errorf("maps[%d]: duplicate dimension %q", i, m.Dimension)
 		}
 		seen[m.Dimension] = true
 		if err := m.check(); err != nil {
@@ -187,13 +187,13 @@ func (c *Calibration) check() error {
 func (m *Map) check() error {
 	switch {
 	case !slices.Contains(Methods(), m.Method):
-		return fmt.Errorf("method %q is none of %v", m.Method, Methods())
+		return fmt.Errorf("method %q: want one of %v", m.Method, Methods())
 	case m.Method == Platt && (len(m.X)+len(m.Y) > 0 || !(m.A < 0) || math.IsInf(m.A, 0) || !finite(m.B)):
-		return fmt.Errorf("a logistic curve wants a below 0 and b, not a %g, b %g and %d knots", m.A, m.B, len(m.X))
+		return fmt.Errorf("a logistic curve needs a below 0, b, no knots: got a %g, b %g, %d knots", m.A, m.B, len(m.X))
 	case m.Method == Platt:
 		return m.Interval.check()
 	case len(m.X) < 2 || len(m.X) != len(m.Y) || m.A != 0 || m.B != 0:
-		return fmt.Errorf("%s wants at least two knots, x and y alike, not %d and %d", m.Method, len(m.X), len(m.Y))
+		return fmt.Errorf("%s needs at least two knots, as many x as y: got %d and %d", m.Method, len(m.X), len(m.Y))
 	}
 	for i := range m.X {
 		if !finite(m.X[i]) || !finite(m.Y[i]) || i > 0 && (m.X[i] <= m.X[i-1] || m.Y[i] <= m.Y[i-1]) {

@@ -12,7 +12,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// reference is testdata/sklearn.json, which tools/oracle/calibration.py has made.
+// reference is testdata/sklearn.json, written by tools/oracle/calibration.py.
 type reference struct {
 	Isotonic []struct {
 		Name          string
@@ -34,7 +34,7 @@ type reference struct {
 	Curve []struct {
 		Scores, Labels []float64
 		Bins           int
-		Score, Label   []float64 // of the bins that hold something
+		Score, Label   []float64 // of the non-empty bins
 	}
 	Conformal []struct {
 		Distances []float64
@@ -57,13 +57,13 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-// TestPool holds the isotonic regression to sklearn.isotonic.IsotonicRegression: ties, weights, falling labels.
+// TestPool compares the isotonic regression with sklearn.isotonic.IsotonicRegression: ties, weights, falling labels.
 func TestPool(t *testing.T) {
 	for _, c := range read(t).Isotonic {
 		t.Run(c.Name, func(t *testing.T) {
 			blocks := Pool(c.X, c.Y, c.Weights)
 			for i, x := range c.X {
-				best := 0 // blocks ascend, and do not overlap: the one that x belongs to has a value that sklearn gives to it
+				best := 0 // blocks ascend and do not overlap: the block of x has the value that sklearn returns for it
 				for k := range blocks {
 					if math.Abs(blocks[k].Y-c.Fitted[i]) < math.Abs(blocks[best].Y-c.Fitted[i]) {
 						best = k
@@ -89,7 +89,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestIsotonic holds the map to the centred form of sklearn's regression.
+// TestIsotonic compares the map with the centred form of sklearn's regression.
 func TestIsotonic(t *testing.T) {
 	for i, c := range read(t).Centred {
 		t.Run(fmt.Sprintf("case %d", i), func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestIsotonic(t *testing.T) {
 	}
 }
 
-// TestPlatt holds the curve to sklearn's sigmoid calibration, whose minimum is found to about 1e-5.
+// TestPlatt compares the curve with sklearn's sigmoid calibration, whose minimum is accurate to about 1e-5.
 func TestPlatt(t *testing.T) {
 	for _, c := range read(t).Sigmoid {
 		t.Run(c.Name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestPlatt(t *testing.T) {
 	}
 }
 
-// TestMeasures holds bins to sklearn's calibration_curve, and half widths to numpy's quantile.
+// TestMeasures compares bins with sklearn's calibration_curve, and half widths with numpy's quantile.
 func TestMeasures(t *testing.T) {
 	for _, c := range read(t).Curve {
 		t.Run(fmt.Sprintf("%d bins", c.Bins), func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// draw gives scores and labels that rise together.
+// draw returns scores and labels that rise together.
 func draw(rng *rand.Rand, n int) (scores, labels []float64) {
 	for range n {
 		y := float64(rng.IntN(5)) / 4
@@ -176,7 +176,7 @@ func draw(rng *rand.Rand, n int) (scores, labels []float64) {
 	return scores, labels
 }
 
-// TestCoverage: intervals hold the labels of new edits as often as they promise.
+// TestCoverage: intervals contain the labels of new edits as often as promised.
 func TestCoverage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	sum := 0.0
@@ -207,7 +207,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestMaps: every map ascends everywhere, has the slope that differences have, and comes back from its file.
+// TestMaps: every map ascends everywhere, has the slope of finite differences, and is read back unchanged from its
+// file.
 func TestMaps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	scores, labels := draw(rng, 400)
@@ -264,7 +265,7 @@ func TestMaps(t *testing.T) {
 	}
 }
 
-// TestInverse: edits of one label get that label on average.
+// TestInverse: edits with the same label get that label on average.
 func TestInverse(t *testing.T) {
 	scores, labels := draw(rand.New(rand.NewPCG(7, 8)), 4000)
 	m, err := Fit(Inverse, scores, labels)
@@ -286,7 +287,7 @@ func TestRefused(t *testing.T) {
 		"are the same":   func() (*Map, error) { return Fit(Platt, []float64{1, 2}, []float64{1, 1}) },
 		"row 1":          func() (*Map, error) { return Fit(Isotonic, []float64{1, math.NaN()}, []float64{0, 1}) },
 		"0 to 1":         func() (*Map, error) { return Fit(Isotonic, []float64{1, 2}, []float64{0, 10}) },
-		"none of":        func() (*Map, error) { return Fit("spline", []float64{1, 2}, []float64{0, 1}) },
+		"want one of":    func() (*Map, error) { return Fit("spline", []float64{1, 2}, []float64{0, 1}) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
@@ -296,13 +297,13 @@ func TestRefused(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for want, text := range map[string]string{
-		"format 2":          `{"format": 2, "scorer": "", "maps": []}`,
-		"unknown field":     `{"format": 1, "scorer": "", "maps": [], "more": 1}`,
-		"does not ascend":   `{"format": 1, "maps": [{"method": "isotonic", "x": [0, 1], "y": [1, 1]}]}`,
-		"two knots":         `{"format": 1, "maps": [{"method": "isotonic", "x": [0], "y": [1]}]}`,
-		"a below 0":         `{"format": 1, "maps": [{"method": "platt", "a": 1}]}`,
-		"is there twice":    `{"format": 1, "maps": [{"method": "platt", "a": -1}, {"method": "platt", "a": -1}]}`,
-		"something follows": `{"format": 1, "scorer": "", "maps": []} {}`,
+		"format 2":        `{"format": 2, "scorer": "", "maps": []}`,
+		"unknown field":   `{"format": 1, "scorer": "", "maps": [], "more": 1}`,
+		"does not ascend": `{"format": 1, "maps": [{"method": "isotonic", "x": [0, 1], "y": [1, 1]}]}`,
+		"two knots":       `{"format": 1, "maps": [{"method": "isotonic", "x": [0], "y": [1]}]}`,
+		"a below 0":       `{"format": 1, "maps": [{"method": "platt", "a": 1}]}`,
+		"duplicate":       `{"format": 1, "maps": [{"method": "platt", "a": -1}, {"method": "platt", "a": -1}]}`,
+		"unexpected data": `{"format": 1, "scorer": "", "maps": []} {}`,
 	} {
 		t.Run(want, func(t *testing.T) {
 			file := filepath.Join(dir, "c.json")

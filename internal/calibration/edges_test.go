@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestPoolByHand: violators are pooled with their weights, and points of one x are one.
+// TestPoolByHand: violators are pooled with their weights, and points with the same x are merged.
 func TestPoolByHand(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -33,8 +33,8 @@ func TestPoolByHand(t *testing.T) {
 	}
 }
 
-// TestKnotsApart: blocks nearer than a thousandth of the whole width are joined, for the slope between them; the others
-// are knots as they are.
+// TestKnotsApart: blocks closer than a thousandth of the full width are joined, to limit the slope between them; the
+// others become knots unchanged.
 func TestKnotsApart(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -64,7 +64,7 @@ func TestKnotsApart(t *testing.T) {
 	}
 }
 
-// TestFitRefused: what no monotone map stands for, and rows that are no scores and labels.
+// TestFitRefused: rows that no monotone map fits, and invalid scores and labels.
 func TestFitRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, method   string
@@ -77,7 +77,7 @@ func TestFitRefused(t *testing.T) {
 		{"label above 1", Isotonic, []float64{0, 1}, []float64{0, 1.5}, "row 1: score 1, label 1.5"},
 		{"label below 0", Isotonic, []float64{0, 1}, []float64{-0.5, 1}, "row 0"},
 		{"no label", Isotonic, []float64{0, 1}, []float64{0, math.NaN()}, "row 1"},
-		{"method", "spline", []float64{0, 1}, []float64{0, 1}, `method "spline" is none of [isotonic platt inverse]`},
+		{"method", "spline", []float64{0, 1}, []float64{0, 1}, `method "spline": want one of [isotonic platt inverse]`},
 		{"one block", Isotonic, []float64{0, 1}, []float64{1, 0}, errFlat.Error()},
 		{"one label", Inverse, []float64{0, 1}, []float64{1, 1}, errFlat.Error()},
 		{"platt, half", Platt, []float64{0, 1, 2}, []float64{0, 0.5, 1}, "row 1 has the label 0.5"},
@@ -95,7 +95,7 @@ func TestFitRefused(t *testing.T) {
 	}
 }
 
-// TestPlattIsTheMinimum: the curve has the least cross-entropy with Platt's targets, far from 0 and on any scale.
+// TestPlattIsTheMinimum: the curve has the minimum cross-entropy with Platt's targets, far from 0 and on any scale.
 func TestPlattIsTheMinimum(t *testing.T) {
 	labels := []float64{0, 0, 1, 0, 1, 1, 0, 1, 1, 1}
 	for _, scale := range []float64{1, 1e-6, 1e6} {
@@ -128,7 +128,7 @@ func TestPlattIsTheMinimum(t *testing.T) {
 	}
 }
 
-// TestReliability: bins of equal width, scores beyond in the outermost ones, empty bins 0.
+// TestReliability: bins of equal width, scores outside the range in the outermost ones, 0 in empty bins.
 func TestReliability(t *testing.T) {
 	got := Reliability([]float64{-0.5, 0, 0.24, 0.25, 0.75, 1, 1.5}, []float64{0, 0, 1, 1, 0, 1, 1}, 4)
 	want := []Bin{{0, 3, -0.26 / 3, 1. / 3}, {0.25, 1, 0.25, 1}, {0.5, 0, 0, 0}, {0.75, 3, 3.25 / 3, 2. / 3}}
@@ -153,8 +153,8 @@ func TestHalfWidthByHand(t *testing.T) {
 		})
 	}
 	if _, err := HalfWidth(scores, labels, 0.91); err == nil || !strings.HasSuffix(err.Error(),
-		"at least 11 edits of its own, not 9") {
-		t.Errorf("HalfWidth of too few: got error %v, want the number that is wanted", err)
+		"at least 11 separate edits, got 9") {
+		t.Errorf("HalfWidth of too few: got error %v, want one with the required number", err)
 	}
 	for coverage, want := range map[float64]int{0.5: 1, 0.8: 4, 0.9: 9, 0.95: 19, 0.91: 11} {
 		if got := IntervalRows(coverage); got != want {
@@ -164,7 +164,7 @@ func TestHalfWidthByHand(t *testing.T) {
 	near(t, "coverage", Coverage([]float64{0, 0.5, 1}, []float64{0.25, 0.5, 0}, 0.25), 2./3, 1e-15)
 }
 
-// TestFind: no calibration has no map.
+// TestFind: a nil calibration has no map.
 func TestFind(t *testing.T) {
 	var none *Calibration
 	if got := none.Find(""); got != nil {
@@ -172,7 +172,7 @@ func TestFind(t *testing.T) {
 	}
 	c := &Calibration{Format: 1, Maps: []Map{{Dimension: "a", Method: Platt, A: -1}, {Dimension: "a", Method: Platt,
 		A: -1}}}
-	if err := c.check(); err == nil || !strings.Contains(err.Error(), `maps[1]: dimension "a" is there twice`) {
+	if err := c.check(); err == nil || !strings.Contains(err.Error(), `maps[1]: duplicate dimension "a"`) {
 		t.Errorf("one dimension twice: got error %v, want one with its place", err)
 	}
 	if c.Format = 2; c.check() == nil {
@@ -183,7 +183,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestPlattOfFew: a single label of its kind is enough.
+// TestPlattOfFew: one label of each kind is enough.
 func TestPlattOfFew(t *testing.T) {
 	for _, labels := range [][]float64{{0, 1}, {0, 1, 1}, {0, 0, 1}} {
 		t.Run(fmt.Sprint(labels), func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestPlattOfFew(t *testing.T) {
 	}
 }
 
-// TestCheckKnots: a knot of which one number is not finite is refused as one of which both are not.
+// TestCheckKnots: a knot with one number that is not finite is refused like a knot with two.
 func TestCheckKnots(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, v := range [][4]float64{{nan, 1, 0, 1}, {0, inf, 0, 1}, {0, 1, nan, 1}, {0, 1, 0, inf}, {nan, 1, nan, 1}} {

@@ -9,7 +9,7 @@ import (
 )
 
 // errFlat: labels and scores do not rise together.
-var errFlat = errors.New("the labels do not rise with the scores: no monotone map stands for them")
+var errFlat = errors.New("the labels do not rise with the scores: no monotone map fits them")
 
 // Fit fits a map by a method to scores and the labels (0..1) of the same edits.
 func Fit(method string, scores, labels []float64) (*Map, error) {
@@ -18,7 +18,7 @@ func Fit(method string, scores, labels []float64) (*Map, error) {
 	}
 	for i := range scores {
 		if !finite(scores[i]) || !(labels[i] >= 0 && labels[i] <= 1) {
-			return nil, fmt.Errorf("row %d: score %g, label %g (0 to 1 is wanted)", i, scores[i], labels[i])
+			return nil, fmt.Errorf("row %d: score %g, label %g (want a finite score, a label 0 to 1)", i, scores[i], labels[i])
 		}
 	}
 	switch method {
@@ -29,15 +29,15 @@ func Fit(method string, scores, labels []float64) (*Map, error) {
 	case Inverse:
 		return fitInverse(scores, labels)
 	}
-	return nil, fmt.Errorf("method %q is none of %v", method, Methods())
+	return nil, fmt.Errorf("method %q: want one of %v", method, Methods())
 }
 
-// Block is a block of isotonic regression: neighbouring points with one mean.
+// Block is a block of isotonic regression: neighbouring points with a common mean.
 type Block struct{ X, Y, Weight float64 } // weighted means, and the sum of the weights
 
-// Pool is isotonic regression: the ascending fit of least weighted squares, by pooling adjacent violators (Ayer et
-// al., 1955; sklearn.isotonic.IsotonicRegression). It returns blocks of one value by ascending x. Points of equal x
-// are one. weights may be nil.
+// Pool is isotonic regression: the ascending fit with the least weighted squares, by pooling adjacent violators (Ayer
+// et al., 1955; sklearn.isotonic.IsotonicRegression). It returns blocks of equal value by ascending x. Points of
+// equal x are merged. weights may be nil.
 func Pool(x, y, weights []float64) []Block {
 	order := make([]int, len(x))
 	for i := range order {
@@ -71,17 +71,18 @@ func (b Block) join(o Block) Block {
 	return Block{(b.X*b.Weight + o.X*o.Weight) / w, (b.Y*b.Weight + o.Y*o.Weight) / w, w}
 }
 
-// nearest is the least distance of two knots, relative to the range of knots: it bounds the slope.
+// nearest is the minimum distance of two knots, relative to the range of knots: it limits the slope.
 const nearest = 1e-3
 
-// fitIsotonic is the centred isotonic regression (Oron and Flournoy, Centered Isotonic Regression, 2017). Each block of
-// the isotonic regression counts at its mean score, with straight lines between, so that the map has no flat parts.
+// fitIsotonic is the centred isotonic regression (Oron and Flournoy, Centered Isotonic Regression, 2017). Each block
+// of the isotonic regression is a knot at its mean score, with straight lines in between, so that the map has no flat
+// parts.
 func fitIsotonic(scores, labels []float64) (*Map, error) {
 	blocks := Pool(scores, labels, nil)
 	return knots(Isotonic, blocks)
 }
 
-// knots makes a map of blocks; blocks that are too close are joined.
+// knots makes a map from blocks; blocks that are too close are joined.
 func knots(method string, blocks []Block) (*Map, error) {
 	if len(blocks) < 2 {
 		return nil, errFlat
@@ -107,9 +108,9 @@ func knots(method string, blocks []Block) (*Map, error) {
 }
 
 // fitInverse is the classical estimator of calibration (Eisenhart, 1939; Krutchkoff, 1967, compares the two): scores
-// are regressed on labels, by an isotonic regression, and the curve is read backwards. Edits of one label get that
-// label on average, where the isotonic map gives each score the mean label of its edits, which draws the ends to the
-// middle.
+// are regressed on labels, by an isotonic regression, and the curve is inverted. Edits with the same label get that
+// label on average, whereas the isotonic map gives each score the mean label of its edits, which pulls the ends to
+// the middle.
 func fitInverse(scores, labels []float64) (*Map, error) {
 	blocks := Pool(labels, scores, nil)
 	for i, b := range blocks {
@@ -119,19 +120,19 @@ func fitInverse(scores, labels []float64) (*Map, error) {
 }
 
 // fitPlatt is Platt's map (Probabilistic Outputs for Support Vector Machines, 1999), with his targets, which are not
-// quite 0 and 1. It takes the Newton steps of Lin, Lin and Weng (2007), and is what sklearn's CalibratedClassifierCV
-// does with method sigmoid.
+// quite 0 and 1. It uses the Newton steps of Lin, Lin and Weng (2007), and computes what sklearn's
+// CalibratedClassifierCV does with method sigmoid.
 func fitPlatt(scores, labels []float64) (*Map, error) {
 	ones := 0.0
 	for i, y := range labels {
 		if y != 0 && y != 1 {
-			return nil, fmt.Errorf("row %d has the label %g: platt wants labels 0 and 1; take isotonic", i, y)
+			return nil, fmt.Errorf("row %d has the label %g: platt needs labels 0 and 1; use isotonic", i, y)
 		}
 		ones += y
 	}
 	zeros := float64(len(labels)) - ones
 	if ones == 0 || zeros == 0 {
-		return nil, fmt.Errorf("all labels are the same: platt wants labels 0 and 1")
+		return nil, fmt.Errorf("all labels are the same: platt needs labels 0 and 1")
 	}
 	targets := make([]float64, len(labels))
 	for i, y := range labels {
@@ -144,7 +145,7 @@ func fitPlatt(scores, labels []float64) (*Map, error) {
 	if spread == 0 {
 		return nil, errFlat
 	}
-	z := make([]float64, len(scores)) // Newton's steps are the same, but far from overflow
+	z := make([]float64, len(scores)) // standardised: Newton's steps are the same, but far from overflow
 	for i, x := range scores {
 		z[i] = (x - center) / spread
 	}
@@ -166,7 +167,7 @@ func moments(v []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// newton minimises the cross-entropy of targets and 1/(1 + e^(a z + b)), beginning with a = 0.
+// newton minimises the cross-entropy of targets and 1/(1 + e^(a z + b)), starting at a = 0.
 func newton(z, targets []float64, b float64) (a, _ float64) {
 	loss := func(a, b float64) (sum float64) {
 		for i, t := range targets { // log(1 + e^f) - (1 - t) f, f = a z + b

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAt holds a map of three knots to its definition: straight lines between knots, the line to the right at a knot,
-// and 1% of the mean slope outside.
+// TestAt compares a map of three knots with its definition: straight lines between knots, the line to the right at a
+// knot, and 1% of the mean slope outside.
 func TestAt(t *testing.T) {
 	m := &Map{Method: Isotonic, X: []float64{0.25, 0.5, 1}, Y: []float64{0.25, 0.5, 0.875}}
 	const outside = 0.01 * 0.625 / 0.75
@@ -48,7 +48,7 @@ func TestSigma(t *testing.T) {
 	}
 }
 
-// TestWithSorts: maps lie in the order of their dimensions, and one replaces another of its dimension.
+// TestWithSorts: maps are in the order of their dimensions, and a map replaces the one of its dimension.
 func TestWithSorts(t *testing.T) {
 	c := &Calibration{Format: 1}
 	for _, d := range []string{"quality", "", "following"} {
@@ -64,7 +64,7 @@ func TestWithSorts(t *testing.T) {
 	}
 }
 
-// TestFiles: what each field of a map and of an interval may be.
+// TestFiles: valid and invalid values of each field of a map and of an interval.
 func TestFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"method": "platt", "a": -1}`:                                                                  "",
@@ -76,8 +76,8 @@ func TestFiles(t *testing.T) {
 		`{"method": "platt", "a": -1, "x": [0, 1], "y": [0, 1]}`:                                        "2 knots",
 		`{"method": "platt", "a": -1, "y": [1]}`:                                                        "a below 0",
 		`{"method": "isotonic", "x": [0, 1], "y": [0, 1]}`:                                              "",
-		`{"method": "isotonic", "x": [0, 1], "y": [0, 0.5, 1]}`:                                         "alike",
-		`{"method": "isotonic", "x": [0, 0.5, 1], "y": [0, 1]}`:                                         "alike",
+		`{"method": "isotonic", "x": [0, 1], "y": [0, 0.5, 1]}`:                                         "as many x as y",
+		`{"method": "isotonic", "x": [0, 0.5, 1], "y": [0, 1]}`:                                         "as many x as y",
 		`{"method": "isotonic", "x": [0, 1], "y": [0, 1], "a": 1}`:                                      "knots",
 		`{"method": "isotonic", "x": [0, 1], "y": [0, 1], "b": 1}`:                                      "knots",
 		`{"method": "inverse", "x": [0, 0], "y": [0, 1]}`:                                               "knot 1",
@@ -106,7 +106,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestNotFinite: what JSON cannot hold is refused when a calibration is written.
+// TestNotFinite: values that JSON cannot represent are refused when a calibration is written.
 func TestNotFinite(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	line := Map{Method: Isotonic, X: []float64{0, 1}, Y: []float64{0, 1}}
@@ -130,7 +130,7 @@ func TestNotFinite(t *testing.T) {
 				t.Errorf("%s: written, want an error", name)
 			}
 			if _, err := os.Stat(file); err == nil {
-				t.Errorf("%s: a file is there, want none", name)
+				t.Errorf("%s: a file exists, want none", name)
 			}
 		})
 	}

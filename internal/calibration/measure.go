@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Bin is a bin of scores, with their means and those of the labels.
+// Bin is a bin of scores, with the means of scores and labels.
 type Bin struct {
-	Low   float64 `json:"low"` // scores from here, to the next bin's
+	Low   float64 `json:"low"` // scores from here up to the next bin's
 	Count int     `json:"count"`
-	Score float64 `json:"score"` // means over its edits; 0 where there are none
+	Score float64 `json:"score"` // means over its edits; 0 if there are none
 	Label float64 `json:"label"`
 }
 
@@ -34,8 +34,8 @@ func Reliability(scores, labels []float64, n int) []Bin {
 	return bins
 }
 
-// Error is the expected calibration error (Naeini et al., 2015; Guo et al., 2017). It is the mean over all edits of the
-// distance between mean score and mean label of their bin.
+// Error returns the expected calibration error (Naeini et al., 2015; Guo et al., 2017). It is the mean over all edits
+// of the distance between mean score and mean label of their bin.
 func Error(bins []Bin) float64 {
 	sum, n := 0.0, 0
 	for _, b := range bins {
@@ -45,7 +45,7 @@ func Error(bins []Bin) float64 {
 	return sum / float64(n)
 }
 
-// Distance is the mean absolute difference of scores and labels.
+// Distance returns the mean absolute difference of scores and labels.
 func Distance(scores, labels []float64) (sum float64) {
 	for i := range scores {
 		sum += math.Abs(scores[i]-labels[i]) / float64(len(scores))
@@ -53,9 +53,10 @@ func Distance(scores, labels []float64) (sum float64) {
 	return sum
 }
 
-// HalfWidth is half the width of an interval around a score that holds the label of another edit with a probability of
-// at least coverage. It is the ceil((n + 1) coverage)-th smallest distance of score and label (split conformal
-// prediction: Vovk et al., 2005; Lei et al., 2018). The edits must be others than those that the map was fitted on.
+// HalfWidth returns half the width of an interval around a score that contains the label of another edit with a
+// probability of at least coverage. It is the ceil((n + 1) coverage)-th smallest distance of score and label (split
+// conformal prediction: Vovk et al., 2005; Lei et al., 2018). The edits must not be among those that the map was
+// fitted on.
 func HalfWidth(scores, labels []float64, coverage float64) (float64, error) {
 	distances := make([]float64, len(scores))
 	for i := range scores {
@@ -64,16 +65,16 @@ func HalfWidth(scores, labels []float64, coverage float64) (float64, error) {
 	slices.Sort(distances)
 	k := int(math.Ceil(float64(len(scores)+1)*coverage - 1e-9)) // 0.9 of 10 is 9, whatever the product rounds to
 	if k > len(scores) {
-		return 0, fmt.Errorf("an interval with coverage %g wants at least %d edits of its own, not %d", coverage,
+		return 0, fmt.Errorf("an interval with coverage %g needs at least %d separate edits, got %d", coverage,
 			IntervalRows(coverage), len(scores))
 	}
 	return distances[k-1], nil
 }
 
-// IntervalRows is the least number of edits that HalfWidth needs for a coverage.
+// IntervalRows returns the minimum number of edits that HalfWidth needs for a coverage.
 func IntervalRows(coverage float64) int { return int(math.Ceil(coverage/(1-coverage) - 1e-9)) }
 
-// Coverage is the share of edits whose label is within half of their score.
+// Coverage returns the share of edits whose label is within half of their score.
 func Coverage(scores, labels []float64, half float64) float64 {
 	n := 0
 	for i := range scores {

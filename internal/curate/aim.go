@@ -16,7 +16,7 @@ import (
 	"assay/internal/scoring"
 )
 
-// Emotions are the eight categories of Mikels et al. (2005), as EmoSet and AIM-Bench use them.
+// Emotions are the eight categories of Mikels et al. (2005), as used by EmoSet and AIM-Bench.
 var Emotions = []string{"amusement", "anger", "awe", "contentment", "disgust", "excitement", "fear", "sadness"}
 
 // TripletColumns are the names of a triplet's columns, for [data.WithColumns].
@@ -39,7 +39,8 @@ const (
 	// AIMBench keeps the best edits of each source by quality = 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic, each min-max
 	// normalised over the edits of the source (section 3.4, equation 3).
 	AIMBench = "aim-bench"
-	// AIM40k keeps targets that still resemble their originals, by CLIP-I, and as many of each emotion (section 5.1).
+	// AIM40k keeps targets that still resemble their originals, by CLIP-I, and equally many of each emotion (section
+	// 5.1).
 	AIM40k = "aim-40k"
 )
 
@@ -48,14 +49,14 @@ func RuleNames() []string { return []string{AIMBench, AIM40k} }
 
 // TripletSelection selects triplets by a rule.
 type TripletSelection struct {
-	// Rule is AIMBench or AIM40k. "" applies both, as before they had names: of AIM40k the threshold, then of AIMBench
-	// the best of each target, normalised over the table, then the balance.
+	// Rule is AIMBench or AIM40k. "" applies both, as before rules had names: the threshold of AIM40k, then the best
+	// of each target by AIMBench, normalised over the table, then the balance.
 	Rule string
 
 	ClipI      float64 // AIM40k: CLIP-I must exceed it; 0.85 in the paper
-	PerEmotion int     // AIM40k: triplets of each emotion, those of highest CLIP-I; 0: as many as the rarest has
+	PerEmotion int     // AIM40k: triplets of each emotion, by highest CLIP-I; 0: as many as the rarest has
 	Top        int     // AIMBench: edits of each source; 5 of 8 in the paper; 0: all
-	OverTable  bool    // AIMBench: normalise over the table. The paper does not say over what
+	OverTable  bool    // AIMBench: normalise over the table; the paper does not say over what
 }
 
 // rule is the columns that a selection needs, and its filters.
@@ -150,7 +151,7 @@ func (s *sieve) emotions() error {
 		if slices.Contains(Emotions, t.Emotion) {
 			return ""
 		}
-		return fmt.Sprintf("emotion %q is none of %s", t.Emotion, strings.Join(Emotions, ", "))
+		return fmt.Sprintf("emotion %q: want one of %s", t.Emotion, strings.Join(Emotions, ", "))
 	})
 	return nil
 }
@@ -210,7 +211,7 @@ func (s *sieve) best(what string, key func(*Triplet) string) error {
 	return nil
 }
 
-// balance keeps equally many triplets of each emotion, those of highest value.
+// balance keeps equally many triplets of each emotion, by highest value.
 func (s *sieve) balance(reason string, value func(*Triplet) float64) error {
 	slices.SortStableFunc(s.left, func(a, b Triplet) int { return cmp.Compare(value(&b), value(&a)) })
 	counts := map[string]int{}
@@ -232,7 +233,7 @@ func (s *sieve) balance(reason string, value func(*Triplet) float64) error {
 	}
 	if len(short) > 0 && len(s.left) > 0 {
 		s.left = nil
-		return fmt.Errorf("the emotions cannot be balanced: of some too few are left (%s)", strings.Join(short, ", "))
+		return fmt.Errorf("the emotions cannot be balanced: too few are left of some (%s)", strings.Join(short, ", "))
 	}
 	clear(counts)
 	s.keep("is more than the others", "are more than the others", func(t *Triplet) string {
@@ -285,7 +286,7 @@ func (s TripletSelection) Write(t *data.Table, scores scoring.Scores, out string
 		for _, triplet := range v.left {
 			sources[triplet.Source] = true
 			row, score := rows[triplet.Row], scores.Lines[triplet.Row].Value
-			err := errors.New("its score has no range: levels need one")
+			err := errors.New("its score is unbounded: levels need a range")
 			var e RewardLabel
 			if !score.Unbounded {
 				e, err = pictures.label(triplet.Row, &row, row.Instruction, 10*score.Score01, "input", "target")
@@ -307,7 +308,7 @@ func (s TripletSelection) Write(t *data.Table, scores scoring.Scores, out string
 	return &TripletCounts{t.Len(), len(v.left), len(left), len(sources)}, nil
 }
 
-// losses counts the rows, and those that each filter dropped, with the reason for the first.
+// losses returns the number of rows, and of rows that each filter dropped, with the reason for the first.
 func (s *sieve) losses(t *data.Table) string {
 	count := func(n int, one, many string) string {
 		if n == 1 {
@@ -325,12 +326,12 @@ func (s *sieve) losses(t *data.Table) string {
 	return strings.TrimSuffix(count(t.Len(), "row: ", "rows: ")+strings.Join(steps, ", "), ": ")
 }
 
-// readNumber reads a column into to. ok says that there is a value.
+// readNumber reads a column into to. ok reports whether there is a value.
 func readNumber(rec *data.Record, name string, to *float64) (ok bool, err error) {
 	raw, _ := rec.Get(name)
 	n, err := data.Finite(raw)
 	if err == nil && n != nil && strings.HasPrefix(name, "clip_") && math.Abs(*n) > 1 {
-		err = fmt.Errorf("%v is no cosine, which lies in -1..1", *n)
+		err = fmt.Errorf("%v is not a cosine: want -1 to 1", *n)
 	}
 	if err != nil {
 		return false, fmt.Errorf("column %q: %w", name, err)

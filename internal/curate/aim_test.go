@@ -13,8 +13,8 @@ import (
 	"assay/internal/testfile"
 )
 
-// TestAIMBench: AIM-Bench, section 3.4, worked by hand. A source has eight candidates; each value is min-max normalised
-// over these eight alone (equation 3), and the five best stay.
+// TestAIMBench: AIM-Bench, section 3.4, worked by hand. A source has eight candidates; each value is min-max
+// normalised over only these eight (equation 3), and the five best stay.
 func TestAIMBench(t *testing.T) {
 	var all []Triplet
 	for i := range 8 {
@@ -34,7 +34,7 @@ func TestAIMBench(t *testing.T) {
 		{"five of each eight", TripletSelection{Rule: AIMBench, Top: 5},
 			map[int]float64{3: 1.5 / 7, 7: 0.5, 8: 1, 12: 3. / 7}, 10},
 		{"all", TripletSelection{Rule: AIMBench}, map[int]float64{0: 0, 7: 0.5, 8: 1, 15: 0}, 16},
-		// over the table VIE lies in 0..20, CLIP-T in 0.2..0.9, aesthetic in 2..9
+		// over the table VIE is in 0..20, CLIP-T in 0.2..0.9, aesthetic in 2..9
 		{"over the table", TripletSelection{Rule: AIMBench, Top: 1, OverTable: true},
 			map[int]float64{7: 0.5*7/20 + 0.3*0.1/0.7 + 0.2*3/7, 8: 1}, 2},
 	} {
@@ -65,7 +65,7 @@ func TestAIMBench(t *testing.T) {
 	}
 }
 
-// TestAIM40k: AIM-Bench, section 5.1: CLIP-I above 0.85, strictly, and as many of each of the eight emotions.
+// TestAIM40k: AIM-Bench, section 5.1: CLIP-I above 0.85, strictly, and equally many of each of the eight emotions.
 func TestAIM40k(t *testing.T) {
 	var all []Triplet
 	for i, e := range Emotions {
@@ -100,7 +100,7 @@ func TestAIM40k(t *testing.T) {
 			for row, want := range map[int]string{
 				16: "clip_i 0.85 is not above 0.85",
 				17: "clip_i 0.8501 is not among the",
-				18: `emotion "joy" is none of`,
+				18: `emotion "joy": want one of`,
 			} {
 				if !strings.HasPrefix(dropped[row], want) {
 					t.Errorf("row %d was dropped for %q, want %q", row, dropped[row], want)
@@ -110,7 +110,7 @@ func TestAIM40k(t *testing.T) {
 	}
 }
 
-// TestBothRules: without a rule its values and filters are those of both, as before there were rules. Worked by hand.
+// TestBothRules: without a rule, the values and filters of both apply, as before there were rules. Worked by hand.
 func TestBothRules(t *testing.T) {
 	var all []Triplet
 	for i, e := range Emotions { // two targets of each emotion, with one input each
@@ -143,13 +143,13 @@ func TestBothRules(t *testing.T) {
 	// fear is the seventh: its first row loses to row 17
 	for row, want := range map[int]string{16: "clip_i", 18: "emotion", 12: "target"} {
 		if !strings.Contains(dropped[row], want) {
-			t.Errorf("row %d was dropped for %q, want a word about %s", row, dropped[row], want)
+			t.Errorf("row %d was dropped for %q, want a reason with %s", row, dropped[row], want)
 		}
 	}
 }
 
-// TestEmptySelection: where no triplet is left, or too few of an emotion, the error counts what each step left out, in
-// the order of the steps, with the first row of each.
+// TestEmptySelection: if no triplet is left, or too few of an emotion, the error counts the rows that each step
+// dropped, in the order of the steps, with the first row of each.
 func TestEmptySelection(t *testing.T) {
 	row := func(fields string) string {
 		return `{"input": "a.png", "target": "b.png", "instruction": "i", "score01": 0.5, ` + fields + "}\n"
@@ -167,12 +167,12 @@ func TestEmptySelection(t *testing.T) {
 			"no triplet is left of 2 rows: 2 have too low a clip_i (FILE:1: clip_i 0.85 is not above 0.85)"},
 		{"steps", low + row(`"emotion": "joy", "clip_i": 1`) + row(`"emotion": "fear"`),
 			TripletSelection{Rule: AIM40k, ClipI: 0.85}, "no triplet is left of 3 rows: 1 cannot be used " +
-				`(FILE:3: clip_i is missing), 1 has none of the eight emotions (FILE:2: emotion "joy" is none of ` +
+				`(FILE:3: clip_i is missing), 1 has none of the eight emotions (FILE:2: emotion "joy": want one of ` +
 				strings.Join(Emotions, ", ") + "), 1 has too low a clip_i (FILE:1: "},
 		{"one emotion", low + high, TripletSelection{Rule: AIM40k, ClipI: 0.85},
-			"the emotions cannot be balanced: of some too few are left (" +
+			"the emotions cannot be balanced: too few are left of some (" +
 				"amusement 0, anger 0, awe 0, contentment 0, disgust 0, excitement 0, sadness 0). Of 2 rows: 1 has too low"},
-		{"clip_i and emotion are enough for aim-40k", high, TripletSelection{Rule: AIM40k, ClipI: 0.85}, "of some too few"},
+		{"clip_i and emotion are enough for aim-40k", high, TripletSelection{Rule: AIM40k, ClipI: 0.85}, "too few are left"},
 		{"aim-bench needs neither clip_i nor emotion", bench, TripletSelection{Rule: AIMBench}, ""},
 		{"aim-bench without aesthetic", row(`"sc": 3, "pq": 4, "clip_t": 0.3`), TripletSelection{Rule: AIMBench},
 			"no triplet is left of 1 row: 1 cannot be used (FILE:1: aesthetic is missing)"},
@@ -205,7 +205,7 @@ func TestEmptySelection(t *testing.T) {
 				t.Errorf("Write: %v, want %q", err, want)
 			}
 			if _, err := os.Stat(out); err == nil {
-				t.Errorf("%s was made", out)
+				t.Errorf("%s was created", out)
 			}
 		})
 	}

@@ -1,8 +1,9 @@
 // Package curate makes training data and reports from a table of edits and its scores.
 //
-// [Best] ranks the edits of each source and instruction. [Conditioning] writes reward-conditioned labels (the score in
-// words behind the instruction) in the layouts of several trainers. [TripletSelection] selects triplets as AIM-Bench
-// and AIM-40k do. [Measure] and [CompareOutputs] compare two checkpoints of an editor, to notice reward hacking.
+// [Best] ranks the edits of each source and instruction. [Conditioning] writes reward-conditioned labels (the score
+// in words after the instruction) in the layouts of several trainers. [TripletSelection] selects triplets as
+// AIM-Bench and AIM-40k do. [Measure] and [CompareOutputs] compare two checkpoints of an editor, to detect reward
+// hacking.
 package curate
 
 import (
@@ -22,18 +23,18 @@ import (
 type BestEdit struct {
 	Row         *int     `json:"row,omitempty"` // of the table
 	Source      string   `json:"source,omitempty"`
-	Sources     []string `json:"sources,omitempty"` // instead of Source, where there are several
+	Sources     []string `json:"sources,omitempty"` // instead of Source, if there are several
 	Instruction string   `json:"instruction"`
 	Edit        string   `json:"edit"`
 	Rank        int      `json:"rank"` // from 1
 	Of          int      `json:"of"`
 	Score       float64  `json:"score"`  // on the scorer's range
-	Margin      *float64 `json:"margin"` // lead over the next one, in score; null: there is no next one
+	Margin      *float64 `json:"margin"` // lead over the next one, in score; null: it is the last one
 
-	inside []bool // of the edit and each source: it lies in the table, its path is a name
+	inside []bool // of the edit and each source: it is stored in the table, its path is only a name
 }
 
-// Best returns the keep best edits of every group. rows: they have their row numbers.
+// Best returns the keep best edits of every group. rows: with their row numbers.
 func Best(groups []*scoring.RankedEdits, keep int, rows bool) []BestEdit {
 	best := []BestEdit{}
 	for _, g := range groups {
@@ -129,7 +130,7 @@ func CandidateTable(folder string, sources []string, instruction string) (path s
 		}
 	}
 	if len(rows) == 0 {
-		return "", nil, fmt.Errorf("%s holds no pictures (%s)", folder, strings.Join(data.PictureEndings, ", "))
+		return "", nil, fmt.Errorf("%s contains no pictures (%s)", folder, strings.Join(data.PictureEndings, ", "))
 	}
 	dir, err := os.MkdirTemp("", "score-best-")
 	if err != nil {

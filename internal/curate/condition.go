@@ -22,14 +22,14 @@ type Template string
 //
 //   - adiee: as in ADIEE's released code, but a doubled full stop becomes one.
 //   - hive: HIVE (Zhang et al. 2024).
-//   - paper: ADIEE's section 3.4, the score normalised to 1..5 in figures.
+//   - paper: ADIEE's section 3.4, the score normalised to 1..5 as a digit.
 var Presets = map[string]Template{
 	"adiee": "{instruction}. The image quality is {word} out of five.",
 	"hive":  "{instruction}, image quality is {word} out of five",
 	"paper": "{instruction} The image quality is {level5} out of five",
 }
 
-// level is the level 1..5 of a score on 0..10, with the cuts 2, 4, 6, 8, 10: up to 2 is one, above 8 five.
+// level returns the level 1..5 of a score on 0..10, with the cuts 2, 4, 6, 8, 10: up to 2 is one, above 8 five.
 func level(score10 float64) int {
 	return int(min(max(math.Ceil(score10/2), 1), 5))
 }
@@ -63,7 +63,7 @@ func (t Template) Check() error {
 	ofScore := []string{"{word}", "{level}", "{level5}", "{score}"}
 	for _, mark := range marks.FindAllString(string(t), -1) {
 		if mark != "{instruction}" && !slices.Contains(ofScore, mark) {
-			return fmt.Errorf("template %q: %s is none of {instruction}, %s", t, mark, strings.Join(ofScore, ", "))
+			return fmt.Errorf("template %q: %s is not one of {instruction}, %s", t, mark, strings.Join(ofScore, ", "))
 		}
 	}
 	for _, mark := range ofScore {
@@ -83,7 +83,7 @@ type RewardLabel struct {
 	Prompt       string // instruction and reward in words
 	Score        float64
 	Level        int
-	Weight       float64 // of sampling, so that all levels that occur are drawn equally often; the mean is 1
+	Weight       float64 // sampling weight, with which all levels that occur are drawn equally often; the mean is 1
 }
 
 // repeated oversamples labels until every level that occurs has as many as the most frequent one. Each of n labels of

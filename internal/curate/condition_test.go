@@ -39,12 +39,12 @@ func TestPresets(t *testing.T) {
 	}
 	for _, bad := range []Template{"{word}", "{instruction}", "{instruction} {words} {word}", "{instruction} {word} {}"} {
 		if bad.Check() == nil {
-			t.Errorf("template %q was taken", bad)
+			t.Errorf("template %q was accepted", bad)
 		}
 	}
 }
 
-// Sampled by their weights, all levels that occur come equally often.
+// Sampled by weight, all levels that occur are equally frequent.
 func TestBalance(t *testing.T) {
 	examples := []RewardLabel{{Level: 1}, {Level: 1}, {Level: 1}, {Level: 5}, {Level: 4}, {Level: 4}}
 	balance(examples)
@@ -85,10 +85,10 @@ func TestLooks(t *testing.T) {
 	}
 	still := compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.3, 0.3, 0.3}, []float64{4, 5, 6})
 	if w := warnings(score, []FactDrift{still}); still.Shift != nil || still.Correlation != nil || len(w) != 1 {
-		t.Errorf("what was constant has no deviations, and moved: %+v, %v", still, w)
+		t.Errorf("a statistic that was constant has no deviation, but moved: %+v, %v", still, w)
 	}
 	still = compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1}, []float64{4, 5})
 	if w := warnings(score, []FactDrift{still}); len(w) != 0 {
-		t.Errorf("what stays constant did not move: %+v, %v", still, w)
+		t.Errorf("a statistic that stays constant did not move: %+v, %v", still, w)
 	}
 }

@@ -20,14 +20,14 @@ import (
 // Conditioning writes labels with the score of each edit in words.
 type Conditioning struct {
 	Template  Template
-	Low, High float64  // score01 that become 0 and 10 before the cuts into levels
+	Low, High float64  // score01 that map to 0 and 10 before the cuts into levels
 	Layouts   []string // names of [Layouts]
 	Copy      bool     // copy pictures instead of linking to them
 	Balance   bool     // repeat examples, so that all levels that occur are equally frequent
 	Seed      uint64   // of the draw of examples that are repeated once more than others of their level
 
 	// Tokens counts the tokens of a prompt, begin and end included. nil: [MinClipTokens], for layouts whose trainers
-	// have CLIP's text encoder.
+	// use CLIP's text encoder.
 	Tokens func(text string) (int, error)
 }
 
@@ -55,12 +55,12 @@ type ConditioningResult struct {
 	Failed   int    // listed in failed.jsonl
 	Reason   string // why the first of them failed
 	Levels   [5]int // rows of the levels one to five
-	Written  int    // examples: the labelled rows, with those that are repeated
+	Written  int    // examples: the labelled rows, including repetitions
 	Cut      int    // labelled rows whose prompts have more than [ClipTokens] tokens, and lose words of the score
 }
 
-// Write makes the folder out: images/, labels in the chosen layouts, and failed.jsonl with the unusable rows. If no
-// row is usable, it makes no folder and returns the first reason.
+// Write creates the folder out: images/, labels in the chosen layouts, and failed.jsonl with the unusable rows. If no
+// row is usable, it creates no folder and returns the first reason.
 func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (*ConditioningResult, error) {
 	r := &ConditioningResult{Rows: t.Len()}
 	err := atomicfile.WriteDir(out, func(dir string) (err error) {
@@ -111,7 +111,7 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 		if err := writeCard(dir, c.Layouts); err != nil {
 			return err
 		}
-		if slices.Equal(slices.Compact(slices.Clone(c.Layouts)), []string{"parquet"}) { // it holds the pictures
+		if slices.Equal(slices.Compact(slices.Clone(c.Layouts)), []string{"parquet"}) { // it contains the pictures
 			if err := os.RemoveAll(filepath.Join(dir, "images")); err != nil {
 				return err
 			}
@@ -121,10 +121,10 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 	return r, err
 }
 
-// severalLayouts are the layouts that have a place for several sources of an edit.
+// severalLayouts are the layouts that support several sources per edit.
 var severalLayouts = []string{"diffsynth", "parquet"}
 
-// checkSources refuses edits of several sources in layouts that have one.
+// checkSources refuses edits with several sources in layouts that support only one.
 func (c *Conditioning) checkSources(examples []RewardLabel) error {
 	n := 0
 	for _, e := range examples {
@@ -132,14 +132,14 @@ func (c *Conditioning) checkSources(examples []RewardLabel) error {
 	}
 	for _, l := range c.Layouts {
 		if n > 0 && !slices.Contains(severalLayouts, l) {
-			return exit.Usagef("layout %s has one source of each edit, and %d of %d have several: %s have them all", l, n,
+			return exit.Usagef("layout %s has one source per edit, but %d of %d edits have several: %s have all of them", l, n,
 				len(examples), strings.Join(severalLayouts, " and "))
 		}
 	}
 	return nil
 }
 
-// cut counts the prompts of which CLIP's text encoder would truncate the score.
+// cut counts the prompts whose score CLIP's text encoder would truncate.
 func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 	count := c.Tokens
 	if count == nil {
@@ -164,12 +164,12 @@ func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 	return n, nil
 }
 
-// ClipTokens is the context length of CLIP's text encoders, begin and end tokens included. Those of Stable Diffusion
-// truncate longer prompts.
+// ClipTokens is the context length of CLIP's text encoders, begin and end tokens included. Stable Diffusion truncates
+// longer prompts.
 const ClipTokens = 77
 
 // clipPieces matches the pieces into which CLIP's tokenizer splits a text before BPE. Combining marks count as
-// letters, since the tokenizer joins them where Unicode has such a letter.
+// letters, since the tokenizer joins them if Unicode has the composed letter.
 var clipPieces = regexp.MustCompile(`'s|'t|'re|'ve|'m|'ll|'d|[\p{L}\p{M}]+|\p{N}|[^\s\p{Z}\p{L}\p{M}\p{N}]+`)
 
 // MinClipTokens is a lower bound of the tokens of a text with any CLIP vocabulary: one for each word, digit and run

@@ -10,22 +10,22 @@ import (
 // heldOut is the column of a held-out judge's numbers.
 const heldOut = "held_out"
 
-// Confirmation compares the gain of the score, which the editor may be trained on, with what a held-out judge sees.
+// Confirmation compares the gain of the score, which the editor may be trained on, with the gain of a held-out judge.
 //
-// Both gains are means over inputs that both tables have, an input with several outputs counting by their mean. The
-// gain that is expected of the held-out judge is Slope times the gain of the score, with the slope of the least-squares
-// line of the held-out number over the score among the earlier outputs: judges that agree little are expected to follow
-// little. The alarm is raised where the score rose, and the held-out judge gained less than Wanted times the expected
-// (where the slope is not positive: where it lost). Both must hold for the whole interval, so noise raises no alarm.
+// Both gains are means over inputs that both tables have; an input with several outputs counts by their mean. The
+// expected gain of the held-out judge is Slope times the gain of the score, with the slope of the least-squares line
+// of the held-out number over the score among the earlier outputs: judges that agree little are expected to follow
+// little. The alarm is raised if the score rose, and the held-out judge gained less than Wanted times the expected
+// gain (if the slope is not positive: if it lost). Both must hold for the full interval, so noise raises no alarm.
 type Confirmation struct {
 	Inputs   int      `json:"inputs"`
 	Gain     Estimate `json:"gain"`
 	HeldOut  Estimate `json:"held_out_gain"`
 	Expected Estimate `json:"expected_gain"` // of the held-out judge
-	Lacking  Estimate `json:"lacking_gain"`  // Wanted times the expected gain, less that of the held-out judge
+	Lacking  Estimate `json:"lacking_gain"`  // Wanted times the expected gain, minus the held-out judge's gain
 
 	Slope     float64  `json:"slope"`     // of the held-out number over the score, before; 0: the score is constant
-	Wanted    float64  `json:"wanted"`    // least share of the expected gain
+	Wanted    float64  `json:"wanted"`    // minimum share of the expected gain
 	Confirmed *float64 `json:"confirmed"` // share of the expected gain; null: none is expected
 
 	AgreementBefore *float64 `json:"agreement_before"` // Spearman correlation of both judges; null: one is constant
@@ -41,11 +41,11 @@ type Estimate struct {
 	High  float64 `json:"high"`
 }
 
-// Of the bootstrap.
+// Settings of the bootstrap.
 const (
 	confirmSeed      = 1
 	confirmResamples = 2000
-	minInputs        = 8 // with fewer an interval says nothing
+	minInputs        = 8 // with fewer an interval is meaningless
 )
 
 // confirm compares the gains of outputs that have a held-out judge's numbers.
@@ -54,8 +54,8 @@ func confirm(before, after *Outputs, wanted float64) (*Confirmation, error) {
 	h0, h1 := pairMeans(before, after, heldOut)
 	n := len(s0)
 	if n < minInputs {
-		return nil, fmt.Errorf("a held-out judge confirms gains of %d sources and instructions or more that both tables "+
-			"have, and these have %d", minInputs, n)
+		return nil, fmt.Errorf("a held-out judge can confirm gains with at least %d sources and instructions that both "+
+			"tables have: these have %d", minInputs, n)
 	}
 	c := &Confirmation{Inputs: n, Wanted: wanted}
 	gains := func(units []int) []float64 {
@@ -87,7 +87,7 @@ func confirm(before, after *Outputs, wanted float64) (*Confirmation, error) {
 	return c, nil
 }
 
-// agreement is the Spearman correlation of score and held-out number; nil: one is constant.
+// agreement returns the Spearman correlation of score and held-out number; nil: one is constant.
 func agreement(o *Outputs) *float64 {
 	r := stats.Spearman(o.values["score"], o.values[heldOut])
 	if math.IsNaN(r) {
@@ -96,7 +96,7 @@ func agreement(o *Outputs) *float64 {
 	return &r
 }
 
-// pairMeans are the means of a column before and after, of each input that both have, in the order of before.
+// pairMeans returns the means of a column before and after, for each input that both have, in the order of before.
 func pairMeans(before, after *Outputs, name string) (b, a []float64) {
 	first, second := before.means(name), after.means(name)
 	for _, in := range before.rows {
@@ -109,7 +109,7 @@ func pairMeans(before, after *Outputs, name string) (b, a []float64) {
 	return b, a
 }
 
-// means are those of a column by input.
+// means returns the means of a column by input.
 func (o *Outputs) means(name string) map[input]float64 {
 	sums := map[input]float64{}
 	for i, in := range o.rows {
@@ -118,7 +118,7 @@ func (o *Outputs) means(name string) map[input]float64 {
 	return sums
 }
 
-// slopeOf is the slope of the least-squares line of y over x among units; 0 where x is constant.
+// slopeOf returns the slope of the least-squares line of y over x among units; 0 if x is constant.
 func slopeOf(x, y []float64, units []int) float64 {
 	n, mx, my := float64(len(units)), 0.0, 0.0
 	for _, i := range units {

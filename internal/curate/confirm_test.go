@@ -9,7 +9,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// outputsOf are outputs of a score and a held-out number, row i of input i % inputs.
+// outputsOf returns outputs with a score and a held-out number, row i of input i % inputs.
 func outputsOf(inputs int, score, held []float64) *Outputs {
 	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
 	for i := range score {
@@ -22,8 +22,8 @@ func outputsOf(inputs int, score, held []float64) *Outputs {
 	return o
 }
 
-// TestConfirmationOfNumPy: gains, slopes and rank correlations are numpy's and scipy's, intervals as near as another
-// generator's draws are, and the alarms the same (tools/oracle/confirmation.py).
+// TestConfirmationOfNumPy: gains, slopes and rank correlations equal numpy's and scipy's, intervals are as close as
+// the draws of another generator, and the alarms are the same (tools/oracle/confirmation.py).
 func TestConfirmationOfNumPy(t *testing.T) {
 	var o struct {
 		Wanted float64
@@ -65,7 +65,8 @@ func TestConfirmationOfNumPy(t *testing.T) {
 	}
 }
 
-// TestConfirmationOfInputs: an input counts once, by the mean of its outputs; those that one table lacks do not count.
+// TestConfirmationOfInputs: an input counts once, by the mean of its outputs; inputs that one table lacks do not
+// count.
 func TestConfirmationOfInputs(t *testing.T) {
 	score, held := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{2, 1, 4, 3, 6, 5, 8, 7}
 	twice := func(x []float64, off float64) (out []float64) {

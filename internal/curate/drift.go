@@ -16,12 +16,12 @@ type fact struct {
 }
 
 // measureEdit computes simple statistics of an edited picture, in order, that show reward hacking (an editor that
-// pleases only its reward). None needs a model. The source is resized to the edit for change.
+// optimises only its reward). None needs a model. The source is resized to the edit for change.
 func measureEdit(source, edit *data.Picture) []fact {
 	var (
 		change     float64 // mean absolute difference to the source, 0..1
 		saturation float64 // mean of (max - min) / max over the channels
-		edges      float64 // share of pixels whose Sobel gradient of luma is above 0.25 a pixel
+		edges      float64 // share of pixels whose Sobel gradient of luma is above 0.25 per pixel
 		grain      float64 // mean absolute 4-neighbour Laplacian of luma, 0..1: high-frequency noise
 		clipped    float64 // share of channel values at 0 or 255
 	)
@@ -69,12 +69,12 @@ type FactDrift struct {
 	Before      float64  `json:"before"` // means
 	After       float64  `json:"after"`
 	Difference  float64  `json:"difference"`
-	Deviation   float64  `json:"deviation"`   // of before
+	Deviation   float64  `json:"deviation"`   // standard deviation of before
 	Shift       *float64 `json:"shift"`       // difference in deviations; null: before has none
 	Correlation *float64 `json:"correlation"` // of the fact with the score, within after; null: one is constant
 }
 
-// shifted is the difference in standard deviations; infinite if before was constant and after differs.
+// shifted returns the difference in standard deviations; infinite if before was constant and after differs.
 func (m *FactDrift) shifted() float64 {
 	switch {
 	case m.Shift != nil:
@@ -113,14 +113,14 @@ func warnings(score FactDrift, facts []FactDrift) []string {
 	}
 	for _, f := range facts {
 		switch {
-		case f.Name == heldOut: // [Confirmation] is about it
+		case f.Name == heldOut: // see [Confirmation]
 		case f.Name == "clip_i" && f.shifted() < -0.5:
-			out = append(out, "edits have less and less to do with their sources (CLIP-I falls) while the score rises")
+			out = append(out, "edits resemble their sources less and less (CLIP-I falls) while the score rises")
 		case f.Name == "change" && f.shifted() < -0.5:
 			out = append(out, "edits change less and less of the source while the score rises")
 		case f.Name != "clip_i" && f.Name != "change" && math.Abs(f.shifted()) > 0.5:
 			out = append(out,
-				f.Name+" moved by more than half a standard deviation while the score rose: look at pictures")
+				f.Name+" moved by more than half a standard deviation while the score rose: look at the pictures")
 		}
 	}
 	return out

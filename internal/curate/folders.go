@@ -13,8 +13,8 @@ import (
 	"assay/internal/jsonfile"
 )
 
-// diffusersRow is a row of an image folder of Hugging Face `datasets`: columns NAME_file_name become pictures NAME. The
-// first three are what diffusers' train_instruct_pix2pix.py takes where no flag names others.
+// diffusersRow is a row of an image folder of Hugging Face `datasets`: columns NAME_file_name become pictures NAME.
+// The first three are the default columns of diffusers' train_instruct_pix2pix.py.
 type diffusersRow struct {
 	Source      string  `json:"source_file_name"`
 	Prompt      string  `json:"prompt"`
@@ -40,7 +40,7 @@ func (d decimal) MarshalJSON() ([]byte, error) {
 }
 
 // writeDiffusers writes diffusers/: images/ and metadata.jsonl, for --train_data_dir or --dataset_name of diffusers'
-// training scripts. It is a folder of its own, since `datasets` takes every picture and metadata file below a folder.
+// training scripts. It is a separate folder, since `datasets` takes every picture and metadata file below a folder.
 func writeDiffusers(dir, _ string, examples []RewardLabel) error {
 	rows := make([]diffusersRow, len(examples))
 	names := map[string]string{} // picture of the labels -> its name in this folder
@@ -83,20 +83,20 @@ func writeCard(dir string, layouts []string) error {
 		return nil
 	}
 	text := "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: " + files + "\n---\n\n" +
-		"Reward-conditioned labels, as score condition writes them.\n"
+		"Reward-conditioned labels, written by score condition.\n"
 	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(text), 0o666)
 }
 
 // aiToolkitConfig is dataset.yaml of ai-toolkit/, the datasets of a configuration of ostris' ai-toolkit: images/ with
-// the edits and a .txt file beside each, control/ with the sources under the same names.
-const aiToolkitConfig = `# Paste this into process: of a configuration for an editing model, as
+// the edits and a .txt file next to each, control/ with the sources under the same names.
+const aiToolkitConfig = `# Paste this into process: of a configuration for an editing model, such as
 # config/examples/train_lora_flux_kontext_24gb.yaml or train_lora_qwen_image_edit_32gb.yaml.
 datasets:
   - folder_path: %s
     control_path: %s
     caption_ext: "txt"
     caption_dropout_rate: 0.05
-    shuffle_tokens: false # the words of the score stay where they are
+    shuffle_tokens: false # keeps the words of the score in place
     resolution: [512, 768, 1024]
 `
 
@@ -121,7 +121,7 @@ var captionedEndings = []string{".png", ".jpg", ".jpeg", ".webp"}
 
 // writeCaptioned returns a layout that writes images/ and control/ below a folder, and the configuration that names
 // them, and a cache, by absolute paths, since trainers resolve relative ones from their working directory. Names of
-// pictures are numbers of one length, since trainers match prefixes.
+// pictures are numbers of equal length, since trainers match prefixes.
 func writeCaptioned(folder, file, config string) func(dir, out string, examples []RewardLabel) error {
 	return func(dir, out string, examples []RewardLabel) error {
 		out, err := filepath.Abs(out)

@@ -20,8 +20,8 @@ import (
 	"assay/internal/table"
 )
 
-// TestRepeated: rows are repeated until all levels that occur are equally frequent, each at least once and no row of a
-// level two times more often than another one; the same seed gives the same rows.
+// TestRepeated: rows are repeated until all levels that occur are equally frequent, each at least once, and the
+// counts of two rows of a level differ by at most one; the same seed gives the same rows.
 func TestRepeated(t *testing.T) {
 	var examples []RewardLabel
 	for level, n := range map[int]int{1: 3, 4: 7, 5: 20} {
@@ -58,7 +58,7 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// labelTable writes a table of three edits of one source and one of another, the sources of which are of other formats.
+// labelTable writes a table of three edits of one source and one of another, whose formats differ.
 func labelTable(t *testing.T) (*data.Table, scoring.Scores) {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,7 +102,7 @@ func labelTable(t *testing.T) (*data.Table, scoring.Scores) {
 	return rows, scores
 }
 
-// files lists what lies in a folder, and fails for links that lead nowhere.
+// files lists a folder, and fails for dangling links.
 func files(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -170,7 +170,7 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// checkMetadata looks at the image folder of diffusers: its pictures, and numbers that every reader takes for decimal.
+// checkMetadata checks the image folder of diffusers: its pictures, and numbers that every reader takes for decimal.
 func checkMetadata(t *testing.T, out string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(out, "diffusers", "metadata.jsonl"))
@@ -205,7 +205,8 @@ func checkMetadata(t *testing.T, out string) {
 	}
 }
 
-// TestParquetAlone: the layout that holds the pictures leaves none beside it, which `datasets` would load instead.
+// TestParquetAlone: the layout with embedded pictures leaves no picture files next to it, which `datasets` would load
+// instead.
 func TestParquetAlone(t *testing.T) {
 	table, scores := labelTable(t)
 	out := filepath.Join(t.TempDir(), "labels")

@@ -16,8 +16,8 @@ import (
 	"assay/internal/jsonfile"
 )
 
-// Layouts are the formats that trainers of editors read, by name. Each writes files below dir, where the pictures
-// already lie under the paths of the labels. dir is renamed to out when it is complete.
+// Layouts are the formats that trainers of editors read, by name. Each writes files below dir, which already contains
+// the pictures at the paths of the labels. dir is renamed to out when it is complete.
 var Layouts = map[string]func(dir, out string, examples []RewardLabel) error{
 	"ai-toolkit":      writeCaptioned("ai-toolkit", "dataset.yaml", aiToolkitConfig),
 	"diffsynth":       writeDiffSynth,
@@ -40,8 +40,8 @@ type diffSynth struct {
 	Weight    float64 `json:"weight"`
 }
 
-// writeDiffSynth writes metadata.csv, .json and .jsonl; paths are relative to the folder (--dataset_base_path). CSV has
-// no lists: there is none where an edit has several sources.
+// writeDiffSynth writes metadata.csv, .json and .jsonl; paths are relative to the folder (--dataset_base_path). CSV
+// has no lists: it is not written if an edit has several sources.
 func writeDiffSynth(dir, _ string, examples []RewardLabel) error {
 	rows, several := make([]diffSynth, len(examples)), false
 	for i, e := range examples {
@@ -73,7 +73,7 @@ func writeDiffSynth(dir, _ string, examples []RewardLabel) error {
 
 // writeInstructPix2Pix writes instructpix2pix/: a folder for each example with SEED_0.jpg, SEED_1.jpg and
 // prompt.json, and seeds.json, as EditDataset of InstructPix2Pix reads them. (The pictures keep their format: readers
-// go by the content.)
+// detect it from the content.)
 func writeInstructPix2Pix(dir, _ string, examples []RewardLabel) error {
 	var seeds []any
 	for i, e := range examples {
@@ -99,7 +99,7 @@ func writeInstructPix2Pix(dir, _ string, examples []RewardLabel) error {
 }
 
 // writeMagicBrush writes magicbrush/: images/ID/ID-input.png and ID-output1.png, edit_turns.json and
-// edit_sessions.json, as MagicBrush's training split has them (without masks).
+// edit_sessions.json, as in MagicBrush's training split (without masks).
 func writeMagicBrush(dir, _ string, examples []RewardLabel) error {
 	turns := []map[string]any{}
 	sessions := map[string]any{}
@@ -130,7 +130,7 @@ func writeMagicBrush(dir, _ string, examples []RewardLabel) error {
 }
 
 // writeExamplesParquet writes data.parquet with the pictures inside, as Hugging Face `datasets` reads them. The first
-// three columns are what diffusers' train_instruct_pix2pix.py takes where no flag names others.
+// three columns are the default columns of diffusers' train_instruct_pix2pix.py.
 func writeExamplesParquet(dir, _ string, examples []RewardLabel) error {
 	columns := []data.Column{
 		{Name: "source", Kind: data.KindImage},

@@ -22,18 +22,18 @@ type Outputs struct {
 	names  []string // of the facts, in order
 	values map[string][]float64
 	rows   []input       // of each output
-	inputs map[input]int // what was asked, and how often
+	inputs map[input]int // number of outputs by input
 }
 
-// input is what an output was made of.
+// input is what an output was made from.
 type input struct {
 	sources     string // digests of their pixels
 	instruction string
 }
 
-// Measure measures the edits of a scored table, beside their first sources. Without an encoder there is no CLIP-I, and
-// without numbers of a held-out judge (held is nil) no held_out. A row that cannot be read counts as failed; if all
-// fail, the first reason is the error.
+// Measure measures the edits of a scored table, compared with their first sources. Without an encoder there is no
+// CLIP-I, and without numbers of a held-out judge (held is nil) no held_out. A row that cannot be read counts as
+// failed; if all fail, the first reason is the error.
 func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, held *scoring.Scores, encoder ImageEncoder) (
 	*Outputs, error) {
 	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
@@ -73,7 +73,7 @@ func (o *Outputs) add(name string, v float64) {
 	o.values[name] = append(o.values[name], v)
 }
 
-// judgedRow is what the judges said of a row.
+// judgedRow returns the judges' numbers for a row.
 func judgedRow(i int, scores scoring.Scores, held *scoring.Scores) ([]fact, error) {
 	if err := scores.Err(i); err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ type Drift struct {
 	Confirmation *Confirmation `json:"confirmation,omitempty"` // nil: there is no held-out judge
 }
 
-// CompareOutputs compares the outputs of two checkpoints. With a held-out judge it is an alarm if that one gains less
-// than the wanted share of what is expected of it; without an alarm there are no warnings of facts then.
+// CompareOutputs compares the outputs of two checkpoints. With a held-out judge, it raises an alarm if that judge
+// gains less than the wanted share of its expected gain; without an alarm there are then no warnings about facts.
 func CompareOutputs(before, after *Outputs, wanted float64) (*Drift, error) {
 	d := &Drift{
 		RowsBefore:   len(before.values["score"]),
@@ -157,11 +157,11 @@ func CompareOutputs(before, after *Outputs, wanted float64) (*Drift, error) {
 		d.Facts = append(d.Facts, compare(name, before.values[name], after.values[name], after.values["score"]))
 	}
 	if own := alone(before, after) + alone(after, before); own > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d outputs are of a source and an instruction that the other "+
-			"table does not have as often. These means are not of the same inputs", own, d.RowsBefore+d.RowsAfter))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d outputs have a source and an instruction that the other "+
+			"table does not have as often. The means are not over the same inputs", own, d.RowsBefore+d.RowsAfter))
 	}
 	if d.RowsBefore == 1 {
-		d.Warnings = append(d.Warnings, "before there is one output, which has no deviations: nothing can be told in them")
+		d.Warnings = append(d.Warnings, "before there is only one output, so no standard deviation: shifts are undefined")
 	}
 	if before.values[heldOut] != nil {
 		var err error

@@ -26,8 +26,8 @@ func newPictures(t *data.Table, dir string, copied bool) *pictures {
 	return &pictures{t, dir, copied, map[string]string{}}
 }
 
-// place places a picture under a name with its own ending and returns the path within the folder; a picture that is
-// there already keeps its path. Files are linked or copied; pictures inside the table and on object storage are
+// place places a picture under a name with its own ending and returns the path within the folder; a picture that was
+// already placed keeps its path. Files are linked or copied; pictures inside the table and on object storage are
 // written.
 func (p *pictures) place(m data.Image, name string) (string, error) {
 	if m.IsZero() {
@@ -53,7 +53,8 @@ func (p *pictures) place(m data.Image, name string) (string, error) {
 	return to, nil
 }
 
-// label makes the label of a row whose score is on 0..10 and places its pictures. source and output end their names.
+// label returns the label of a row whose score is on 0..10 and places its pictures. Their names end with source and
+// output.
 func (p *pictures) label(
 	i int, row *data.Row, prompt string, score float64, source, output string,
 ) (l RewardLabel, err error) {
@@ -76,7 +77,7 @@ func (p *pictures) label(
 	return l, nil
 }
 
-// write puts a picture at path; file is where it lies, "" for one in the table.
+// write writes a picture to path; file is its location, "" for a picture in the table.
 func (p *pictures) write(m data.Image, file, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (p *pictures) write(m data.Image, file, path string) error {
 		}
 		return os.WriteFile(path, raw, 0o666)
 	}
-	info, err := os.Stat(file) // a link to nothing would be found by the trainer
+	info, err := os.Stat(file) // a dangling link would only be noticed by the trainer
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (p *pictures) write(m data.Image, file, path string) error {
 	return os.Symlink(file, path)
 }
 
-// link makes a second name for a picture of the folder.
+// link links to a picture of the folder under a second name.
 func link(dir, from, to string) error {
 	to = filepath.Join(dir, to)
 	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {

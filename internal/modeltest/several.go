@@ -133,7 +133,7 @@ func (f Family) numbered(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		got, err := s.Sample(r.edit(t), model.Ask{})
 		if err != nil {
-			if !strings.Contains(err.Error(), `"Picture 1: " does not stand before picture 1`) {
+			if !strings.Contains(err.Error(), `"Picture 1: " is not before picture 1`) {
 				t.Error(err)
 			}
 			return

@@ -274,7 +274,7 @@ func (f Family) instructionFirst(t *testing.T) {
 			t.Cleanup(func() { s.Close() })
 			edits := r.group(t)[:4]
 			if _, err := s.Sample(edits[0], model.Ask{}); err != nil {
-				if !strings.Contains(err.Error(), "wherever they stand") {
+				if !strings.Contains(err.Error(), "wherever they are") {
 					t.Error(err)
 				}
 				continue

@@ -13,7 +13,7 @@ type Series struct {
 	Name  string
 	Color string // "--accent"
 	X, Y  []float64
-	Marks bool // draw points, as of few values
+	Marks bool // draw points, for series with few values
 }
 
 // Size of a chart, and its margins, in units of its viewBox.
@@ -24,8 +24,8 @@ const (
 	nameWidth               = 44
 )
 
-// Chart draws series over common axes as an SVG image. label is read aloud in its place; x names the horizontal axis.
-// It is empty without a finite point.
+// Chart draws series over common axes as an SVG image. label is its text for screen readers; x names the horizontal
+// axis. The result is empty without a finite point.
 func Chart(label, x string, series ...Series) template.HTML {
 	xs, ys := bounds(series)
 	if !(xs[0] <= xs[1]) {
@@ -41,7 +41,7 @@ func Chart(label, x string, series ...Series) template.HTML {
 			chartLeft, toY(v), chartWidth-chartRight, chartLeft-6, toY(v)+4, v)
 	}
 	for _, v := range ticks(xs) {
-		if toX(v) > chartWidth-chartRight-nameWidth { // the axis' name stands there
+		if toX(v) > chartWidth-chartRight-nameWidth { // the name of the axis is there
 			continue
 		}
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%.6g</text>`, toX(v), chartHeight-8, v)
@@ -60,7 +60,7 @@ func Chart(label, x string, series ...Series) template.HTML {
 	return template.HTML(b.String())
 }
 
-// path is a series as SVG's path data.
+// path returns a series as SVG path data.
 func path(s Series, toX, toY func(float64) float64) string {
 	var b strings.Builder
 	pen := "M"
@@ -77,7 +77,7 @@ func path(s Series, toX, toY func(float64) float64) string {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// bounds are the least and the greatest finite value of all points on each axis.
+// bounds returns the least and the greatest value of all finite points on each axis.
 func bounds(series []Series) (x, y [2]float64) {
 	x, y = [2]float64{math.Inf(1), math.Inf(-1)}, [2]float64{math.Inf(1), math.Inf(-1)}
 	for _, s := range series {
@@ -91,7 +91,7 @@ func bounds(series []Series) (x, y [2]float64) {
 	return x, y
 }
 
-// scale maps a range to another one; a range of one value to its middle.
+// scale maps a range to another one; a range of one value is mapped to the middle.
 func scale(from [2]float64, lo, hi float64) func(float64) float64 {
 	return func(v float64) float64 {
 		if from[0] == from[1] {
@@ -101,7 +101,7 @@ func scale(from [2]float64, lo, hi float64) func(float64) float64 {
 	}
 }
 
-// ticks are 3 to 6 round values within a range.
+// ticks returns 3 to 6 round values within a range.
 func ticks(r [2]float64) (out []float64) {
 	if r[0] == r[1] {
 		return r[:1]

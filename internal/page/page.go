@@ -1,4 +1,5 @@
-// Package page holds what HTML reports have in common: the head of a page, and the base of its style.
+// Package page contains what HTML reports have in common: the head of a page and its base style (base.html), charts
+// as SVG, pictures as data URLs, and a server for pages on this machine.
 package page
 
 import (
@@ -14,7 +15,7 @@ import (
 //go:embed base.html
 var base string
 
-// Number is a number for people in the form of a verb, as "%.2f"; "-": there is none.
+// Number formats a number for readers with a verb such as "%.2f"; NaN is "-".
 func Number(verb string, v float64) string {
 	if math.IsNaN(v) {
 		return "-"
@@ -22,12 +23,12 @@ func Number(verb string, v float64) string {
 	return fmt.Sprintf(verb, v)
 }
 
-// DataURL is a file of a media type as part of a page.
+// DataURL returns a file of a media type as a data URL, to embed it in a page.
 func DataURL(mediaType string, raw []byte) template.URL {
 	return template.URL("data:" + mediaType + ";base64," + base64.StdEncoding.EncodeToString(raw))
 }
 
-// PNG is what encode writes, a picture's EncodePNG, as a data URL.
+// PNG returns as a data URL what encode writes, such as a picture's EncodePNG.
 func PNG(encode func(w io.Writer) error) (template.URL, error) {
 	var b bytes.Buffer
 	if err := encode(&b); err != nil {
@@ -36,9 +37,8 @@ func PNG(encode func(w io.Writer) error) (template.URL, error) {
 	return DataURL("image/png", b.Bytes()), nil
 }
 
-// Parse parses the text of a page, which it must be able to: a mistake panics. The text begins with {{template
-// "head"}}, up to the title, and its style with {{template "style"}}, whose colours are the variables --accent,
-// --line and --soft.
+// Parse parses the text of a page, and panics if it is invalid. The text starts with {{template "head"}}, before the
+// title, and its style with {{template "style"}}, whose colours are the variables --accent, --line and --soft.
 func Parse(text string, funcs template.FuncMap) *template.Template {
 	return template.Must(template.Must(template.New("page").Funcs(funcs).Parse(base)).Parse(text))
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A page has the head and the style, and what it says is escaped.
+// A page has the head and the style, and its data are escaped.
 func TestParse(t *testing.T) {
 	text := `{{template "head"}}<title>{{.}}</title><style>{{template "style"}} body { max-width: 9rem; }</style></head>`
 	var b strings.Builder

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestListen: addresses of this machine alone, and what to do about one that is taken.
+// TestListen: only loopback addresses, and what to do about one that is in use.
 func TestListen(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:0", ":0", "10.0.0.1:0", "example.org:0", "nothing"} {
 		t.Run(addr, func(t *testing.T) {
@@ -20,8 +20,8 @@ func TestListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(l.Addr().String()); err == nil || !strings.Contains(err.Error(), "names another address") {
-		t.Errorf("an address that is taken: got error %v, want what to do", err)
+	if _, err := Listen(l.Addr().String()); err == nil || !strings.Contains(err.Error(), "use another address") {
+		t.Errorf("an address that is in use: got error %v, want what to do", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

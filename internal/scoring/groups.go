@@ -9,18 +9,18 @@ import (
 // windowRows is how far ahead edits of the same source and instruction are looked for.
 const windowRows = 1024
 
-// grouping cuts the rows of a table into batches in which edits of one source and instruction are adjacent: a scorer
-// computes their shared prefix once. Sources, all of an edit, are compared by path, or by bytes if they lie in the
-// table.
+// grouping splits the rows of a table into batches in which edits of the same source and instruction are adjacent: a
+// scorer computes their shared prefix once. All sources of an edit are compared, by path, or by bytes if they are
+// stored in the table.
 type grouping struct {
 	table *data.Table
-	of    map[int]int // row -> first row of its group, in the present window
+	of    map[int]int // row -> first row of its group, in the current window
 }
 
 type groupName struct{ sources, instruction string }
 
-// batches cuts rows into batches. Within a window, groups are ordered by their first rows; a batch does not end within
-// a group that the next one could hold.
+// batches splits rows into batches. Within a window, groups are ordered by their first rows; a batch does not end
+// within a group that fits into the next batch.
 func (g *grouping) batches(rows iter.Seq[int]) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		var window []int
@@ -37,7 +37,7 @@ func (g *grouping) batches(rows iter.Seq[int]) iter.Seq[[]int] {
 	}
 }
 
-// cut yields the batches of a window; false: no more are wanted.
+// cut yields the batches of a window; false: yield returned false.
 func (g *grouping) cut(window []int, yield func([]int) bool) bool {
 	var batch []int
 	for _, group := range g.groups(window) {
@@ -55,7 +55,7 @@ func (g *grouping) cut(window []int, yield func([]int) bool) bool {
 	return len(batch) == 0 || yield(batch)
 }
 
-// groups groups rows by source and instruction. An unreadable row is a group of its own.
+// groups groups rows by source and instruction. An unreadable row is a separate group.
 func (g *grouping) groups(window []int) (out [][]int) {
 	g.of = map[int]int{}
 	at := map[groupName]int{}
@@ -77,5 +77,5 @@ func (g *grouping) groups(window []int) (out [][]int) {
 	return out
 }
 
-// joined reports whether two rows of a batch are of one group.
+// joined reports whether two rows of a batch are in the same group.
 func (g *grouping) joined(a, b int) bool { return g.of[a] == g.of[b] }

@@ -10,7 +10,7 @@ import (
 	"assay/data"
 )
 
-// Edits of one source and instruction stand together in a window, and none is left out or taken twice.
+// Edits of the same source and instruction are adjacent within a window, and none is left out or repeated.
 func TestRowsAreGrouped(t *testing.T) {
 	var text strings.Builder
 	for i := range 3 * batchRows {

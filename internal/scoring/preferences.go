@@ -12,7 +12,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// RankedEdits are the edits of one source and instruction.
+// RankedEdits are the edits of the same source and instruction.
 type RankedEdits struct {
 	Sources     []data.Image
 	Instruction string
@@ -27,12 +27,12 @@ type RankedEdit struct {
 	Score edit.Score
 }
 
-// Margin is by how much the score of the i-th edit is better than that of the k-th.
+// Margin returns how much better the score of the i-th edit is than the score of the k-th.
 func (g *RankedEdits) Margin(i, k int) float64 {
 	return g.Range.Width() * (g.Edits[i].Score.Score01 - g.Edits[k].Score.Score01)
 }
 
-// Rank gathers the scored rows of a table by source and instruction, in the order of first appearance.
+// Rank groups the scored rows of a table by source and instruction, in the order of first appearance.
 func Rank(t *data.Table, scores Scores) (groups []*RankedEdits, failed []FailedRow) {
 	at := map[string]*RankedEdits{}
 	for i := range t.Len() {
@@ -60,7 +60,8 @@ func Rank(t *data.Table, scores Scores) (groups []*RankedEdits, failed []FailedR
 	return groups, failed
 }
 
-// preferenceColumns are those of TRL's preference data (prompt, chosen, rejected), with the source and the scores.
+// preferenceColumns are the columns of TRL's preference data (prompt, chosen, rejected), with the source and the
+// scores.
 var preferenceColumns = []data.Column{
 	{Name: "prompt", Kind: data.KindText},
 	{Name: "source", Kind: data.KindImage},
@@ -72,8 +73,8 @@ var preferenceColumns = []data.Column{
 }
 
 // writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns,
-// and returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in
-// score, on the judge's range). JSONL names the pictures' files, Parquet holds the pictures.
+// and returns their number. Every edit is paired with the best of its group, if it is worse by more than margin (in
+// score, on the judge's range). JSONL contains the paths of the pictures, Parquet the pictures.
 func writePreferences(t *data.Table, scores Scores, out string, margin float64) (int, error) {
 	format, err := data.FormatOf(out)
 	if err != nil {
@@ -138,7 +139,7 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 	return n, err
 }
 
-// inside reads a picture of a table, so that its bytes can lie in another one.
+// inside reads a picture of a table, to embed its bytes in another one.
 func inside(m data.Image, folder string) (data.Image, error) {
 	if m.IsZero() || len(m.Bytes) > 0 {
 		return m, nil

@@ -15,7 +15,7 @@ import (
 	"assay/internal/table"
 )
 
-// ErrNoScores says that a table has no scores yet: [Table] makes them.
+// ErrNoScores means that a table has no scores yet: [Table] adds them.
 var ErrNoScores = errors.New("has no column score01")
 
 // Scores are the scores of a table's rows.
@@ -24,7 +24,7 @@ type Scores struct {
 	Lines map[int]table.Line[edit.Score] // by row
 }
 
-// Err is the error of a row; nil: it has a score.
+// Err returns the error of a row; nil: it has a score.
 func (s Scores) Err(row int) error {
 	line, ok := s.Lines[row]
 	switch {
@@ -36,8 +36,8 @@ func (s Scores) Err(row int) error {
 	return nil
 }
 
-// errUnordered says that a judge has nothing to order edits by.
-var errUnordered = errors.New("no score: the scorer names classes without an order, or dimensions alone")
+// errUnordered means that a judge has nothing to order edits by.
+var errUnordered = errors.New("no score: the scorer outputs only unordered classes, or only dimensions")
 
 // FailedRow is a row that could not be used.
 type FailedRow struct {
@@ -46,9 +46,9 @@ type FailedRow struct {
 	Error string `json:"error"`
 }
 
-// Read reads the scores that [Table] wrote into a table. A row without a number has the error of its column error.
-// Where there are score01 and score, they say the judge's range: it is an error if all rows do not have one. With
-// score01 alone the range is 0 to 10.
+// Read reads the scores that [Table] wrote into a table. A row without a number has the error in its column error.
+// score01 and score together determine the judge's range: it is an error if the rows do not share one range. With
+// score01 only, the range is 0 to 10.
 func Read(t *data.Table) (s Scores, err error) {
 	s.Lines = map[int]table.Line[edit.Score]{}
 	var points []point
@@ -107,7 +107,7 @@ func Column(t *data.Table, name string) (Scores, error) {
 	return s, nil
 }
 
-// point is what a row of a table says about its score; one of the two may be absent.
+// point is the score of a row of a table; one of the two numbers may be absent.
 type point struct {
 	table          string
 	row            int
@@ -123,7 +123,7 @@ func readScore(rec data.Record) (score01, score *float64, err error) {
 		return nil, nil, err
 	}
 	if score01 != nil && math.IsInf(*score01, 0) {
-		return nil, nil, fmt.Errorf("score01 is %v: a finite number is wanted", *score01)
+		return nil, nil, fmt.Errorf("score01 is %v: want a finite number", *score01)
 	}
 	if why, ok := rec.Get("error"); ok && score01 == nil {
 		if text, err := data.Text(why); err == nil && text != "" {
@@ -151,8 +151,8 @@ func rangeOf(points []point) (r edit.Range, err error) {
 	bounded := points[0].score01 != nil
 	for _, p := range points {
 		if (p.score01 != nil) != bounded {
-			return r, fmt.Errorf("row %d of %s and row %d of %s: one score has bounds (score01), the other has none: they "+
-				"are of different scorers", points[0].row+1, points[0].table, p.row+1, p.table)
+			return r, fmt.Errorf("row %d of %s and row %d of %s: one score is bounded (score01), the other is not: they "+
+				"are from different scorers", points[0].row+1, points[0].table, p.row+1, p.table)
 		}
 		if p.score01 != nil && p.score != nil {
 			both = append(both, p)
@@ -173,11 +173,11 @@ func rangeOf(points []point) (r edit.Range, err error) {
 		}
 	}
 	return r, fmt.Errorf("row %d of %s: score %g and score01 %g do not fit the range of rows %d of %s and %d of %s. "+
-		"They are of different scorers, or score is something else", wrong.row+1, wrong.table, *wrong.score,
+		"They are from different scorers, or score is something else", wrong.row+1, wrong.table, *wrong.score,
 		*wrong.score01, low.row+1, low.table, high.row+1, high.table)
 }
 
-// through are the ranges of two points: with ends that somebody wrote, and as the rounded numbers have it.
+// through returns the ranges through two points: with rounded ends, and exactly as the numbers imply.
 func through(low, high point) []edit.Range {
 	if width := *high.score01 - *low.score01; width != 0 {
 		slope := (*high.score - *low.score) / width
@@ -185,12 +185,12 @@ func through(low, high point) []edit.Range {
 		return []edit.Range{{rounded(lo), rounded(lo + slope)}, {lo, lo + slope}}
 	}
 	if *low.score != 0 {
-		return []edit.Range{{*low.score, *low.score}} // all the same
+		return []edit.Range{{*low.score, *low.score}} // all equal
 	}
 	return []edit.Range{{-10 * *low.score01, 10 - 10**low.score01}}
 }
 
-// misfit finds a score that is not on the range, to ten digits; nil: there is none.
+// misfit returns a score that is not on the range, to ten digits; nil: there is none.
 func misfit(r edit.Range, points []point) *point {
 	for i, p := range points {
 		size := max(math.Abs(r[0]), math.Abs(r[1]), math.Abs(*p.score))
@@ -221,7 +221,7 @@ func OneRange(names []string, tables ...Scores) error {
 	return err
 }
 
-// rounded takes what rounding left off a number that somebody wrote.
+// rounded removes rounding errors from a number that has few digits.
 func rounded(v float64) float64 {
 	if math.Abs(v) < 1e-12 {
 		return 0

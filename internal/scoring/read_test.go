@@ -28,7 +28,7 @@ func line(more string) string {
 	return `{"source": "a.png", "edit": "b.png", "instruction": "x", ` + more + `}`
 }
 
-// TestReadRange: a table's scores stay on the range of its scorer, which score and score01 say.
+// TestReadRange: a table's scores stay on the range of its scorer, which follows from score and score01.
 func TestReadRange(t *testing.T) {
 	read := func(want edit.Range, lines ...string) Scores {
 		t.Helper()

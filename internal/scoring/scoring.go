@@ -1,9 +1,9 @@
-// Package scoring scores the edits of a table with a judge, and works with the scores of tables.
+// Package scoring scores the edits of a table with a judge, and reads and uses the scores of tables.
 //
-// [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the batch before it is
-// scored. Edits of one source and instruction are scored together, as a judge computes once what they have in common.
-// The rows are written with the columns of their scores, and [Read] reads these. [Rank] ranks edits of one source and
-// instruction.
+// [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the previous batch is
+// scored. Edits of the same source and instruction are scored together, because a judge computes their common part
+// once. The rows are written with the columns of their scores, and [Read] reads these. [Rank] ranks edits of the same
+// source and instruction.
 package scoring
 
 import (
@@ -25,9 +25,9 @@ import (
 type Options struct {
 	table.Options
 
-	Preferences string            // table of preferences to write, too; "": none
-	Margin      float64           // least difference of the scores, on the judge's range, of a preference
-	Warn        func(text string) // told what is odd about the table; nil: not called
+	Preferences string            // table of preferences to write as well; "": none
+	Margin      float64           // a preference needs a larger difference of the scores, on the judge's range
+	Warn        func(text string) // called with what is odd about the table; nil: not called
 }
 
 // TableCounts are the numbers of rows of a scored table.
@@ -38,7 +38,7 @@ type TableCounts struct {
 	Failed      int    `json:"failed"`
 	Preferences int    `json:"pairs,omitempty"`
 
-	// Of a judge that answers in words: rows whose answers could not be read, and their share of the answered rows.
+	// With a text judge: rows whose answers could not be read, and their share of the answered rows.
 	Unreadable      *int     `json:"unreadable,omitempty"`
 	UnreadableShare *float64 `json:"unreadable_share,omitempty"`
 }
@@ -49,7 +49,7 @@ const (
 	batchPixels = 32 << 20
 )
 
-// newJob makes the job that scores the edits of a table.
+// newJob returns the job that scores the edits of a table.
 func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[*edit.Edit, edit.Score] {
 	read := func(i int) (*edit.Edit, error) {
 		row, err := t.Read(i)
@@ -76,7 +76,7 @@ func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[*edit.Edit,
 	job.Batches, job.Joined = g.batches, g.joined
 	job.MaxSize = batchPixels
 	weigh, last := job.Weigh, ""
-	job.Weigh = func(i int) (bytes int64, begins bool) { // a shard begins with a group of one source and instruction
+	job.Weigh = func(i int) (bytes int64, begins bool) { // a shard starts at a group of the same source and instruction
 		e, err := read(i)
 		if err != nil {
 			return 0, true
@@ -111,7 +111,7 @@ func (o *Options) check() error {
 	}
 	_, err = data.FormatOf(o.Preferences)
 	if err == nil && (remote.Is(o.Preferences) || remote.Is(o.In)) {
-		err = exit.Usagef("%s: preferences are made of tables on this machine only", o.Preferences)
+		err = exit.Usagef("%s: preferences need local files: the table and the output must be on this machine", o.Preferences)
 	}
 	for _, other := range []string{o.In, o.Out} {
 		if err == nil && atomicfile.Same(o.Preferences, other) {
@@ -121,7 +121,7 @@ func (o *Options) check() error {
 	return err
 }
 
-// open opens the table with the columns that a judge needs, and makes the job of it. The caller closes the table.
+// open opens the table with the columns that a judge needs, and returns it with its job. The caller closes the table.
 func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.Job[*edit.Edit, edit.Score], error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
@@ -149,9 +149,9 @@ func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.J
 }
 
 // Table scores every row of a table and writes the rows with score (on the judge's range), score01 and error added. A
-// row that cannot be scored has an error and no number.
+// row that cannot be scored gets an error instead of a number.
 //
-// Results are kept in OUT.progress. When ctx is cancelled the error is a [table.InterruptedError], and the same call
+// Results are saved in OUT.progress. If ctx is cancelled, the error is a [table.InterruptedError], and the same call
 // resumes; rows that have changed are scored again. With o.Merge it writes the results of [Shard].
 func Table(ctx context.Context, j edit.Judge, o Options) (*TableCounts, error) {
 	t, job, err := o.open(ctx, j)
@@ -195,7 +195,7 @@ func Table(ctx context.Context, j edit.Judge, o Options) (*TableCounts, error) {
 }
 
 // Shard scores the rows of the shards that o.Shard names, into [shards.Folder]. When all are done, [Table] with
-// o.Merge writes the same table as without shards. When ctx is cancelled, the same call resumes.
+// o.Merge writes the same table as without shards. If ctx is cancelled, the same call resumes.
 func Shard(ctx context.Context, j edit.Judge, o Options) (*shards.Report, error) {
 	t, job, err := o.open(ctx, j)
 	if err != nil {
@@ -218,9 +218,9 @@ func Rows(ctx context.Context, j edit.Judge, t *data.Table, progress func(done, 
 	return gather(j, t.Len(), lines)
 }
 
-// Resume scores the rows of a table except those that skip (may be nil) names. Results are kept in a journal, which
-// the caller removes: when ctx is cancelled the error is a [table.InterruptedError], and the same call resumes.
-// progress may be nil.
+// Resume scores the rows of a table except those for which skip (may be nil) reports true. Results are saved in a
+// journal, which the caller removes: if ctx is cancelled, the error is a [table.InterruptedError], and the same call
+// resumes. progress may be nil.
 func Resume(
 	ctx context.Context, j edit.Judge, t *data.Table, journal string, skip func(row int) bool,
 	progress func(done, total int),
@@ -253,8 +253,8 @@ func gather(j edit.Judge, rows int, results table.Results[edit.Score]) (Scores, 
 	return s, nil
 }
 
-// scoreColumns are the columns that scoring adds or replaces. A judge of several dimensions adds those, and their
-// standard deviations.
+// scoreColumns are the columns that scoring adds or replaces. A judge with several dimensions adds a column for each,
+// and their standard deviations.
 func scoreColumns(info *edit.Info) []data.Column {
 	columns := []data.Column{
 		{Name: "score", Kind: data.KindNumber},
@@ -280,7 +280,7 @@ func scoreColumns(info *edit.Info) []data.Column {
 
 // setScore writes a row's score into its columns.
 func setScore(rec *data.Record, s *edit.Score) {
-	if !math.IsNaN(s.Value) { // of a scorer whose only heads have classes without an order
+	if !math.IsNaN(s.Value) { // NaN for a scorer with only unordered classes
 		rec.Set("score", s.Value)
 		if !s.Unbounded {
 			rec.Set("score01", s.Score01)

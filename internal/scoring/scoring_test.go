@@ -14,7 +14,7 @@ import (
 	"assay/internal/table"
 )
 
-// redJudge scores an edit by the red of its first pixel, 0..1, and counts what it was asked.
+// redJudge scores an edit by the red of its first pixel, 0..1, and counts its calls.
 type redJudge struct {
 	print  string
 	asked  int
@@ -54,7 +54,7 @@ func (s *redJudge) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score,
 	return scores, make([]error, len(inputs)), nil
 }
 
-// options are those of a table.
+// options returns the options of a table.
 func options(in, out string) Options { return Options{Options: table.Options{In: in, Out: out}} }
 
 // writePicture writes a picture of one colour.
@@ -90,7 +90,7 @@ func writeTable(t *testing.T) (in string) {
 	return in
 }
 
-// checkScores wants the edits' red as their scores, and an error for the missing one.
+// checkScores checks that the scores are the edits' red, and that the missing one has an error.
 func checkScores(t *testing.T, out string, changed map[int]float64) {
 	t.Helper()
 	scored, err := data.OpenTable(out)
@@ -152,8 +152,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableResumes: what was scored before an interrupt is not scored again, unless the row was changed since. A line
-// that was cut off does no harm, and the progress of another scorer is refused.
+// TestTableResumes: rows scored before an interruption are not scored again, unless they changed since. A truncated
+// line is ignored, and the progress of another scorer is refused.
 func TestTableResumes(t *testing.T) {
 	in := writeTable(t)
 	dir := filepath.Dir(in)

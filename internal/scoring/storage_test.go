@@ -21,7 +21,7 @@ import (
 	"assay/internal/table"
 )
 
-// TestTableOnFileDriver and TestTableOnS3: a table on object storage gives what files give.
+// TestTableOnFileDriver and TestTableOnS3: a table on object storage gives the same results as files.
 func TestTableOnFileDriver(t *testing.T) { tableOnStorage(t, "file://"+t.TempDir()) }
 
 func TestTableOnS3(t *testing.T) {
@@ -29,7 +29,7 @@ func TestTableOnS3(t *testing.T) {
 	tableOnStorage(t, "s3://tables/some folder")
 }
 
-// TestS3Outage: a row at which storage fails costs the attempts at one picture, of which each may take long.
+// TestS3Outage: a row for which storage fails costs the attempts for only one picture, because each may take long.
 func TestS3Outage(t *testing.T) {
 	client, endpoint := s3test.Start(t, "outage")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -58,8 +58,8 @@ func TestS3Outage(t *testing.T) {
 	}
 }
 
-// tableOnStorage copies tables there, with pictures beside them and in them. An interrupted run goes on with what this
-// machine keeps.
+// tableOnStorage copies tables to storage, with separate and with embedded pictures. An interrupted run resumes from
+// the journal on this machine.
 func tableOnStorage(t *testing.T, folder string) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ctx := context.Background()
@@ -100,7 +100,7 @@ func tableOnStorage(t *testing.T, folder string) {
 	}
 }
 
-// embed writes the table's readable rows with the pictures in them.
+// embed writes the table's readable rows with embedded pictures.
 func embed(t *testing.T, in string) string {
 	t.Helper()
 	table, err := data.OpenTable(in)
@@ -128,7 +128,7 @@ func embed(t *testing.T, in string) string {
 	return out
 }
 
-// storageRun scores a table of the folder, by a run that is interrupted and one that goes on.
+// storageRun scores a table of the folder, in a run that is interrupted and one that resumes.
 func storageRun(t *testing.T, folder, in, out string) []byte {
 	t.Helper()
 	o := options(remote.Join(folder, in), remote.Join(folder, out))
@@ -141,7 +141,7 @@ func storageRun(t *testing.T, folder, in, out string) []byte {
 		t.Errorf("an unfinished run wrote its table: %v", err)
 	}
 	s := &redJudge{}
-	// The row whose picture is missing was cut off, and is not scored.
+	// The row whose picture is missing was interrupted, and is not scored.
 	if _, err := Table(context.Background(), s, o); err != nil || s.asked != 0 {
 		t.Fatalf("%v: %d rows were scored again", err, s.asked)
 	}

@@ -12,7 +12,7 @@ import (
 	"assay/edit"
 )
 
-// classJudge names a class of every edit: it has no score.
+// classJudge outputs only classes: it has no score.
 type classJudge struct{ redJudge }
 
 func (classJudge) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
@@ -23,7 +23,7 @@ func (classJudge) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, 
 	return scores, make([]error, len(inputs)), nil
 }
 
-// TestUnordered: classes without an order make neither preferences nor a rank.
+// TestUnordered: unordered classes give neither preferences nor ranks.
 func TestUnordered(t *testing.T) {
 	in := writeTable(t)
 	j := &classJudge{redJudge{print: "classes"}}

@@ -12,13 +12,13 @@ func NewRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e377
 // Interval is a confidence interval.
 type Interval struct {
 	Low, High float64
-	Undefined int // resamples in which there is no value
+	Undefined int // resamples without a value
 }
 
 // Bootstrap draws resamples of n units with replacement and returns, for each value that statistic computes from a
-// resample, the percentile interval of the given level (0.95). Comparing two systems on the same units inside statistic
-// makes the bootstrap paired. Resamples where a value is undefined (NaN) are left out of that value's interval; it is
-// NaN when all are.
+// resample, the percentile interval of the given level (0.95). Comparing two systems on the same units inside
+// statistic makes the bootstrap paired. Resamples in which a value is undefined (NaN) are left out of that value's
+// interval, which is NaN if all are.
 func Bootstrap(rng *rand.Rand, n, resamples int, level float64, statistic func(units []int) []float64) []Interval {
 	units := make([]int, n)
 	var draws [][]float64
@@ -43,8 +43,8 @@ func Bootstrap(rng *rand.Rand, n, resamples int, level float64, statistic func(u
 	return out
 }
 
-// Quantile is the q-quantile, q in [0, 1], of sorted values without NaN: that of NumPy, with its default method
-// "linear", to the last bit. NaN of nothing.
+// Quantile returns the q-quantile, q in [0, 1], of sorted values without NaN, equal to NumPy's with its default
+// method "linear" to the last bit. It is NaN if there are no values.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

@@ -3,9 +3,8 @@ package stats
 import "math"
 
 // BradleyTerry returns the strengths s of contestants by maximum likelihood, P(i beats j) = 1 / (1 + exp(s_j - s_i)),
-// with mean 0. wins[i][j] counts how often i beat j; a tie is half a win of either. All are NaN if there is no
-// maximum: if
-// some never won against the others, or never lost (Ford 1957). Minorisation-maximisation (Hunter 2004).
+// with mean 0. wins[i][j] counts how often i beat j; a tie is half a win for each. All are NaN if there is no
+// maximum: if some never won against the others, or never lost (Ford 1957). Minorisation-maximisation (Hunter 2004).
 func BradleyTerry(wins [][]float64) []float64 {
 	n := len(wins)
 	s := make([]float64, n)
@@ -72,7 +71,7 @@ func reachAll(n int, edge func(i, j int) bool) bool {
 	return count == n
 }
 
-// KendallB is Kendall's rank correlation tau-b, NaN if one of the lists is constant or shorter than two.
+// KendallB returns Kendall's rank correlation tau-b, NaN if one of the lists is constant or shorter than two.
 func KendallB(x, y []float64) float64 {
 	var agree, xTies, yTies, pairs float64
 	for i := range x {

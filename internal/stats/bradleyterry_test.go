@@ -9,7 +9,7 @@ import (
 	"assay/internal/testfile"
 )
 
-// TestBradleyTerry: strengths are those of torch's maximum of the likelihood, tau-b is scipy's
+// TestBradleyTerry: strengths equal torch's maximum of the likelihood, tau-b equals scipy's
 // (tools/oracle/bradley_terry.py).
 func TestBradleyTerry(t *testing.T) {
 	var f struct {
@@ -55,7 +55,7 @@ func TestBradleyTerry(t *testing.T) {
 		t.Errorf("strengths of 3 wins to 1: got %v, want log 3 apart", got)
 	}
 	if v := KendallB([]float64{1, 1}, []float64{1, 2}); !math.IsNaN(v) {
-		t.Errorf("tau-b with ties alone: got %v, want NaN", v)
+		t.Errorf("tau-b with only ties: got %v, want NaN", v)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestBradleyTerryOfFew(t *testing.T) {
 	}
 }
 
-// TestKendallB: values that are known by counting pairs.
+// TestKendallB: values known from counting pairs.
 func TestKendallB(t *testing.T) {
 	for _, c := range []struct {
 		x, y []float64

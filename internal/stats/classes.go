@@ -1,6 +1,6 @@
 package stats
 
-// Accuracy is the share of equal elements of two lists of one length, NaN of nothing.
+// Accuracy returns the share of equal elements of two lists of the same length, NaN if they are empty.
 func Accuracy[T comparable](truth, predicted []T) float64 {
 	hits := 0
 	for i := range truth {
@@ -11,8 +11,8 @@ func Accuracy[T comparable](truth, predicted []T) float64 {
 	return float64(hits) / float64(len(truth))
 }
 
-// MacroF1 is the mean over classes of F1 = 2 TP / (2 TP + FP + FN); a class that neither occurs nor is predicted has 0
-// (scikit-learn's f1_score with labels=classes, average="macro", zero_division=0).
+// MacroF1 returns the mean over classes of F1 = 2 TP / (2 TP + FP + FN); a class that neither occurs nor is predicted
+// has 0 (scikit-learn's f1_score with labels=classes, average="macro", zero_division=0).
 func MacroF1[T comparable](truth, predicted, classes []T) float64 {
 	sum := 0.0
 	for _, c := range classes {

@@ -35,7 +35,7 @@ func Ranks(x []float64) []float64 {
 	return ranks
 }
 
-// Settle gives values that differ by no more than an error of their computation one value, the least of them. It
+// Settle sets values that differ by no more than the error of their computation, within, to the lowest of them. It
 // changes x, and returns it. NaN stays.
 func Settle(x []float64, within float64) []float64 {
 	order := ascending(x)
@@ -48,7 +48,7 @@ func Settle(x []float64, within float64) []float64 {
 }
 
 // Spearman is the rank correlation of x and y, in [-1, 1]: Pearson's correlation of their average ranks
-// (scipy.stats.spearmanr). It is NaN when either is constant, holds a NaN, or has fewer than two values.
+// (scipy.stats.spearmanr). It is NaN if either is constant, contains a NaN, or has fewer than two values.
 func Spearman(x, y []float64) float64 {
 	if slices.ContainsFunc(x, math.IsNaN) || slices.ContainsFunc(y, math.IsNaN) {
 		return math.NaN()
@@ -56,15 +56,15 @@ func Spearman(x, y []float64) float64 {
 	return Pearson(Ranks(x), Ranks(y))
 }
 
-// rounding is how little values may vary, against their mean, before a correlation is of rounding errors alone: the
-// bound from which on scipy.stats.pearsonr warns.
+// rounding is the variation of values, relative to their mean, at or below which a correlation would be that of
+// rounding errors: the bound below which scipy.stats.pearsonr warns.
 const rounding = 1e-13
 
 // constant reports whether all values are the same.
 func constant(x []float64) bool { return slices.Min(x) == slices.Max(x) }
 
-// Pearson is the correlation of x and y, which must be of one length, in [-1, 1]; NaN when either is constant but for
-// rounding.
+// Pearson is the correlation of x and y, in [-1, 1]; NaN if they differ in length, have fewer than two values, or if
+// either is constant up to rounding.
 func Pearson(x, y []float64) float64 {
 	if len(x) != len(y) || len(x) < 2 {
 		return math.NaN()
@@ -84,7 +84,7 @@ func Pearson(x, y []float64) float64 {
 	return min(1, max(-1, xy/math.Sqrt(xx)/math.Sqrt(yy)))
 }
 
-// Mean is the arithmetic mean, NaN of nothing.
+// Mean is the arithmetic mean, NaN if x is empty.
 func Mean(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {
@@ -102,5 +102,5 @@ func FisherMean(r []float64) float64 {
 	return math.Tanh(Mean(z))
 }
 
-// TanhMean is tanh(mean(r)): what several papers print as a Fisher average though it lacks the arctanh.
+// TanhMean is tanh(mean(r)): several papers print it as a Fisher average, although it lacks the arctanh.
 func TanhMean(r []float64) float64 { return math.Tanh(Mean(r)) }

@@ -84,7 +84,7 @@ func TestUndefined(t *testing.T) {
 	near(t, "fisher of 1", FisherMean([]float64{1, 0.5}), &one, 0)
 }
 
-// Percentile intervals of the mean agree with scipy's up to the error of drawing.
+// Percentile intervals of the mean agree with scipy's up to the sampling error.
 func TestBootstrap(t *testing.T) {
 	r := load(t).BootstrapMean
 	draw := func(seed uint64) []Interval {
@@ -105,7 +105,7 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
-// A constant is one, however its mean is rounded: scipy.stats.pearsonr gives nan.
+// A constant has no correlation, however its mean is rounded: scipy.stats.pearsonr returns nan.
 func TestPearsonOfConstants(t *testing.T) {
 	y := []float64{1, 4, 2, 8, 5, 7, 1, 4, 2, 9}
 	for _, v := range []float64{0.1, 1e-9, 1e9 + 0.1, 0} {
@@ -117,7 +117,7 @@ func TestPearsonOfConstants(t *testing.T) {
 			x[3] = math.Nextafter(v, 2*v+1)
 			for _, r := range []float64{Pearson(y, x), Pearson(x, y)} {
 				if v != 0 && !math.IsNaN(r) {
-					t.Errorf("correlation with %v but for rounding: got %v, want NaN", v, r)
+					t.Errorf("correlation with %v up to rounding: got %v, want NaN", v, r)
 				}
 			}
 		})
@@ -152,7 +152,7 @@ func TestPearsonAtItsEnds(t *testing.T) {
 	}
 }
 
-// TestSettle: values within an error of the next lower one get its value, in whatever order they stand.
+// TestSettle: values within an error of the next lower one get its value, whatever their order.
 func TestSettle(t *testing.T) {
 	for _, c := range []struct{ x, want []float64 }{
 		{nil, nil},
@@ -188,8 +188,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestBootstrapCounts: resamples without a value are counted, and the interval is of the others; the order of what the
-// statistic returns is kept.
+// TestBootstrapCounts: resamples without a value are counted, and the interval is from the others; the order of the
+// values of the statistic is kept.
 func TestBootstrapCounts(t *testing.T) {
 	n := 0
 	got := Bootstrap(NewRand(1), 3, 10, 0.8, func(units []int) []float64 {
@@ -231,7 +231,7 @@ func TestQuantileIsNumPys(t *testing.T) {
 	}
 }
 
-// TestPearsonOfManyEqualValues: the rounding of their mean is no spread.
+// TestPearsonOfManyEqualValues: the rounding of their mean does not count as variation.
 func TestPearsonOfManyEqualValues(t *testing.T) {
 	x, y := make([]float64, 1e6), make([]float64, 1e6)
 	for i := range x {

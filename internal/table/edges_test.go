@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestErrorTexts: what the errors of a run say, what they wrap, and which of them is an interruption.
+// TestErrorTexts: the texts of the errors of a run, what they wrap, and which of them is an interruption.
 func TestErrorTexts(t *testing.T) {
 	cause := errors.New("cause")
 	for _, c := range []struct {
@@ -32,11 +32,11 @@ func TestErrorTexts(t *testing.T) {
 		interrupted bool
 	}{
 		{&InterruptedError{Done: 2, Rows: 5, Journal: "j", Err: cause},
-			"cause: 2 of 5 rows are kept in j; rerun the same command to resume", cause, false},
+			"cause: 2 of 5 rows are saved in j; rerun the same command to resume", cause, false},
 		{&InterruptedError{Done: 2, Rows: 5, Err: cause},
 			"cause: 2 of 5 rows are done; rerun the same command to resume", cause, false},
 		{&InterruptedError{Done: 2, Rows: 5, Journal: "j", Err: context.Canceled},
-			"2 of 5 rows are kept in j; rerun the same command to resume: " + exit.ErrInterrupted.Error(), context.Canceled,
+			"2 of 5 rows are saved in j; rerun the same command to resume: " + exit.ErrInterrupted.Error(), context.Canceled,
 			true},
 		{&FailedError{Failed: 3, Max: 2, Row: 6, Err: cause}, "3 rows failed, and 2 end the run; row 7: cause", cause, false},
 		{&BatchError{Row: 6, Err: cause}, "cause", cause, false},
@@ -61,7 +61,7 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// TestChunks: batches of so many rows, the last of what is left; nothing is asked for when no more is wanted.
+// TestChunks: batches of n rows, the last one of the rest; no more rows are read than requested.
 func TestChunks(t *testing.T) {
 	rows := func(n int, asked *int) iter.Seq[int] {
 		return func(yield func(int) bool) {
@@ -90,7 +90,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// follows are inputs that take no room behind those of the number before.
+// follows are inputs that take no room after those of the previous number.
 type follows int
 
 func (n follows) Size(before edit.Inputs) int {
@@ -100,8 +100,8 @@ func (n follows) Size(before edit.Inputs) int {
 	return 10
 }
 
-// TestParts: a batch is cut where what is prepared has the size, not before; what failed or is not counted takes no
-// room, and joined rows are cut at twice the size.
+// TestParts: a batch is split once the prepared inputs reach MaxSize, not before; failed and uncounted rows take no
+// room, and joined rows are split at twice the size.
 func TestParts(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	for _, c := range []struct {
@@ -147,7 +147,7 @@ func TestParts(t *testing.T) {
 				return true
 			})
 			want := n
-			if c.want > 0 { // as many as there are cores are prepared at a time
+			if c.want > 0 { // one row per core is prepared at a time
 				want = max(cores, c.want)
 			}
 			if most != want || all != n {
@@ -157,7 +157,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestFewFailed: so many failed rows end a run, those that the journal has among them; one fewer does not.
+// TestFewFailed: MaxFailed failed rows end a run, including those in the journal; one fewer does not.
 func TestFewFailed(t *testing.T) {
 	failing := map[int]error{2: errors.New("two"), 4: errors.New("four"), 5: errors.New("five")}
 	for most, want := range map[int]string{0: "", 1: "1 rows failed, and 1 end the run; row 2: two",
@@ -173,7 +173,7 @@ func TestFewFailed(t *testing.T) {
 			if want == "" && m.Len() != 6 {
 				t.Errorf("got %d results, want 6", m.Len())
 			}
-			if most == 1 { // again, with what is there
+			if most == 1 { // again, with the results so far
 				if err := j.Run(t.Context(), m, 0, 6); fmt.Sprint(err) != want || m.Len() != 2 {
 					t.Errorf("Run again: got error %v, %d results, want %q and 2", err, m.Len(), want)
 				}
@@ -200,7 +200,7 @@ func (b brokenResults) Line(row int) (Line[value], error) {
 	return l, b.line
 }
 
-// TestBrokenResults: results that cannot be kept, or read where failures count, end the run.
+// TestBrokenResults: results that cannot be saved, or read if failures count, end the run.
 func TestBrokenResults(t *testing.T) {
 	full := errors.New("the disk is full")
 	d := &doubling{numbers: numbers(3)}
@@ -221,7 +221,7 @@ func TestBrokenResults(t *testing.T) {
 	}
 }
 
-// TestRange: a run does the rows from one to before another, and counts those alone.
+// TestRange: a run does the rows of a half-open range, and counts only those.
 func TestRange(t *testing.T) {
 	d := &doubling{numbers: numbers(9)}
 	j := d.job("")
@@ -240,8 +240,8 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// TestRewrite: each row of a table gets its line's columns; a line that cannot be read, and a name of no format, are
-// errors.
+// TestRewrite: each row of a table gets its line's columns; a line that cannot be read, and a file name without a
+// known format, are errors.
 func TestRewrite(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")
@@ -287,7 +287,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// TestDoFails: what write says is Do's error, and the journal stays; so does a journal without a folder.
+// TestDoFails: an error of write is Do's error, and the journal stays; a journal without a folder is an error.
 func TestDoFails(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	d := &doubling{numbers: numbers(3)}
@@ -313,7 +313,7 @@ func TestDoFails(t *testing.T) {
 	}
 }
 
-// TestPlanOfShards: the plan has a head of its own, and rows of weights; the row's name is in messages of a merge.
+// TestPlanOfShards: the plan has its own head, and splits rows by weight; messages of a merge contain the row's name.
 func TestPlanOfShards(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	d := &doubling{numbers: numbers(4)}
@@ -332,7 +332,7 @@ func TestPlanOfShards(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(shards.Folder(out), "plan.json"))
 	if text := strings.Join(strings.Fields(string(raw)), ""); err != nil || !strings.Contains(text, `"head":"planned"`) ||
 		!strings.Contains(text, `"cuts":[0,1,4]`) {
-		t.Errorf("plan: got %s, %v, want its head, and a cut behind the heavy row", text, err)
+		t.Errorf("plan: got %s, %v, want its head, and a cut after the heavy row", text, err)
 	}
 	j.Merge = true
 	j.Name = func(i int) string { return fmt.Sprint("number ", d.numbers[i]) }
@@ -351,7 +351,7 @@ func TestPlanOfShards(t *testing.T) {
 	}
 }
 
-// TestContent: a digest of texts and pictures by their bytes; what is not there is a text like any other.
+// TestContent: a digest of texts and pictures by their bytes; a missing picture counts as a text like any other.
 func TestContent(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ASSAY_STORE", dir)
@@ -389,7 +389,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestNothingToWorkOn: a batch of which no row can be read is not worked on.
+// TestNothingToWorkOn: Work is not called for a batch without a readable row.
 func TestNothingToWorkOn(t *testing.T) {
 	d := &doubling{numbers: numbers(4)}
 	j := d.job("")
@@ -413,14 +413,14 @@ func TestNothingToWorkOn(t *testing.T) {
 	}
 }
 
-// storageError is an error of object storage as package remote knows it.
+// storageError is an error of object storage as package remote recognises it.
 type storageError struct{}
 
 func (storageError) Error() string        { return "no answer" }
 func (storageError) Is(target error) bool { return target.Error() == "object storage failed" }
 
-// TestStorageFails: a row of which storage says nothing ends the run with its number, wherever it fails, and is not
-// among the results; rows beside it are.
+// TestStorageFails: a row for which storage fails ends the run with its number, wherever it fails, and is not among
+// the results; the other rows of its batch are.
 func TestStorageFails(t *testing.T) {
 	for name, change := range map[string]func(d *doubling, j *Job[int, value]){
 		"working": func(d *doubling, j *Job[int, value]) { d.fails = map[int]error{2: storageError{}} },
@@ -454,8 +454,8 @@ func TestStorageFails(t *testing.T) {
 	}
 }
 
-// TestDoneAgain: a row that is done already and comes with others is worked on again, but keeps its first result, and
-// those behind it get theirs.
+// TestDoneAgain: a row that is already done and comes in a batch with others is worked on again, but keeps its first
+// result, and the rows after it get theirs.
 func TestDoneAgain(t *testing.T) {
 	d := &doubling{numbers: numbers(3)}
 	j := d.job("")
@@ -471,7 +471,7 @@ func TestDoneAgain(t *testing.T) {
 	}
 }
 
-// TestFailedInBatch: failures count that stand behind rows which went well.
+// TestFailedInBatch: failures after successful rows of a batch count.
 func TestFailedInBatch(t *testing.T) {
 	bad := errors.New("bad")
 	d := &doubling{numbers: numbers(4), fails: map[int]error{2: bad, 4: bad}}
@@ -482,7 +482,7 @@ func TestFailedInBatch(t *testing.T) {
 	}
 }
 
-// TestCause: a context that ended for a cause of its own is an interruption like any other.
+// TestCause: a context that ended with a custom cause is an interruption like any other.
 func TestCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	d := &doubling{numbers: numbers(3), hook: func(int) { cancel(errors.New("a reason")) }}
@@ -492,7 +492,8 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// TestLines: what a line is as JSON, and what it cannot be; a line that is read twice has nothing of the first time.
+// TestLines: the JSON of lines, and values that they cannot have; a line that is read into again keeps nothing of the
+// first time.
 func TestLines(t *testing.T) {
 	for _, v := range []any{"text", 5, []int{1, 2}} {
 		if got, err := (Line[any]{Value: v}).MarshalJSON(); err == nil {
@@ -520,7 +521,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestJournalAgain: a journal that is opened again has its lines where nothing says that rows changed, but for rows
+// TestJournalAgain: a journal that is opened again has all its lines if there are no digests of rows, except for rows
 // that are skipped since.
 func TestJournalAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "progress")

@@ -7,10 +7,11 @@ import (
 	"assay/internal/store"
 )
 
-// EditJob makes a job over the edits of t, which is o.In opened; its Work is the caller's to set.
+// EditJob returns a job over the edits of t, which is o.In opened; the caller sets its Work.
 //
-// read reads a row, also where it returns an error. The edit's pictures are files that are opened when its turn comes.
-// parts are what a result depends on, see [Content]. roles are the pictures whose bytes weigh in shards.
+// read reads a row, and returns an edit also with an error. The edit's pictures are files that are opened when its
+// turn comes. parts returns what a result depends on, see [Content]. roles are the pictures whose bytes count for the
+// balance of shards.
 func EditJob[V any](
 	t *data.Table, o Options, read func(i int) (*edit.Edit, error), parts func(e *edit.Edit) []any, roles ...string,
 ) *Job[*edit.Edit, V] {
@@ -40,7 +41,7 @@ func EditJob[V any](
 	}
 }
 
-// EditOf is the edit in a row of t. Pictures that the row lacks are left out.
+// EditOf returns the edit in a row of t. Pictures that the row lacks are left out.
 func EditOf(t *data.Table, row *data.Row) *edit.Edit {
 	e := &edit.Edit{ID: row.ID, Group: row.Group, Instruction: row.Instruction}
 	for i, m := range row.Sources() {
@@ -51,20 +52,20 @@ func EditOf(t *data.Table, row *data.Row) *edit.Edit {
 	return e
 }
 
-// SetImage gives an edit a picture of t, to be opened later, unless it is the zero one.
+// SetImage sets a picture of an edit to a picture of t, to be opened later, unless it is the zero one.
 func SetImage(e *edit.Edit, role string, m data.Image, t *data.Table) {
 	if !m.IsZero() {
 		e.Set(role, data.File{Image: m, Folder: t.Folder()})
 	}
 }
 
-// Image is where an edit's picture lies; the zero Image if there is none.
+// Image returns the location of an edit's picture; the zero Image if there is none.
 func Image(e *edit.Edit, role string) data.Image {
 	f, _ := e.Picture(role).(data.File)
 	return f.Image
 }
 
-// Sources are where the sources of an edit lie; one zero Image if it has none.
+// Sources returns the locations of the sources of an edit; one zero Image if it has none.
 func Sources(e *edit.Edit) []data.Image {
 	out := []data.Image{Image(e, "source")}
 	for i := 1; i < len(e.Sources); i++ {
@@ -73,7 +74,7 @@ func Sources(e *edit.Edit) []data.Image {
 	return out
 }
 
-// head is what the scores of a judge belong to; in the plan of shards with the digest of the table's bytes.
+// head identifies the table and the judge of scores; in the plan of shards with the digest of the table's bytes.
 type head struct {
 	In      string            `json:"in"`
 	Rows    int               `json:"rows"`

@@ -35,7 +35,7 @@ func openEdits(t *testing.T) *data.Table {
 	return table
 }
 
-// TestEditOf: a row's texts and pictures are an edit's; a picture that the row lacks is none.
+// TestEditOf: an edit has the row's texts and pictures; a picture that the row lacks is left out.
 func TestEditOf(t *testing.T) {
 	table := openEdits(t)
 	for i, want := range []string{"x g blur it: a.png b.png c.png", "y  sharpen it: a.png c.png "} {
@@ -60,7 +60,8 @@ func TestEditOf(t *testing.T) {
 	}
 }
 
-// TestEditJob: rows are read as edits, a row's digest is of its error and its parts, and its pictures' bytes weigh.
+// TestEditJob: rows are read as edits, a row's digest covers its error and its parts, and its weight is its pictures'
+// bytes.
 func TestEditJob(t *testing.T) {
 	table, bad := openEdits(t), errors.New("not a row")
 	read := func(i int) (*edit.Edit, error) {
@@ -97,8 +98,8 @@ func TestEditJob(t *testing.T) {
 	}
 }
 
-// TestIdentify: a journal belongs to a table, its rows and a judge; a plan of shards to the table's bytes and columns,
-// too.
+// TestIdentify: a journal belongs to a table, its rows and a judge; a plan of shards also to the table's bytes and
+// columns.
 func TestIdentify(t *testing.T) {
 	table := openEdits(t)
 	job := &Job[*edit.Edit, value]{Options: Options{Columns: map[string]string{"source": "before"}}}
@@ -123,7 +124,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestDecoded: results of pixels by libjpeg-turbo are not mixed with those of Go's, whose heads stay as they were.
+// TestDecoded: results of pixels decoded by libjpeg-turbo are not mixed with results of Go's decoder, whose heads
+// stay unchanged.
 func TestDecoded(t *testing.T) {
 	h := head{In: "a.csv", Rows: 2, Judge: "a judge"}
 	want := `{"in":"a.csv","rows":2,"judge":"a judge"}`

@@ -20,10 +20,10 @@ type Line[V any] struct {
 	Row     int
 	Content string // digest of what the result depends on
 	Value   V
-	Error   string // why the row failed; some values say more besides
+	Error   string // why the row failed; some values have details
 
-	Unreadable bool // the error is that an answer in words cannot be read
-	Temporary  bool // the error may not come again: it is not journaled
+	Unreadable bool // the error is that the answer of a text judge could not be read
+	Temporary  bool // the error may be temporary: it is not journaled
 }
 
 // Place implements [shards.Outcome].
@@ -32,7 +32,7 @@ func (l Line[V]) Place() int { return l.Row }
 // Failure implements [shards.Outcome].
 func (l Line[V]) Failure() (why string, temporary bool) { return l.Error, l.Temporary }
 
-// The fields before and after those of the value.
+// The fields before and after the fields of the value.
 type (
 	lineHead struct {
 		Row     int    `json:"row"`
@@ -44,7 +44,7 @@ type (
 	}
 )
 
-// MarshalJSON joins the fields of head, value and tail.
+// MarshalJSON concatenates the fields of head, value and tail.
 func (l Line[V]) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}
 	for _, part := range []any{lineHead{l.Row, l.Content}, l.Value, lineTail{l.Error, l.Unreadable}} {
@@ -83,7 +83,7 @@ func (l *Line[V]) UnmarshalJSON(raw []byte) error {
 }
 
 // Content is a digest of what a row's result depends on: texts, errors, and pictures by their bytes. Paths are
-// relative to folder. unknown is why an existing picture cannot be read.
+// relative to folder. unknown is the error if an existing picture cannot be read.
 func Content(folder string, parts ...any) (digest string, unknown error) {
 	texts := make([]string, len(parts))
 	for i, p := range parts {
@@ -104,7 +104,7 @@ func Content(folder string, parts ...any) (digest string, unknown error) {
 	return store.KeyOf(texts...).String(), unknown
 }
 
-// Results are the lines of finished rows. All methods but Has are called by one goroutine at a time.
+// Results are the lines of finished rows. All methods except Has are called by one goroutine at a time.
 type Results[V any] interface {
 	Has(row int) bool
 	Len() int
@@ -132,7 +132,7 @@ func (m Memory[V]) Has(row int) bool {
 // Len is the number of rows that are done.
 func (m Memory[V]) Len() int { return len(m.lines) }
 
-// Add adds lines, in place of earlier ones of their rows.
+// Add adds lines, replacing earlier ones of their rows.
 func (m Memory[V]) Add(lines ...Line[V]) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,10 +142,10 @@ func (m Memory[V]) Add(lines ...Line[V]) error {
 	return nil
 }
 
-// Line is that of a row.
+// Line returns the line of a row.
 func (m Memory[V]) Line(row int) (Line[V], error) { return m.lines[row], nil }
 
-// Journal holds results in a file; in memory a row takes a bit.
+// Journal holds results in a file; in memory a row takes one bit.
 type Journal[V any] struct{ index *journal.Index[Line[V]] }
 
 // open opens a journal with the lines of rows that have not changed since.
@@ -203,5 +203,5 @@ func (k *Journal[V]) Line(row int) (Line[V], error) {
 	return l, err
 }
 
-// Close closes the file and leaves it.
+// Close closes the file without removing it.
 func (k *Journal[V]) Close() error { return k.index.Close() }

@@ -19,9 +19,9 @@ import (
 type Task[Row any] struct {
 	Index   int
 	Row     Row         // as it was read
-	Inputs  edit.Inputs // what Prepare made of it
+	Inputs  edit.Inputs // from Prepare
 	Content string      // digest of what the result depends on
-	unknown error       // why the content of the row is not known
+	unknown error       // why the content of the row is unknown
 	err     error       // why the row cannot be worked on
 }
 
@@ -35,9 +35,9 @@ type run[Row, V any] struct {
 	failed int
 }
 
-// Run does the rows from from to before to that results lack, and adds their lines batch by batch. The next batch is
-// read and prepared meanwhile. A failed row does not stop the others. If ctx ends, or an error for which Ends reports
-// true occurs, the error is an [InterruptedError]; if Work fails on a whole batch it is a [BatchError].
+// Run does the rows in [from, to) that results lack, and adds their lines batch by batch. The next batch is read and
+// prepared meanwhile. A failed row does not stop the others. If ctx ends, or an error for which Ends reports true
+// occurs, the error is an [InterruptedError]; if Work fails on a whole batch it is a [BatchError].
 func (j *Job[Row, V]) Run(ctx context.Context, results Results[V], from, to int) error {
 	r := &run[Row, V]{Job: j, results: results, from: from, to: to}
 	for i := from; i < to; i++ {
@@ -123,7 +123,7 @@ func (r *run[Row, V]) read(ctx context.Context, batches chan<- []Task[Row]) {
 	r.readBatches(ctx, send)
 }
 
-// readBatches sends the batches that Batches returns, in parts where they exceed MaxSize, until ctx ends.
+// readBatches sends the batches that Batches returns, in parts if they exceed MaxSize, until ctx ends.
 func (r *run[Row, V]) readBatches(ctx context.Context, send func([]Task[Row]) bool) {
 	full := func(size int) bool { return r.MaxSize > 0 && size >= r.MaxSize }
 	var before edit.Inputs
@@ -218,12 +218,12 @@ func (r *run[Row, V]) batch(ctx context.Context, batch []Task[Row]) error {
 			line.Value, err = values[0], cmp.Or(errs[0], t.unknown)
 			values, errs = values[1:], errs[1:]
 		}
-		if r.results.Has(t.Index) { // it was worked on again for the sake of others
+		if r.results.Has(t.Index) { // it was worked on again together with others
 			continue
 		}
 		switch {
 		case err == nil:
-		case ctx.Err() != nil: // it was cut off
+		case ctx.Err() != nil: // it was interrupted
 			ends = cmp.Or(ends, context.Cause(ctx))
 			continue
 		case r.Ends != nil && r.Ends(err):

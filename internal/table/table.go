@@ -1,15 +1,15 @@
-// Package table runs a job over the rows of a table: whatever scores, judges, captions or measures them. It resumes
-// after an interruption, shares the rows out among workers, and writes the results in the order of the rows.
+// Package table runs a job over the rows of a table, such as scoring, judging, captioning or measuring them. It
+// resumes after an interruption, splits the rows among workers, and writes the results in the order of the rows.
 //
-//	Read, Content   row i as it stands, and a digest of all that its result depends on: rows that changed are done again
-//	Prepare         decodes it, ahead of the work, several rows at a time
+//	Read, Content   row i, and a digest of all that its result depends on: rows that changed are redone
+//	Prepare         decodes it, ahead of the work, several rows in parallel
 //	Work            results of a batch of tasks, which are prepared rows, or an error for each of them
-//	Line            what became of a row: a line of the journal OUT.progress, or of a shard in OUT.shards
+//	Line            the outcome of a row: a line of the journal OUT.progress, or of a shard in OUT.shards
 //	write           gets the lines in the order of the rows, and writes OUT
 //
 // A command fills in a [Job] and calls [Job.Do], or [Job.Shard] for a part of the rows. The value V of a row is plain
-// JSON. A row that fails keeps its place, with its error. Errors that may not come again (a server's) are not
-// journaled, so that the next call tries these rows again. [Job.Run] is the pipeline alone, into any [Results].
+// JSON. A row that fails keeps its place, with its error. Temporary errors (a server's) are not journaled, so that
+// the next call retries these rows. [Job.Run] is only the pipeline, into any [Results].
 package table
 
 import (
@@ -28,68 +28,70 @@ import (
 	"assay/internal/shards"
 )
 
-// Options are what all commands over tables let a user choose.
+// Options are the options of all commands over tables.
 type Options struct {
 	In      string            // table to read
 	Out     string            // table to write
-	Columns map[string]string // our column: the table's, for other names
-	Workers int               // batches at a time, which are single rows where a job has no Batches; 0: one
+	Columns map[string]string // our column: the table's, if they differ
+	Workers int               // batches at a time, which are single rows if a job has no Batches; 0: one
 
-	Shard     shards.Ref // the part of the rows that Shard does
-	Merge     bool       // Do writes the table from what all shards hold
-	Unchanged bool       // Merge takes rows as they were done, and does not check whether they have changed since
+	Shard     shards.Ref // the rows that Shard does
+	Merge     bool       // Do writes the table from the results of all shards
+	Unchanged bool       // Merge uses rows as they were done, without checking whether they changed since
 
 	Progress func(done, total int) // rows; nil: not called
-	Told     func(text string)     // what a shard waits for or takes over; nil: not called
+	Told     func(text string)     // called with what a shard waits for or takes over; nil: not called
 }
 
 // Job is work on the rows 0 to Rows-1 of a table. Row is a row as it is read, V the value of its result.
 type Job[Row, V any] struct {
 	Options
 	Rows int
-	// Head says what results belong to: input, models, options. A journal with another head is refused.
+	// Head identifies what results belong to: input, models, options. A journal with another head is refused.
 	Head any
-	// Plan is the head of shards, which usually has a digest of the table's bytes, too; nil: Head.
+	// Plan returns the head of shards, which usually also has a digest of the table's bytes; nil: Head.
 	Plan func() (any, error)
 
 	// Read reads a row without decoding its pictures. It is called from several goroutines, as are Content and Prepare.
 	Read func(i int) (Row, error)
-	// Content is a digest of what a row's result depends on; err is the one of Read. unknown says why the bytes of a
-	// picture that is there cannot be read: such a row gets no result. nil: there is no such digest. See [Content].
+	// Content returns a digest of what a row's result depends on; err is the error of Read. unknown is the error if
+	// the bytes of an existing picture cannot be read: such a row gets no result. nil: there is no such digest. See
+	// [Content].
 	Content func(row Row, err error) (digest string, unknown error)
-	// Prepare makes a judge's inputs of a row while the batch before it is worked on. Its error is the row's. May be nil.
+	// Prepare makes a judge's inputs of a row while the previous batch is worked on. Its error is the row's. May be
+	// nil.
 	Prepare func(row Row) (edit.Inputs, error)
-	// Work returns a value and an error (nil: none) for each task of a batch. err is not the rows' fault, and ends the
-	// run.
+	// Work returns a value and an error (nil: none) for each task of a batch. err is not caused by the rows, and ends
+	// the run.
 	Work func(ctx context.Context, tasks []Task[Row]) (values []V, errs []error, err error)
 
-	// Batches cuts the rows to do into batches, which may hold rows that are done, too: their results stay. nil: each row
-	// alone.
+	// Batches splits the rows to do into batches, which may also contain rows that are done: their results stay. nil:
+	// each row is a batch.
 	Batches func(rows iter.Seq[int]) iter.Seq[[]int]
-	MaxSize int                 // a batch whose inputs have this size is worked on in parts; 0: no bound
+	MaxSize int                 // a batch whose inputs reach this size is worked on in parts; 0: no limit
 	Joined  func(a, b int) bool // rows that stay together, below twice MaxSize; nil: none
 
 	Skip      func(i int) bool     // rows that are left out; nil: none
-	Ends      func(err error) bool // errors of rows that end the run, which can be resumed, as of a server that is gone
-	MaxFailed int                  // so many failed rows end the run with a [FailedError]; 0: any number may fail
+	Ends      func(err error) bool // errors of rows that end the run, which can be resumed, as when a server is gone
+	MaxFailed int                  // this many failed rows end the run with a [FailedError]; 0: any number may fail
 
-	// Weigh returns the bytes of a row, and whether a shard may begin with it; nil: all rows weigh the same.
+	// Weigh returns the bytes of a row, and whether a shard may start with it; nil: all rows weigh the same.
 	Weigh func(i int) (bytes int64, begins bool)
-	Name  func(i int) string // of a row, for messages of shards; nil: its number
+	Name  func(i int) string // of a row, in messages of shards; nil: its number
 }
 
-// Get reads the line of a row. Rows are asked for in their order.
+// Get reads the line of a row. Rows are read in order.
 type Get[V any] func(row int) (Line[V], error)
 
-// InterruptedError says that a run ended before its last row. The same call resumes there.
+// InterruptedError reports that a run ended before its last row. The same call resumes there.
 type InterruptedError struct {
 	Done, Rows int
-	Journal    string // file that holds what is done; "": none
-	Err        error  // the context's, or one that Job.Ends names
+	Journal    string // file with the results so far; "": none
+	Err        error  // the context's, or one for which Job.Ends reports true
 }
 
 func (e *InterruptedError) Error() string {
-	text := fmt.Sprintf("%d of %d rows are kept in %s; rerun the same command to resume", e.Done, e.Rows, e.Journal)
+	text := fmt.Sprintf("%d of %d rows are saved in %s; rerun the same command to resume", e.Done, e.Rows, e.Journal)
 	if e.Journal == "" {
 		text = fmt.Sprintf("%d of %d rows are done; rerun the same command to resume", e.Done, e.Rows)
 	}
@@ -102,12 +104,12 @@ func (e *InterruptedError) Error() string {
 // Unwrap returns the cause.
 func (e *InterruptedError) Unwrap() error { return e.Err }
 
-// Is makes an error that the end of a context caused an exit.ErrInterrupted.
+// Is reports an error caused by the end of a context as an exit.ErrInterrupted.
 func (e *InterruptedError) Is(target error) bool {
 	return target == exit.ErrInterrupted && errors.Is(e.Err, context.Canceled)
 }
 
-// FailedError says that too many rows failed.
+// FailedError reports that too many rows failed.
 type FailedError struct {
 	Failed, Max int
 	Row         int // the last of them, from 0
@@ -121,7 +123,7 @@ func (e *FailedError) Error() string {
 // Unwrap returns the error of the row.
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// BatchError says that Work failed on a whole batch.
+// BatchError reports that Work failed on a whole batch.
 type BatchError struct {
 	Row int // the first one of the batch
 	Err error
@@ -130,9 +132,9 @@ type BatchError struct {
 func (e *BatchError) Error() string { return e.Err.Error() }
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// Do does all rows and calls write with their results, or with those of all shards if Merge is set. Results are kept in
-// OUT.progress until write returns without an error. If ctx ends, or an error that Ends names comes, the error is an
-// [InterruptedError], and the same call resumes. Rows that have changed meanwhile are done again.
+// Do does all rows and calls write with their results, or with the results of all shards if Merge is set. Results are
+// saved in OUT.progress until write returns without an error. If ctx ends, or an error for which Ends reports true
+// occurs, the error is an [InterruptedError], and the same call resumes. Rows that have changed meanwhile are redone.
 func (j *Job[Row, V]) Do(ctx context.Context, write func(Get[V]) error) error {
 	if j.Merge {
 		return j.merge(write)
@@ -151,7 +153,7 @@ func (j *Job[Row, V]) Do(ctx context.Context, write func(Get[V]) error) error {
 	return os.Remove(journal)
 }
 
-// Resume opens the journal of a run or begins it, does the rows that it lacks, and returns it. The caller closes it.
+// Resume opens or creates the journal of a run, does the rows that it lacks, and returns it. The caller closes it.
 func (j *Job[Row, V]) Resume(ctx context.Context, journal string) (*Journal[V], error) {
 	return j.resume(ctx, journal, 0, j.Rows)
 }
@@ -196,14 +198,14 @@ func (j *Job[Row, V]) Rewrite(
 	}
 }
 
-// Clear sets columns of a row to nothing. A new column is the row's last one.
+// Clear sets columns of a row to nil. New columns are appended to the row.
 func Clear(rec *data.Record, columns []data.Column) {
 	for _, c := range columns {
 		rec.Set(c.Name, nil)
 	}
 }
 
-// Chunks cuts rows into batches of n.
+// Chunks splits rows into batches of n.
 func Chunks(n int) func(iter.Seq[int]) iter.Seq[[]int] {
 	return func(rows iter.Seq[int]) iter.Seq[[]int] {
 		return func(yield func([]int) bool) {
@@ -223,7 +225,7 @@ func Chunks(n int) func(iter.Seq[int]) iter.Seq[[]int] {
 	}
 }
 
-// Single makes the Work of a job out of a function of one row.
+// Single makes the Work of a job from a function of one row.
 func Single[Row, V any](
 	work func(context.Context, *Task[Row]) (V, error),
 ) func(context.Context, []Task[Row]) ([]V, []error, error) {
@@ -236,7 +238,7 @@ func Single[Row, V any](
 	}
 }
 
-// Inputs are those of tasks, in their order.
+// Inputs returns the inputs of tasks, in their order.
 func Inputs[Row any](tasks []Task[Row]) []edit.Inputs {
 	inputs := make([]edit.Inputs, len(tasks))
 	for i := range tasks {
@@ -245,14 +247,14 @@ func Inputs[Row any](tasks []Task[Row]) []edit.Inputs {
 	return inputs
 }
 
-// decoded adds the decoder of JPEG to a head, unless it is Go's: results are of the pixels of one decoder.
+// decoded adds the JPEG decoder to a head, unless it is Go's: all results must come from pixels of the same decoder.
 func decoded(head any) (any, error) {
 	name, _ := data.JPEGDecoder()
 	if name == data.GoDecoder {
 		return head, nil
 	}
 	raw, err := json.Marshal(head)
-	if err != nil || !bytes.HasPrefix(raw, []byte(`{"`)) { // nothing that is decoded
+	if err != nil || !bytes.HasPrefix(raw, []byte(`{"`)) { // not an object with fields
 		return head, err
 	}
 	return json.RawMessage(fmt.Sprintf(`{"jpeg":%q,%s`, name, raw[1:])), nil
@@ -299,7 +301,7 @@ func (j *Job[Row, V]) work() (w *shards.Work[Line[V]], err error) {
 
 // Shard does the rows of the shards that Options.Shard names, into [shards.Folder] of Out. When all are done, Do with
 // Merge writes the same table as without shards. A shard with temporary failures is not done
-// ([shards.TemporaryError]): the same call tries these rows again.
+// ([shards.TemporaryError]): the same call retries these rows.
 func (j *Job[Row, V]) Shard(ctx context.Context) (*shards.Report, error) {
 	w, err := j.work()
 	if err != nil {

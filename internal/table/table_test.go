@@ -29,7 +29,7 @@ type value struct {
 	Half   float64 `json:"half,omitempty"`
 }
 
-// doubling doubles numbers. What it did is counted.
+// doubling doubles numbers, and records what it did.
 type doubling struct {
 	numbers []int
 	fails   map[int]error // by number
@@ -90,7 +90,7 @@ func numbers(n int) (list []int) {
 	return list
 }
 
-// text is what write was given: a line for each row.
+// text returns a write that stores the lines it gets: one per row.
 func text(rows int, to *string) func(Get[value]) error {
 	return func(get Get[value]) error {
 		var b strings.Builder
@@ -106,7 +106,7 @@ func text(rows int, to *string) func(Get[value]) error {
 	}
 }
 
-// whole is the text of a job that nothing interrupts.
+// whole returns the text of a job without interruption.
 func whole(t *testing.T, d *doubling) (out string) {
 	t.Helper()
 	j := d.job(filepath.Join(t.TempDir(), "whole.jsonl"))
@@ -116,7 +116,7 @@ func whole(t *testing.T, d *doubling) (out string) {
 	return out
 }
 
-// TestOrder: whatever overtakes what, results are written in the order of the rows.
+// TestOrder: whatever finishes first, results are written in the order of the rows.
 func TestOrder(t *testing.T) {
 	for _, workers := range []int{0, 1, 7} {
 		for _, batch := range []int{0, 1, 8} {
@@ -152,7 +152,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestResume: an interrupted run says what is kept, and the next one does the rest and rows that changed, no others.
+// TestResume: an interrupted run reports what is saved, and the next one does the rest and the rows that changed, no
+// others.
 func TestResume(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	d := &doubling{numbers: numbers(30)}
@@ -169,7 +170,7 @@ func TestResume(t *testing.T) {
 	if !errors.As(err, &stopped) || !errors.Is(err, exit.ErrInterrupted) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("Do = %v, want an InterruptedError", err)
 	}
-	// 17 was done when ctx ended, 18 to 20 were cut off.
+	// 17 was done when ctx ended, 18 to 20 were interrupted.
 	if stopped.Done != 17 || stopped.Rows != 30 || stopped.Journal != out+".progress" {
 		t.Errorf("it is %+v, want 17 of 30 in %s.progress", stopped, out)
 	}
@@ -202,7 +203,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestTemporary: what failed for the time being is in the output, and is tried again by the next run.
+// TestTemporary: temporary failures are in the output, and are retried by the next run.
 func TestTemporary(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	d := &doubling{numbers: numbers(9), fails: map[int]error{
@@ -243,7 +244,7 @@ func TestTemporary(t *testing.T) {
 	}
 }
 
-// TestMaxFailed: rows may fail within the budget, whichever run they failed in.
+// TestMaxFailed: rows may fail up to a limit, whichever run they failed in.
 func TestMaxFailed(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	bad := errors.New("bad")
@@ -264,8 +265,8 @@ func TestMaxFailed(t *testing.T) {
 	}
 }
 
-// TestShards: any number of shards merges to what one run gives; rows that changed since are refused, unless they are
-// taken as they are.
+// TestShards: any number of shards merges to the output of a single run; rows that changed since are refused, unless
+// Unchanged is set.
 func TestShards(t *testing.T) {
 	d := &doubling{numbers: numbers(25), fails: map[int]error{6: errors.New("six")}}
 	want := whole(t, d)
@@ -298,7 +299,7 @@ func TestShards(t *testing.T) {
 					t.Fatalf("Shard %d = %+v, %v, want one shard done", k, r, err)
 				}
 				if k == 1 && (len(d.done) == 0 || d.done[0] != 5) {
-					t.Errorf("the shard began again with %v, want 5", d.done)
+					t.Errorf("the shard resumed with %v, want 5", d.done)
 				}
 			}
 			var got string
@@ -318,7 +319,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestTemporaryShard: a shard with rows that failed for the time being is not done.
+// TestTemporaryShard: a shard with temporarily failed rows is not done.
 func TestTemporaryShard(t *testing.T) {
 	d := &doubling{numbers: numbers(6), fails: map[int]error{2: &answerError{temporary: true}}}
 	j := d.job(filepath.Join(t.TempDir(), "out.jsonl"))
@@ -330,11 +331,11 @@ func TestTemporaryShard(t *testing.T) {
 	}
 	d.fails, d.done = nil, nil
 	if r, err := j.Shard(context.Background()); err != nil || r.Rows != 6 || !slices.Equal(d.done, []int{2}) {
-		t.Errorf("Shard = %+v, %v, it did %v, want row 2 alone", r, err, d.done)
+		t.Errorf("Shard = %+v, %v, it did %v, want only row 2", r, err, d.done)
 	}
 }
 
-// TestSkip: rows that are skipped are neither done nor counted, whatever the journal holds of them.
+// TestSkip: skipped rows are neither done nor counted, even if the journal has them.
 func TestSkip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "progress")
 	d := &doubling{numbers: numbers(10)}
@@ -363,7 +364,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestErrors: an error of reading, preparing or working is its row's; a batch of which nothing can be done ends the
+// TestErrors: an error in reading, preparing or working belongs to its row; a batch of which no row succeeds ends the
 // run.
 func TestErrors(t *testing.T) {
 	d := &doubling{numbers: numbers(40), fails: map[int]error{13: errors.New("out of memory")}}
@@ -378,7 +379,7 @@ func TestErrors(t *testing.T) {
 			return i + 1, nil
 		}
 		j.Prepare = func(n int) (edit.Inputs, error) {
-			time.Sleep(time.Duration(n%3) * time.Millisecond) // so that later ones overtake
+			time.Sleep(time.Duration(n%3) * time.Millisecond) // so that later ones finish first
 			if n == 8 {
 				return nil, errors.New("cannot be prepared")
 			}
@@ -427,8 +428,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestMaxSize: a batch is worked on in parts when what is prepared becomes too large, but rows that are joined stay
-// together below twice the size.
+// TestMaxSize: a batch is worked on in parts if the prepared inputs become too large, but joined rows stay together
+// below twice the size.
 func TestMaxSize(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	tests := []struct {
@@ -463,7 +464,7 @@ func TestMaxSize(t *testing.T) {
 	}
 }
 
-// TestNothingIsReadBehind: behind an error that ends the run no more is read.
+// TestNothingIsReadBehind: after an error that ends the run no more rows are read.
 func TestNothingIsReadBehind(t *testing.T) {
 	d := &doubling{numbers: numbers(400)}
 	var read atomic.Int64
@@ -478,14 +479,14 @@ func TestNothingIsReadBehind(t *testing.T) {
 	m, err := j.InMemory(context.Background())
 	n, most := int(read.Load()), 11+runtime.GOMAXPROCS(0)
 	if !errors.Is(err, errGone) || n > most || m.Len() != n-1 {
-		t.Errorf("%d rows were read, %d are done, %v; at most %d wanted", n, m.Len(), err, most)
+		t.Errorf("%d rows were read, %d are done, %v; want at most %d", n, m.Len(), err, most)
 	}
 }
 
 // TestUnknownContent: a row whose picture cannot be digested gets no result.
 func TestUnknownContent(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.Mkdir(filepath.Join(folder, "a.png"), 0o777); err != nil { // it is there, and has no bytes
+	if err := os.Mkdir(filepath.Join(folder, "a.png"), 0o777); err != nil { // it exists, but has no bytes
 		t.Fatal(err)
 	}
 	d := &doubling{numbers: numbers(2)}
@@ -497,11 +498,11 @@ func TestUnknownContent(t *testing.T) {
 	good, _ := m.Line(0)
 	bad, _ := m.Line(1)
 	if err != nil || good.Error != "" || !strings.Contains(bad.Error, "a.png") {
-		t.Errorf("lines %+v and %+v, %v; want an error of the second alone", good, bad, err)
+		t.Errorf("lines %+v and %+v, %v; want an error only for the second", good, bad, err)
 	}
 }
 
-// TestLine: a line is the JSON of a flat object, whatever the value is, and is read again.
+// TestLine: a line is written as a flat JSON object, whatever the value is, and reads back the same.
 func TestLine(t *testing.T) {
 	type flat struct {
 		Row        int      `json:"row"`
@@ -541,6 +542,6 @@ func TestLine(t *testing.T) {
 		})
 	}
 	if raw, err := json.Marshal(Line[int]{Value: 3}); err == nil {
-		t.Errorf("a line of a value that is no object is %s, want an error", raw)
+		t.Errorf("a line of a value that is not an object is %s, want an error", raw)
 	}
 }

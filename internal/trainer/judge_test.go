@@ -200,7 +200,7 @@ func (s *stopping) Step(
 
 func TestJudgeConfig(t *testing.T) {
 	for want, text := range map[string]string{
-		"it has [following quality]: say which":         "losses: [{kind: bradley_terry}]\n",
+		"it has [following quality]: select one":        "losses: [{kind: bradley_terry}]\n",
 		"a scorer of format 2 learns no text":           "losses: [{kind: text}, {kind: l1, dimension: quality}]\n",
 		"classes needs a head with outputs: classes":    "losses: [{kind: classes, dimension: quality}]\n",
 		"question: belongs to scorers of format 1":      "losses: [{kind: mse, dimension: quality}]\nquestion: 'So?'\n",

@@ -279,8 +279,8 @@ func TestTextRefuses(t *testing.T) {
 	rows := filepath.Join(filepath.Dir(path), "rows.jsonl")
 	image := `{"type": "image", "image": "` + must(filepath.Abs("../../testdata/oracle/images/coffee.png")) + `"}`
 	for _, c := range []struct{ messages, more, want string }{
-		{`[{"role": "user", "content": "a"}]`, "", "the last message must be of the role assistant"},
-		{`[{"role": "assistant", "content": "a"}]`, "", "nobody asked"},
+		{`[{"role": "user", "content": "a"}]`, "", "the last message must have the role assistant"},
+		{`[{"role": "assistant", "content": "a"}]`, "", "there is no question before it"},
 		{`[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b<|im_end|>"}]`, "", "special token"},
 		{`[{"role": "user", "content": [` + image + `]}, {"role": "assistant", "content": "b"}]`,
 			"text: {tune: lora, max_tokens: 20}",

@@ -1,7 +1,7 @@
-"""make bench: this program beside PyTorch, transformers and PEFT, in one run on one machine; writes docs/decisions/benchmarks.md.
+"""make bench: compares Assay with PyTorch, transformers and PEFT, in one run on one machine; writes docs/decisions/benchmarks.md.
 
-Every figure is a ratio of medians over rounds that take turns (ours, theirs, ours, ...), so that a machine whose speed
-drifts does not favour a side. Each round is a fresh process; peak memory is the largest resident size the kernel saw.
+Every figure is a ratio of medians over alternating rounds (ours, theirs, ours, ...), so that drifts in the machine's
+speed do not favour a side. Each round is a fresh process; peak memory is its maximum resident set size.
 """
 
 import argparse
@@ -36,7 +36,7 @@ vocab: 2000
 
 
 def child(command, **more):
-    """Runs to the end; returns (parsed last line, seconds, peak MB)."""
+    """Runs a command; returns (parsed last line, seconds, peak MB)."""
     start = time.time()
     p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **more)
     out, err = p.stdout.read(), p.stderr.read()
@@ -74,7 +74,7 @@ def main():
     p.add_argument("--python", required=True, help="interpreter that has torch, transformers and PEFT")
     p.add_argument("--out", default="docs/decisions/benchmarks.md")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--only", help="measure this row anew and leave the others of --out as they are")
+    p.add_argument("--only", help="measure only this row again and keep the other rows of --out")
     a = p.parse_args()
     work = ROOT / "build" / "bench"
     work.mkdir(parents=True, exist_ok=True)
@@ -200,10 +200,10 @@ def main():
 
 
 def groups(a, work, backbone, scorer, pictures, go):
-    """The same eight sequences by our shared prefix, by our edits one by one, and by PyTorch.
+    """The same eight sequences with our shared prefix, with our edits one by one, and with PyTorch.
 
-    The sides are fresh processes that take turns. Three steps each: a process's first one also waits for the system to
-    give it gigabytes of memory.
+    The sides alternate, each in a fresh process, with three steps each: the first step of a process also waits for the
+    system to allocate gigabytes of memory.
     """
     rows, first = [], work / "scorer-first"
     if not first.exists():
@@ -253,7 +253,7 @@ def groups(a, work, backbone, scorer, pictures, go):
 
 
 def gradients(a, pictures):
-    """Pairs a second of score + gradient of the tiny scorer: ours down to the pictures, PyTorch's to pixel_values."""
+    """Pairs per second of score and gradient of the tiny scorer: with respect to pictures (PyTorch: pixel_values)."""
     rows, count, steps = [], 64, 3
     for batch in (1, 8, 32):
         name = f"batches of {batch}"
@@ -294,7 +294,7 @@ def gradients(a, pictures):
 
 
 def encoders(a, work):
-    """Pictures a second of CLIP ViT-B/32 and DINOv2 ViT-B/14 (random weights), decoding and preprocessing included."""
+    """Pictures per second of CLIP ViT-B/32 and DINOv2 ViT-B/14 (random weights), with decoding and preprocessing."""
     folder, rows = work / "encoders", []
     if a.only and a.only != "encoders":
         return []

@@ -1,4 +1,4 @@
-"""The page that bench.py writes: its tables, and the rows of an earlier page that were measured anew."""
+"""The page that bench.py writes: its tables, and updates of single rows of an earlier page."""
 
 import os
 import platform
@@ -15,8 +15,8 @@ def line(name, x, y):
 
 
 def replace(path, rows):
-    """The same page with the lines that were measured anew. Rows are (name, line)."""
-    text, more = path.read_text().split("\n## ", 1)  # other parts are of other machines and days
+    """Replaces the rows of the page that were measured again. Rows are (name, line)."""
+    text, more = path.read_text().split("\n## ", 1)  # other parts are from other machines and days
     text = text.splitlines()
     for name, new in rows:
         if name.startswith("eight edits") and not any(t.startswith(f"| {name} |") for t in text):
@@ -27,7 +27,7 @@ def replace(path, rows):
             text.insert(at + (1 if text[at].startswith("| eight") else 2), f"| {name} |")
         elif not any(
             t.startswith(f"| {name} |") for t in text
-        ):  # a row that the page lacks goes below the last of its table
+        ):  # a new row goes below the last one of its table
             if name.startswith("batches of") and not any(t.startswith(GRADIENTS) for t in text):
                 at = max(i for i, t in enumerate(text) if t.startswith("| DINOv2"))
                 text[at + 1 : at + 1] = heading()
@@ -68,7 +68,7 @@ def groups_heading():
 
 
 def write(path, versions, rows, encoders, gradients, together, tokens, rounds):
-    """A page with all rows; versions are those of the packages beside us. Parts under later headings stay."""
+    """Writes a page with all rows; versions are those of the compared packages. Later sections are kept."""
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
     flags = next((l.split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
     sets = ", ".join(f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile") if f in flags)

@@ -9,12 +9,12 @@ import (
 	"assay/encoders"
 )
 
-// embed times embedding picture files, decoding included. encoders_torch.py does the same with transformers.
+// embed times the embedding of picture files, including decoding. encoders_torch.py does the same with transformers.
 func embed(args []string) error {
 	f := flag.NewFlagSet("encoders", flag.ExitOnError)
 	path := f.String("model", "", "CLIP or DINOv2 checkpoint")
-	batch := f.Int("batch", 16, "pictures of one run")
-	repeat := f.Int("repeat", 64, "pictures of a repetition")
+	batch := f.Int("batch", 16, "pictures per run")
+	repeat := f.Int("repeat", 64, "pictures per repetition")
 	steps := f.Int("steps", 3, "timed repetitions")
 	f.Parse(args)
 	files := f.Args()

@@ -1,9 +1,9 @@
-"""transformers' side of the encoders' part of `make bench`: embeds picture files, decoding included.
+"""transformers' side of the encoder benchmark of `make bench`: embeds picture files, including decoding.
 
     encoders_torch.py MODEL BATCH PICTURES STEPS A.png B.png...
     encoders_torch.py --make FOLDER      a CLIP ViT-B/32 and a DINOv2 ViT-B/14 with random weights
 
-Prints one JSON line: seconds of each repetition (after one to warm up), pictures, the image processor's class.
+Prints one JSON line: seconds of each repetition (after a warm-up), pictures, the image processor's class.
 """
 
 import json

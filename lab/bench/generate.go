@@ -15,12 +15,12 @@ import (
 	"assay/internal/generate"
 )
 
-// many answers are made together. How fast they are is measured behind short prompts of so many tokens: what remains
-// of two long times has the error of both.
+// many answers are generated at a time. Their speed is measured after prompts of short tokens: the difference of two
+// long times would have the error of both.
 const many, short = 8, 16
 
-// answer measures how fast a checkpoint generates: tokens of a prompt a second, and tokens of answers a second, alone
-// and eight at a time. generate_torch.py measures the same with transformers.
+// answer measures the generation speed of a checkpoint: prompt tokens and answer tokens per second, one answer and
+// eight at a time. generate_torch.py measures the same with transformers.
 func answer(args []string) error {
 	if len(args) != 3 {
 		return errors.New("usage: bench generate DIR PROMPT_TOKENS NEW_TOKENS")
@@ -39,7 +39,7 @@ func answer(args []string) error {
 	}
 	defer m.Close()
 	results := map[string]float64{}
-	for round := range 3 { // the first one warms up; the best of the others counts
+	for round := range 3 { // the first round warms up; the best of the others counts
 		for _, n := range []int{1, many} {
 			before, all, err := ask(m, n, prompt, tokens, round)
 			if err != nil {
@@ -56,14 +56,14 @@ func answer(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(results)
 }
 
-// ask returns tokens a second of n prompts, and of n answers behind them.
+// ask returns tokens per second of n prompts, and of their n answers.
 func ask(m *generate.Model, n, prompt, tokens, round int) (prefill, decode float64, err error) {
 	took := func(prompt, most int) (time.Duration, chat.Usage, error) {
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		var used chat.Usage
 		begin := time.Now()
-		for i := range n { // every question is its own from the first word on: nothing is shared
+		for i := range n { // questions differ from the first word: nothing is shared
 			text := fmt.Sprintf("%d %d %d ", i, round, most) + strings.Repeat(" the", prompt)
 			messages := []chat.Message{{Role: "user", Content: []chat.Part{{Text: text}}}}
 			all.Go(func() {

@@ -1,10 +1,10 @@
-"""llama.cpp's side of bench generate: tokens a second of prompts and of answers, alone and eight at a time.
+"""llama.cpp's side of bench generate: tokens per second of prompts and answers, one and eight at a time.
 
     generate_llama.py DIR PROMPT_TOKENS NEW_TOKENS [--type F32|Q4_0]
 
-Writes the language model of a Qwen2.5-VL checkpoint (its text is Qwen2's architecture) as GGUF beside it, with an
-artificial vocabulary, and runs token numbers: what is computed for a token does not depend on which one it is. `make
-bench` does not install what this needs: pip install llama-cpp-python gguf.
+Writes the language model of a Qwen2.5-VL checkpoint (in Qwen2's architecture) as GGUF next to it, with an artificial
+vocabulary, and runs token ids: the work for a token does not depend on which one it is. `make bench` does not install
+its dependencies: pip install llama-cpp-python gguf.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def tensors(folder):
                             yield f"blk.{i}.{theirs}{rest[len(ours) :]}", f.get_tensor(key)
                             break
                     else:
-                        raise SystemExit(f"{key}: not known")
+                        raise SystemExit(f"{key}: unknown tensor")
                 else:
                     yield (
                         {
@@ -99,7 +99,7 @@ def main():
     p.add_argument(
         "--plain",
         action="store_true",
-        help="no weights in an order of its own; AMX, which some virtual machines forbid, goes with it",
+        help="do not repack weights; this also turns off AMX, which some virtual machines forbid",
     )
     a = p.parse_args()
     path = f"{a.folder.rstrip('/')}-{a.type}.gguf"
@@ -108,7 +108,7 @@ def main():
     quiet = None if os.environ.get("LLAMA_LOG") else L.llama_log_callback(lambda *_: None)
     if quiet:
         L.llama_log_set(quiet, ctypes.c_void_p(0))
-    ctypes.CDLL(None).syscall(158, 0x1023, 18)  # arch_prctl: leave to use AMX, where the processor has it
+    ctypes.CDLL(None).syscall(158, 0x1023, 18)  # arch_prctl: permission to use AMX, if the CPU has it
     L.llama_backend_init()
     load = L.llama_model_default_params()
     load.use_extra_bufts = not a.plain
@@ -126,7 +126,7 @@ def main():
     memory = L.llama_get_memory(context)
 
     def decode(sequences, first, count):
-        """Runs count tokens of each sequence behind place first; logits of the last ones."""
+        """Runs count tokens of each sequence, starting at position first; returns the last logits."""
         batch = L.llama_batch_init(sequences * count, 0, 1)
         for s in range(sequences):
             for k in range(count):

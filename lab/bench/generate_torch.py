@@ -1,4 +1,4 @@
-"""transformers' side of bench generate: tokens a second of prompts and of answers, alone and eight at a time.
+"""transformers' side of bench generate: tokens per second of prompts and answers, one and eight at a time.
 
 generate_torch.py DIR PROMPT_TOKENS NEW_TOKENS [--compile]
 """

@@ -1,9 +1,9 @@
-"""Answers of a model of 0.98 B parameters beside transformers.
+"""Compares the generation speed of a model of 0.98 B parameters with transformers.
 
     python lab/bench/generation.py [--out docs/decisions/speed.md]
 
-Makes the checkpoint (Qwen2.5-VL's shape) and its four bits with `train init` and `train quantize`, runs both sides of
-build/lab/bench generate in fresh processes, and writes the section "Generation" of the page.
+Makes the checkpoint (Qwen2.5-VL's architecture) and its 4-bit version with `train init` and `train quantize`, runs both
+sides of build/lab/bench generate in fresh processes, and writes the section "Generation" of the page.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def section(ours, packed, eager, compiled, a):
 
 
 def place(page, text):
-    """Puts the section where it was, or before the page's part on another machine."""
+    """Replaces the section, or inserts it before the page's section on another machine."""
     old = page.read_text()
     begin = old.find(HEAD)
     if begin < 0:
@@ -90,8 +90,8 @@ def main():
     p.add_argument("--out", default="docs/decisions/speed.md")
     p.add_argument("--prompt", type=int, default=256)
     p.add_argument("--new", type=int, default=32)
-    p.add_argument("--models", nargs=2, help="checkpoints that are there already: float32, and its four bits")
-    p.add_argument("--compiled", action="store_true", help="measure torch.compile also, which takes many minutes")
+    p.add_argument("--models", nargs=2, help="existing checkpoints: float32 and 4-bit")
+    p.add_argument("--compiled", action="store_true", help="also measure torch.compile, which takes many minutes")
     a = p.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     whole, packed = a.models or models()

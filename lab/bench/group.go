@@ -9,8 +9,8 @@ import (
 	"assay/model"
 )
 
-// orderedTurns is the standing model's chat template with the parts of a turn in their order, for the layout that has
-// the question before the edit.
+// orderedTurns is the benchmark model's chat template with the parts of a turn in order, for the layout with the
+// question before the edit.
 const orderedTurns = `{%- for message in messages -%}
   {{- '<|start_header_id|>' ~ message['role'] ~ '<|end_header_id|>\n\n' -}}
   {%- for part in message['content'] -%}
@@ -30,7 +30,7 @@ func edits(a, b *data.Picture, n int) (pairs []*edit.Edit) {
 	return pairs
 }
 
-// groupScore times the scores of the edits of one source and instruction, from decoded pictures: together, or one by
+// groupScore times the scoring of the edits of one source and instruction from decoded pictures, together or one by
 // one. The vision tower sees every picture once.
 func (o *options) groupScore(state *model.ScorerState, a, b *data.Picture) error {
 	n := o.edits

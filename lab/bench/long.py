@@ -1,10 +1,10 @@
-"""Peak memory of LoRA steps on long sequences beside PyTorch; writes the table of docs/decisions/memory.md.
+"""Peak memory of LoRA steps on long sequences, compared with PyTorch; writes the table of docs/decisions/memory.md.
 
     build/venv/bin/python lab/bench/long.py --python build/venv/bin/python
 
 LLaVA-NeXT with random weights, 2 layers of width 512 with 8 heads: pictures are cut into more and more tiles. Each row
-is one step in a process of its own. "In one piece" is attention over whole sequences, as short ones have it. It is
-measured where that is below a limit, else it is what the plan of --dry-run says.
+is one step in a separate process. "In one piece" is attention over full sequences, as used for short ones. It is
+measured if that stays below a limit; else the value is the plan of --dry-run.
 """
 
 import argparse

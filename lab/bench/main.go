@@ -1,5 +1,6 @@
-// Command bench is our side of `make bench`: it times training steps, scoring, picture decoding, encoders and
-// generation and prints one JSON line. The Python files beside it run it in turns with PyTorch, Pillow and llama.cpp.
+// Command bench is Assay's side of `make bench`: it times training steps, scoring, picture decoding, encoders and
+// generation, and prints one JSON line. The Python files next to it run it in turns with PyTorch, Pillow and
+// llama.cpp.
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --pairs 1 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
@@ -45,16 +46,16 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
 	if len(os.Args) < 2 {
-		log.Fatal("say what to time: step, score, group-step, group-score, gradient, pictures, encoders or generate")
+		log.Fatal("name what to time: step, score, group-step, group-score, gradient, pictures, encoders or generate")
 	}
 	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// step times a training step over a micro-batch of pairs that share nothing. Of several, scores come before, untimed: a
-// run's validation adds to the peak of memory. Of a group, image features are there already, and its edits are computed
-// together, or one by one.
+// step times a training step over a micro-batch of pairs that share nothing. With several pairs, they are scored
+// first, untimed, because a run's validation adds to the memory peak. For a group, image features are computed
+// before, and its edits run together or one by one.
 func (o *options) step(state *model.ScorerState, a, b *data.Picture, group bool) error {
 	n, each := o.pairs, o.pairs
 	if group {
@@ -110,7 +111,7 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture, group bool)
 	})
 }
 
-// total is a plan in MiB.
+// total returns the total of a memory plan in MiB.
 func total(u exec.Usage) int64 {
 	bytes := int64(0)
 	for _, b := range u.Bytes {
@@ -119,7 +120,7 @@ func total(u exec.Usage) int64 {
 	return bytes >> 20
 }
 
-// options are the flags, for all things that are timed.
+// options are the flags of all benchmarks.
 type options struct {
 	backbone, scorer, save string
 	source, edit           string
@@ -134,23 +135,23 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.source, "source", "", "picture")
 	f.StringVar(&o.edit, "edit", "", "picture")
 	f.IntVar(&o.steps, "steps", 5, "timed repetitions")
-	f.IntVar(&o.pairs, "pairs", 1, "pairs of a step, or scored at a time")
+	f.IntVar(&o.pairs, "pairs", 1, "pairs per step, or scored at a time")
 	f.BoolVar(&o.recompute, "recompute", false, "recompute layers")
-	f.IntVar(&o.blocks, "blocks", 0, "queries of a block of attention; so many that there is one block: none")
+	f.IntVar(&o.blocks, "blocks", 0, "queries per attention block; a number above the sequence length: one block")
 	f.StringVar(&o.save, "save", "", "only write a scorer directory")
 	f.StringVar(&o.scorer, "scorer", "", "scorer directory")
 	f.IntVar(&o.batch, "batch", 1, "pairs differentiated at a time")
-	f.IntVar(&o.edits, "edits", 8, "edits of the group")
-	f.BoolVar(&o.apart, "apart", false, "one by one")
-	f.BoolVar(&o.first, "first", false, "instruction before the edit")
+	f.IntVar(&o.edits, "edits", 8, "edits per group")
+	f.BoolVar(&o.apart, "apart", false, "compute the edits one by one")
+	f.BoolVar(&o.first, "first", false, "put the instruction before the edit")
 }
 
-// model are the options that scorers and tuners are opened with.
+// model returns the options for opening scorers and tuners.
 func (o *options) model() model.Options {
 	return model.Options{Threads: runtime.NumCPU(), Blocks: o.blocks}
 }
 
-// pictures are the source and the edit.
+// pictures reads the source and the edit.
 func (o *options) pictures() (source, edit *data.Picture, err error) {
 	if source, err = data.Open(o.source, data.Limits{}); err != nil {
 		return nil, nil, err
@@ -159,7 +160,7 @@ func (o *options) pictures() (source, edit *data.Picture, err error) {
 	return source, edit, err
 }
 
-// state is a new scorer over the backbone.
+// state creates a new scorer over the backbone.
 func (o *options) state() (*model.ScorerState, error) {
 	abs, err := filepath.Abs(o.backbone)
 	if err != nil {
@@ -219,11 +220,10 @@ func run(what string, args []string) error {
 	case "score":
 		return o.score(state, a, b)
 	}
-	return fmt.Errorf("nothing is called %s", what)
+	return fmt.Errorf("unknown benchmark %s", what)
 }
 
-// score times the scores of pairs. Pictures are prepared, and go through the vision tower, anew every time, as in
-// PyTorch.
+// score times the scoring of pairs. Pictures are prepared and go through the vision tower every time, as in PyTorch.
 func (o *options) score(state *model.ScorerState, a, b *data.Picture) error {
 	ctx := context.Background()
 	s, err := model.NewScorer(state, o.model())
@@ -232,7 +232,7 @@ func (o *options) score(state *model.ScorerState, a, b *data.Picture) error {
 	}
 	defer s.Close()
 	return report(o.steps, map[string]any{"pairs": o.pairs}, func() error {
-		const chunk = 16 // as `score batch` prepares a part of its table at a time
+		const chunk = 16 // as `score batch`, which prepares its table in chunks
 		for first := 0; first < o.pairs; first += chunk {
 			samples := make([]*model.Sample, min(chunk, o.pairs-first))
 			for i := range samples {
@@ -251,7 +251,7 @@ func (o *options) score(state *model.ScorerState, a, b *data.Picture) error {
 	})
 }
 
-// gradient times scores with their gradients down to the pictures, in batches, as /v1/gradient computes them.
+// gradient times scores with their gradients with respect to the pictures, in batches, as in /v1/gradient.
 func (o *options) gradient() error {
 	s, err := model.OpenScorer(o.scorer, model.Options{Threads: runtime.NumCPU()})
 	if err != nil {
@@ -281,15 +281,14 @@ func (o *options) gradient() error {
 	})
 }
 
-// other is a picture that differs in one pixel, so that no two pairs share vision features.
+// other returns a picture that differs in one pixel, so that no two pairs share vision features.
 func other(p *data.Picture, i int) *data.Picture {
 	q := p.Crop(0, 0, p.Width, p.Height)
 	q.Pix[0], q.Pix[1] = byte(i), byte(i>>8)
 	return q
 }
 
-// report runs f n times and prints the seconds of each with the facts; before that once to warm up, unless a run is
-// long.
+// report runs f n times, after one warm-up run unless runs are long, and prints the seconds of each with the facts.
 func report(n int, facts map[string]any, f func() error) error {
 	if n > 1 {
 		if err := f(); err != nil {
@@ -309,8 +308,8 @@ func report(n int, facts map[string]any, f func() error) error {
 	return json.NewEncoder(os.Stdout).Encode(facts)
 }
 
-// processorTime is what the process has used of the processor: what else runs on the machine changes it little. It is
-// the clock of Python's time.process_time; getrusage's times lag behind it by up to some milliseconds.
+// processorTime returns the CPU time of the process, which other load on the machine changes little. It is the clock
+// of Python's time.process_time; getrusage lags behind it by up to a few milliseconds.
 func processorTime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {

@@ -1,8 +1,8 @@
-"""Packed weights beside float32: python lab/bench/packed.py FLOAT32 PACKED [--rounds N] [--steps N]
+"""Compares packed weights with float32: python lab/bench/packed.py FLOAT32 PACKED [--rounds N] [--steps N]
 
-Runs build/lab/bench on both checkpoints in turns (the machine may do other things), each in a process of its own. It
-prints, for scoring and for a step of (Q)LoRA, seconds of the processor and by the clock, and the process's greatest
-memory. The seconds are the least of each process, and of these the median.
+Alternates build/lab/bench runs on both checkpoints (the machine may be busy), each in a separate process. For scoring
+and for a (Q)LoRA step it prints CPU seconds, wall-clock seconds and the peak memory of the process. The seconds are the
+median over processes of each one's minimum.
 """
 
 import argparse

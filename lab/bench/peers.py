@@ -2,8 +2,8 @@
 
     peers.py group-score|group-step ENGINE SCORER SOURCE EDIT STEPS EDITS
 
-ENGINE is eager, compiled, onnxruntime or openvino (a step: eager or compiled). Every engine runs what PyTorch does in
-torch_side.py, edit by edit. OpenVINO is not among what `make bench` installs: pip install openvino. Prints one JSON
+ENGINE is eager, compiled, onnxruntime or openvino (a step: eager or compiled). Every engine does the same work as
+PyTorch in torch_side.py, edit by edit. `make bench` does not install OpenVINO: pip install openvino. Prints one JSON
 line.
 """
 
@@ -20,7 +20,7 @@ from torch import nn
 
 from torch_side import INSTRUCTION, Scorer, group
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reads it when it is loaded
 
 
 class Tower(nn.Module):
@@ -35,7 +35,7 @@ class Tower(nn.Module):
 
 
 class Text(nn.Module):
-    """Embedded rows [1, L, H] -> the score of the row at a fixed place."""
+    """Embedded rows [1, L, H] -> the score at a fixed position."""
 
     def __init__(self, scorer, at):
         super().__init__()
@@ -58,7 +58,7 @@ def exported(engine, module, example, folder):
     import openvino
 
     core = openvino.Core()
-    # As on the other sides: float32 throughout, where OpenVINO would take bfloat16 on some processors.
+    # float32 throughout, as on the other sides; OpenVINO would use bfloat16 on some CPUs.
     model = core.compile_model(
         core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
     )
@@ -66,7 +66,7 @@ def exported(engine, module, example, folder):
 
 
 class Exported(Scorer):
-    """The scorer whose towers and language model are what another engine makes of their export, adapters merged."""
+    """The scorer with towers and language model exported to another engine, with merged adapters."""
 
     def __init__(self, folder, engine, source, edit, keep):
         super().__init__(folder, False)

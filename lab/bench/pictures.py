@@ -1,9 +1,9 @@
-"""The part "Pictures" of make bench: decoding and preparing beside Pillow, and scoring pairs of such pictures.
+"""The section "Pictures" of make bench: decoding and preparing compared with Pillow, and scoring pairs of them.
 
-    python lab/bench/pictures.py [--decoding]      # --decoding: leaves the rows of scoring as they are
+    python lab/bench/pictures.py [--decoding]      # --decoding: keeps the rows of scoring
 
-Figures of decoding are seconds of processor time, the fastest of some turns that both sides take one after the other, and
-pixels are compared: they hold on a machine that others use, too.
+Decoding is measured in seconds of CPU time, the fastest of several alternating turns of both sides, so that the figures
+also hold on a shared machine. Pixels are compared as well.
 """
 
 import argparse
@@ -28,7 +28,7 @@ HEAD = "## Pictures"
 
 
 def make():
-    """Pictures of each size in each format, made where they are missing."""
+    """Pictures of each size in each format; creates missing ones."""
     WORK.mkdir(parents=True, exist_ok=True)
     photo = Image.open(ROOT / "examples/photos/astronaut.png").convert("RGB")
     files = []
@@ -63,7 +63,7 @@ def make():
 
 
 def decode(raw):
-    """As transformers' convert_to_rgb after exif_transpose: transparency over white."""
+    """Like transformers' convert_to_rgb after exif_transpose: transparency over white."""
     im = ImageOps.exif_transpose(Image.open(io.BytesIO(raw)))
     if im.mode == "RGBA" or "transparency" in im.info:
         im = im.convert("RGBA")
@@ -98,7 +98,7 @@ def decoding(turns=7):
             t = json.loads(ours.stdout.readline())
             decoded, im = timed(lambda: decode(raw))
             if hashlib.sha256(im.tobytes()).hexdigest() != t.pop("SHA256"):
-                raise SystemExit(f"{path}: other pixels than Pillow's")
+                raise SystemExit(f"{path}: the pixels differ from Pillow's")
             t |= {"pillow": decoded}
             if path.name.endswith("opaque.png"):
                 t |= {"pillow prepares": timed(lambda: prepare(im))[0]}
@@ -124,7 +124,7 @@ def decoding(turns=7):
 
 
 def scoring():
-    """Seconds of scoring a pair of pictures of each size with the checkpoint of the other parts, both sides in turn."""
+    """Seconds to score a pair of pictures of each size with the other sections' checkpoint, both sides in turn."""
     work = ROOT / "build/bench"
     lines = ["| scoring 1 pair of opaque PNGs | ours | PyTorch | speed |", "|---|---|---|---|"]
     for n in SIZES:

@@ -1,6 +1,6 @@
-"""The rate of plain float32 products on this machine, for the shares that docs/decisions/speed.md names.
+"""The rate of plain float32 products on this machine, for the shares in docs/decisions/speed.md.
 
-They are rows x 1024 by 1024 x 2816 and by 1024 x 1024, as the model of that page has them. PyTorch computes them, and
+The products are rows x 1024 by 1024 x 2816 and by 1024 x 1024, as in the model of that page. PyTorch computes them, and
 ONNX Runtime with weights that it packs and with weights that it cannot pack.
 
     build/venv/bin/python lab/bench/products.py
@@ -13,14 +13,14 @@ import numpy
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reads it when it is loaded
 import onnxruntime
 
 ROWS, WIDTH, SECONDS = 1112, 1024, 3.0
 
 
 def rate(flop, run):
-    """The best rate of runs within some seconds, GFLOP/s."""
+    """The best rate of all runs within SECONDS, GFLOP/s."""
     run()
     best, end = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < end:

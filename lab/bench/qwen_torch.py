@@ -4,7 +4,7 @@
     qwen_torch.py SCORER SOURCE EDIT PAIRS BATCH STEPS
 
 Prints one JSON line: seconds from picture files to scores, and the scores. The second form differentiates the scores
-of so many pairs by pixel_values; pictures are decoded before, and no two are the same.
+of PAIRS pairs with respect to pixel_values; pictures are decoded before, and no two are the same.
 """
 
 import json
@@ -25,7 +25,7 @@ warnings.filterwarnings("ignore")
 
 
 def other(im, i):
-    """The picture with one other pixel."""
+    """The picture with one pixel changed."""
     im = im.copy()
     im.putpixel((0, 0), (i % 256, i // 256, im.getpixel((0, 0))[2]))
     return im
@@ -112,7 +112,7 @@ def main():
             for i in range(0, len(rows), batch):
                 scores += score(rows[i : i + batch])
             seconds.append(time.time() - start)
-        return print(json.dumps({"seconds": seconds[1:], "scores": scores}))  # the first one is to warm up
+        return print(json.dumps({"seconds": seconds[1:], "scores": scores}))  # the first one is a warm-up
     start, scores = time.time(), []
     with torch.inference_mode():
         for i in range(0, len(rows), batch):

@@ -1,7 +1,7 @@
-"""Training by 1 and 2 ranks on one machine with one thread each: seconds a step, and the share of communication.
+"""Training with 1 and 2 ranks on one machine with one thread each: seconds per step, and the share of communication.
 
     make build mpi && build/venv/bin/python lab/bench/ranks.py
-    build/venv/bin/python lab/bench/ranks.py --count    # bytes of a step, as Open MPI counts them
+    build/venv/bin/python lab/bench/ranks.py --count    # bytes per step, as counted by Open MPI
     build/venv/bin/python lab/bench/ranks.py --paper    # what 8 and 64 ranks would send, and how long it would take
 
 Prints tables for docs/decisions/ranks.md. Every run takes the same steps.
@@ -44,7 +44,7 @@ def table(path):
 
 
 def train(folder, name, mode, ranks, steps, *mca):
-    """Trains once, into a folder of that name."""
+    """Trains once, into the folder name."""
     out, config = folder / name, folder / f"{name}.yaml"
     config.write_text(
         f"backbone: {options.backbone}\nout: {out}\nmode: {mode}\nsteps: {steps}\nbatch_size: 8\n"
@@ -70,7 +70,7 @@ def train(folder, name, mode, ranks, steps, *mca):
 
 
 def run(folder, mode, ranks):
-    """Trains once: seconds of each step but the first two, each rank's times by step, and trained parameters."""
+    """Trains once: seconds of each step after the first two, each rank's times by step, and trained parameters."""
     out, count = train(folder, f"{mode}-{ranks}", mode, ranks, options.steps)
     lines = [json.loads(line) for line in open(out / "metrics.jsonl")]
     at = [line["seconds"] for line in lines if line["kind"] == "train"]
@@ -94,7 +94,7 @@ def times():
 
 
 def sent(folder, mode, ranks, steps):
-    """Bytes that the ranks send in a run, as Open MPI's monitoring counts them."""
+    """Bytes that the ranks send in a run, as counted by Open MPI's monitoring."""
     name = f"count-{mode}-{ranks}-{steps}"
     _, count = train(
         folder,
@@ -114,7 +114,7 @@ def sent(folder, mode, ranks, steps):
     )
     total = 0
     for path in folder.glob(f"{name}.*.prof"):
-        for line in open(path):  # I: messages of the library itself, E: the program's; from, to, bytes
+        for line in open(path):  # I: messages of the library itself, E: of the program; from, to, bytes
             found = re.match(r"[IE]\s+\d+\s+\d+\s+(\d+) bytes", line)
             total += int(found.group(1)) if found else 0
     return total, count
@@ -134,7 +134,7 @@ def count():
 
 
 def largest(tensors, ranks):
-    """Elements of the rank that owns most: equal parts, cut between blocks of a tensor (cut in internal/trainer/distributed/shards.go)."""
+    """Elements of the rank that owns most: equal parts, cut at block boundaries of a tensor (cut in internal/trainer/distributed/shards.go)."""
     total, block, begin, cuts = sum(tensors), 1 << 16, 0, [0]
     for size in tensors:
         while len(cuts) < ranks and total * len(cuts) // ranks <= begin + size:
@@ -145,14 +145,14 @@ def largest(tensors, ranks):
 
 
 def paper():
-    """LLaVA-NeXT-8B by the paper's recipe, one micro-batch a rank, over published rates. Ranks take turns in pieces of
-    4 Mi elements (Exchanged in trainer/optimizer/exchange.go), and a part is as large as the largest one."""
+    """LLaVA-NeXT-8B with the paper's recipe, one micro-batch per rank, at published network rates. Ranks exchange pieces
+    of 4 Mi elements in turn (Exchanged in trainer/optimizer/exchange.go), and every part counts as the largest one."""
     width, keys, layers, rank = 4096, 1024, 32, 8
     lora = layers * [rank * width, width * rank, rank * width, keys * rank]  # q_proj, v_proj: A, B
     head = [n for a, b in [(width, 256), (256, 16), (16, 1)] for n in (a * b, b)]
     full = layers * [width * width, keys * width, keys * width, width * width] + 3 * layers * [width * 14336]
     full += 2 * [128258 * width] + head
-    networks = {"NDR": (50e9, 2e-6), "25 Gb/s": (25e9 / 8, 2e-5)}  # bytes a second, seconds a message
+    networks = {"NDR": (50e9, 2e-6), "25 Gb/s": (25e9 / 8, 2e-5)}  # bytes per second, seconds per message
     print("| | parameters | ranks | a rank sends | " + " | ".join(networks) + " |")
     print("|---|---|---|---|---|---|")
     for name, tensors in [("LoRA", lora + head + 2 * [width]), ("full", full)]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make bench: installs PyTorch, transformers and PEFT into build/venv and measures beside them.
+# make bench: installs PyTorch, transformers and PEFT into build/venv and compares Assay with them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools/setup/python.sh
@@ -12,6 +12,6 @@ if [ $# -eq 0 ]; then
     make mpi
     build/venv/bin/python lab/bench/ranks.py
   else
-    echo "SKIPPED: MPI is not installed (libopenmpi-dev, openmpi-bin): training by 1 and 2 ranks was NOT measured"
+    echo "SKIPPED: MPI is not installed (libopenmpi-dev, openmpi-bin): training with 1 and 2 ranks was NOT measured"
   fi
 fi

@@ -97,12 +97,12 @@ class Scorer:
         return self.model.model.language_model(inputs_embeds=x, use_cache=False).last_hidden_state[0]
 
     def score(self, x, at):
-        """The head's value for the row at a place."""
+        """The head's value for the row at position at."""
         return self.head(self.hidden(x)[at])[0]
 
 
 def others(edit, n):
-    """Edits that differ in one pixel, as main.go's."""
+    """Edits that differ in one pixel, as in main.go."""
     out = []
     for i in range(n):
         picture = Image.open(edit).convert("RGB")
@@ -113,7 +113,7 @@ def others(edit, n):
 
 
 def group(s, what, source, edit, n, facts):
-    """A function that takes a step over a group, or scores it, edit by edit. It writes what came out into facts."""
+    """A function that takes a step over a group, or scores it, edit by edit. It writes its results to facts."""
     if what == "group-score":
 
         def once():
@@ -156,7 +156,7 @@ def main():
         features = [s.features(e) for e in edits]
 
         def once():
-            batch = [s.embeds(first + one, INSTRUCTION) for one in features]  # all of one length: nothing is padded
+            batch = [s.embeds(first + one, INSTRUCTION) for one in features]  # all have the same length: no padding
             _, ids, start, at = batch[0]
             h = s.model.model.language_model(
                 inputs_embeds=torch.cat([b[0] for b in batch]), use_cache=False
@@ -177,7 +177,7 @@ def main():
                     x, ids, _, at = s.embeds(s.features(source, edit), f"{INSTRUCTION} {i}")
                     facts.update(score=10 * float(s.score(x, at)), tokens=len(ids))
 
-    if steps != 1:  # once to warm up, unless a run is long
+    if steps != 1:  # warm-up, unless a run is long
         once()
     if steps == 0:
         return print(json.dumps(facts))

@@ -12,33 +12,33 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// What the exam's folder holds of captions that a model wrote.
+// Files in the exam's folder for captions that a model wrote.
 const (
 	captionedFile = "captioned.jsonl"            // edits.jsonl with the model's captions
 	writtenFile   = "written-similarities.jsonl" // CLIP-D and CLIP-T with these
 )
 
-// CaptionQuality compares captions that a model wrote with those of the miniature world, which it was not shown.
+// CaptionQuality compares captions that a model wrote with the captions of the miniature world, which it did not see.
 type CaptionQuality struct {
 	Tasks  int               `json:"tasks"`
 	Failed int               `json:"failed"` // tasks whose source or target has no caption
-	Source miniature.Measure `json:"source"` // share of sources captioned as in the world, but for the photograph's name
-	Target miniature.Measure `json:"target"` // the same of targets
-	Words  miniature.Measure `json:"words"`  // share of the words behind that name that are written, too
+	Source miniature.Measure `json:"source"` // share of sources captioned as in the world, without the photograph
+	Target miniature.Measure `json:"target"` // the same for targets
+	Words  miniature.Measure `json:"words"`  // share of the words after that name that are written as well
 
-	// What the rule "CLIP-D at or below 0 fails" makes of the outputs by either captions; undefined fails, too.
+	// Outputs that fail the rule "CLIP-D at or below 0 fails" with either captions; undefined fails as well.
 	Given   FailedOutputs     `json:"given"`
 	Written FailedOutputs     `json:"written"`
-	Agree   miniature.Measure `json:"agree"` // share of outputs of which both say the same
+	Agree   miniature.Measure `json:"agree"` // share of outputs with the same result for both
 }
 
-// FailedOutputs are those that a rule fails.
+// FailedOutputs describes the outputs that a rule fails.
 type FailedOutputs struct {
 	Outputs int               `json:"outputs"`
 	Truth   miniature.Measure `json:"truth"` // mean degree
 }
 
-// readCaptions compares the captions of an exam, and what CLIP-D makes of its outputs by either.
+// readCaptions compares the captions of an exam, and the CLIP-D of its outputs with either captions.
 func (x *exam) readCaptions(dir string) (*CaptionQuality, error) {
 	given, err := taskCaptions(filepath.Join(dir, miniature.EditsTable+".jsonl"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (x *exam) readCaptions(dir string) (*CaptionQuality, error) {
 	return q, q.rule(x, dir)
 }
 
-// rule counts what CLIP-D fails.
+// rule counts the outputs that CLIP-D fails.
 func (q *CaptionQuality) rule(x *exam, dir string) error {
 	a, _, err := x.column(filepath.Join(dir, "similarities.jsonl"), "clip_d")
 	if err != nil {
@@ -86,7 +86,7 @@ func (q *CaptionQuality) rule(x *exam, dir string) error {
 	var agree []float64
 	var truths [2][]float64
 	for _, o := range x.outputs {
-		fails := [2]bool{a[o.truth.ID] <= 0, b[o.truth.ID] <= 0} // a number that does not exist counts as 0
+		fails := [2]bool{a[o.truth.ID] <= 0, b[o.truth.ID] <= 0} // an undefined number counts as 0
 		for i, f := range fails {
 			if f {
 				truths[i] = append(truths[i], o.truth.Degree)
@@ -100,7 +100,7 @@ func (q *CaptionQuality) rule(x *exam, dir string) error {
 	return nil
 }
 
-// taskCaptions are the captions of source and target of every task.
+// taskCaptions reads the captions of source and target of every task.
 func taskCaptions(path string) (map[string][2]string, error) {
 	tasks := map[string][2]string{}
 	return tasks, miniature.EachRow(path, []string{"group", "source_caption", "target_caption"}, func(c *miniature.Cells) {
@@ -108,8 +108,8 @@ func taskCaptions(path string) (map[string][2]string, error) {
 	})
 }
 
-// behind is a caption behind "a photo of a cat": its shapes and effects. No model can name a photograph that it never
-// saw.
+// behind returns the part of a caption after "a photo of a cat": shapes and effects. No model can name a photograph
+// that it never saw.
 func behind(caption string) string {
 	if i := subject.FindStringIndex(caption); i != nil {
 		return caption[i[0]:]
@@ -117,7 +117,7 @@ func behind(caption string) string {
 	return ""
 }
 
-// subject ends where shapes or effects begin.
+// subject matches where shapes or effects begin.
 var subject = regexp.MustCompile(` with an? |, `)
 
 func number(yes bool) float64 {
@@ -127,7 +127,7 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// shared is the share of the words of want that got has, too, each as often as it is there.
+// shared returns the share of the words of want that are also in got, each counted as often as it occurs.
 func shared(want, got string) float64 {
 	left := map[string]int{}
 	for _, w := range strings.Fields(got) {

@@ -17,7 +17,7 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// newExam writes a small exam and its table of labels, and returns its folder and what it is made of.
+// newExam writes a small exam and its label table, and returns its folder and contents.
 func newExam(t *testing.T) (dir string, truth []miniature.Truth, rows []data.Row) {
 	t.Helper()
 	photos, err := miniature.OpenPhotos(
@@ -107,7 +107,7 @@ func TestShuffle(t *testing.T) {
 	}
 	kept := 0
 	for g := range own {
-		if own[g] == other[g] { // unless two tasks happen to be worded alike
+		if own[g] == other[g] { // unless two tasks have the same wording
 			kept++
 		}
 	}
@@ -130,7 +130,7 @@ func TestShuffle(t *testing.T) {
 	}
 }
 
-// answer writes what a scorer and the similarities say, and returns the report.
+// answer writes the results of a scorer and of the similarities, and returns the report.
 func answer(t *testing.T, dir string, truth []miniature.Truth, score, shuffled func(miniature.Truth) float64) *Report {
 	t.Helper()
 	var scores, mixed, similar []map[string]any
@@ -314,8 +314,8 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestCaptionQuality: the world's own captions are all equal to themselves; a wrong word, an empty caption and a
-// number that does not exist are counted.
+// TestCaptionQuality: the world's own captions all match; a wrong word, an empty caption and an undefined number are
+// counted.
 func TestCaptionQuality(t *testing.T) {
 	dir, truth, _ := newExam(t)
 	x, err := readExam(dir)
@@ -330,7 +330,7 @@ func TestCaptionQuality(t *testing.T) {
 	for i, k := range truth {
 		d := float64(i%3) - 1
 		similar = append(similar, map[string]any{"id": k.ID, "clip_d": d})
-		if i == 1 { // it was 0, and fails as that does
+		if i == 1 { // it was 0, which fails as well
 			other = append(other, map[string]any{"id": k.ID, "clip_d": nil})
 		} else {
 			other = append(other, map[string]any{"id": k.ID, "clip_d": max(d, 0.5*float64(i%2))})
@@ -394,7 +394,8 @@ func TestCaptionQuality(t *testing.T) {
 	}
 }
 
-// TestStory: the first task with most kinds of outputs is shown, with heat maps by the scorer and the loss of its run.
+// TestStory: the story shows the first task with most kinds of outputs, with heat maps of the scorer and the loss of
+// its run.
 func TestStory(t *testing.T) {
 	picture, err := inline("../../testdata/oracle/images/coffee.png")
 	if err != nil {

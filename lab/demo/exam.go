@@ -17,7 +17,7 @@ type output struct {
 	distance     float64
 }
 
-// exam is what was asked and shown, in the order of the truth file.
+// exam holds the questions and outputs, in the order of the truth file.
 type exam struct {
 	outputs []output
 	photos  []string
@@ -46,7 +46,7 @@ func readExam(dir string) (*exam, error) {
 	for _, k := range known {
 		row, ok := rows[k.ID]
 		if !ok {
-			return nil, fmt.Errorf("%s: no row %s, of which the truth is known", t.Path(), k.ID)
+			return nil, fmt.Errorf("%s: no row %s, although it has a truth", t.Path(), k.ID)
 		}
 		o := output{truth: k, instruction: row.Instruction, source: filepath.Join(dir, row.Source.Path),
 			edit: filepath.Join(dir, row.Edit.Path)}
@@ -61,7 +61,7 @@ func readExam(dir string) (*exam, error) {
 	return x, nil
 }
 
-// distance is the mean squared difference of two pictures of one size, values from 0 to 1.
+// distance returns the mean squared difference of two pictures of the same size, with values from 0 to 1.
 func distance(a, b string) (float64, error) {
 	p, err := data.Open(a, data.Limits{})
 	if err != nil {
@@ -72,7 +72,7 @@ func distance(a, b string) (float64, error) {
 		return 0, err
 	}
 	if p.Width != q.Width || p.Height != q.Height {
-		return 0, fmt.Errorf("%s and %s: pictures of an exam have one size", a, b)
+		return 0, fmt.Errorf("%s and %s: pictures of an exam must have the same size", a, b)
 	}
 	sum := 0.0
 	for i := range p.Pix {
@@ -94,8 +94,8 @@ func (x *exam) scored(value func(output) float64) []miniature.Scored {
 	return all
 }
 
-// column reads a number of every output out of a table. Undefined ones, as the direction from a picture to itself,
-// count as 0; how many these are comes second.
+// column reads a number for every output from a table. Undefined ones, such as the direction from a picture to
+// itself, count as 0; their number is the second result.
 func (x *exam) column(file, name string) (values map[string]float64, undefined int, err error) {
 	values = map[string]float64{}
 	err = miniature.EachRow(file, []string{"id", name}, func(c *miniature.Cells) {

@@ -12,7 +12,7 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// shownTasks are shown in the report, each of another family.
+// shownTasks is the number of tasks in the report, each of a different family.
 const shownTasks = 8
 
 // example is a task with all its outputs, best score first.
@@ -29,14 +29,14 @@ type shownOutput struct {
 	Kind         miniature.Kind
 	Score, Truth float64
 	Picture      template.URL
-	Heatmap      template.URL // of the outputs of the story; ""
+	Heatmap      template.URL // for outputs of the story, else ""
 	File         string
 }
 
 // Far reports a score that is wrong by more than three of ten.
 func (o shownOutput) Far() bool { return math.Abs(o.Score-o.Truth) > 3 }
 
-// tasks are the outputs of each task, in the order of the exam.
+// tasks returns the outputs of each task, in the order of the exam.
 func (x *exam) tasks() [][]output {
 	var all [][]output
 	at := map[string]int{}
@@ -52,7 +52,7 @@ func (x *exam) tasks() [][]output {
 	return all
 }
 
-// choose draws the tasks to show: of each family one at most.
+// choose draws the tasks to show, at most one of each family.
 func choose(tasks [][]output, scores map[string]float64, seed uint64) ([]example, error) {
 	rng := stats.NewRand(seed)
 	var all []example
@@ -86,7 +86,7 @@ func choose(tasks [][]output, scores map[string]float64, seed uint64) ([]example
 	return all, nil
 }
 
-// inline is a PNG file as a data URI.
+// inline returns a PNG file as a data URI.
 func inline(path string) (template.URL, error) {
 	raw, err := os.ReadFile(path)
 	return page.DataURL("image/png", raw), err

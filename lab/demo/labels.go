@@ -12,26 +12,27 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// LabelQuality compares the labels that the rules gave with the truth, which neither they nor the scorer ever saw.
+// LabelQuality compares the labels from the rules with the truth, which neither the rules nor the scorer ever saw.
 type LabelQuality struct {
 	Rows     int               `json:"rows"`     // of the label table
-	Known    int               `json:"known"`    // labelled rows whose truth is written down
+	Known    int               `json:"known"`    // labelled rows with a known truth
 	Spearman miniature.Measure `json:"spearman"` // of labels and truth over these
-	Edits    miniature.Measure `json:"edits"`    // over the editors' outputs alone
-	Chains   miniature.Measure `json:"chains"`   // over pictures of chains alone
+	Edits    miniature.Measure `json:"edits"`    // only over editors' outputs
+	Chains   miniature.Measure `json:"chains"`   // only over pictures of chains
 	Distance miniature.Measure `json:"distance"` // mean |label - truth|
 	Rules    []RuleQuality     `json:"rules"`
 }
 
-// RuleQuality is what one rule gave as one label.
+// RuleQuality describes the rows with one label from one rule.
 type RuleQuality struct {
 	Rule  string            `json:"rule"`
 	Label miniature.Measure `json:"label"` // undefined: none
 	Rows  int               `json:"rows"`
-	Truth miniature.Measure `json:"truth"` // mean, where it is written down
+	Truth miniature.Measure `json:"truth"` // mean, where it is known
 }
 
-// readLabels reads a label table and the truth of its data. Ids are the data set's, after the name of the source.
+// readLabels reads a label table and the truth of its data. The ids are those of the data set, prefixed by the name
+// of the source.
 func readLabels(table, dir string) (*LabelQuality, error) {
 	known, err := miniature.ReadTruth(filepath.Join(dir, miniature.TruthFile))
 	if err != nil {
@@ -53,7 +54,7 @@ func readLabels(table, dir string) (*LabelQuality, error) {
 		}
 		_, id, _ := strings.Cut(row.ID, "/")
 		var known *miniature.Truth
-		if k, ok := truth[id]; ok { // else it is a source, or a target, shown as the result
+		if k, ok := truth[id]; ok { // else it is a source or target shown as the result
 			known = &k
 		}
 		tally.add(&row, known)
@@ -61,13 +62,13 @@ func readLabels(table, dir string) (*LabelQuality, error) {
 	return tally.quality(), nil
 }
 
-// ruleLabel is a rule with one of the labels that it gives.
+// ruleLabel is a rule with one of its labels.
 type ruleLabel struct {
 	rule  string
 	label float64 // -1: none
 }
 
-// labelPairs are labels beside the truth.
+// labelPairs are labels and the corresponding truths.
 type labelPairs struct{ labels, truths []float64 }
 
 func (p *labelPairs) add(label, truth float64) {

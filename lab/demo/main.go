@@ -1,4 +1,4 @@
-// Command demo does what only the demonstration (lab/demo/run.sh) needs: it gives outputs the instructions of other
+// Command demo has the parts that only the demonstration (lab/demo/run.sh) needs: it shuffles the instructions of
 // tasks, and reports how a scorer did on an exam of the miniature world.
 //
 //	demo shuffle --in build/demo/exam/edits.jsonl --out build/demo/exam/shuffled.jsonl
@@ -17,7 +17,7 @@ import (
 
 var app = cli.App{Root: func() *cobra.Command {
 	return &cobra.Command{Use: "demo", Short: "Parts of make demo",
-		Long: "demo does what only the demonstration needs; lab/demo/run.sh runs it."}
+		Long: "demo has the parts that only the demonstration needs; lab/demo/run.sh runs it."}
 }}
 
 func init() {
@@ -44,7 +44,7 @@ func newShuffle() *cobra.Command {
 	}
 	c.Flags().StringVar(&in, "in", "", "edits.jsonl of an exam")
 	c.Flags().StringVar(&out, "out", "", "JSONL table to write, in the same folder")
-	c.Flags().Uint64Var(&seed, "seed", 1, "of the permutation")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the permutation")
 	c.MarkFlagRequired("in")
 	c.MarkFlagRequired("out")
 	return c
@@ -65,7 +65,7 @@ func newReport() *cobra.Command {
 				return err
 			}
 			return cli.Print(c, r, func(w io.Writer) {
-				r.text(w) // it was written above without an error
+				r.text(w) // cannot fail: it was written above
 				fmt.Fprintf(w, "\nreport       %s\n", filepath.Join(out, pageFile))
 			})
 		},
@@ -73,13 +73,13 @@ func newReport() *cobra.Command {
 	c.Flags().StringVar(&f.data, "data", "", "data set that the scorer was trained on, with its truth")
 	c.Flags().StringVar(&f.labels, "labels", "", "its label table")
 	c.Flags().StringVar(&f.exam, "exam", "", "exam with scores.jsonl, shuffled-scores.jsonl and similarities.jsonl")
-	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, for the commands to go on with")
-	c.Flags().StringVar(&f.times, "times", "", "times of the steps: lines of name, seconds, exit code, between tabs")
-	c.Flags().Uint64Var(&f.seed, "seed", 1, "of the examples that are shown")
+	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, for the commands to try next")
+	c.Flags().StringVar(&f.times, "times", "", "times of the steps: lines of name, seconds, exit code, separated by tabs")
+	c.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the choice of examples")
 	c.Flags().
-		BoolVar(&f.captions, "captions", false, "the exam has "+captionedFile+" and "+writtenFile+": by a model")
-	c.Flags().BoolVar(&f.trained, "trained", false, "show heat maps of --scorer and the loss of the run around it")
-	c.Flags().BoolVar(&f.short, "short", false, "say that there was little data")
+		BoolVar(&f.captions, "captions", false, "the exam has "+captionedFile+" and "+writtenFile+", written by a model")
+	c.Flags().BoolVar(&f.trained, "trained", false, "show heat maps of --scorer and the loss of its training run")
+	c.Flags().BoolVar(&f.short, "short", false, "note in the report that there was little data")
 	c.Flags().StringVar(&out, "out", "", "folder to write into")
 	for _, name := range []string{"data", "labels", "exam", "out"} {
 		c.MarkFlagRequired(name)

@@ -12,7 +12,7 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// The report as a page, which loads nothing, and for a terminal.
+// The report as a self-contained HTML page, and as text for a terminal.
 var (
 	//go:embed page.html
 	pageText string
@@ -33,15 +33,15 @@ var functions = template.FuncMap{
 	"family":  func(j Judge, f miniature.Family) string { return figure(j.Result.Families[f]) },
 }
 
-// Note is what must be known of a short report; "" of a long one.
+// Note returns the caveat of a short report; "" for a long one.
 func (r *Report) Note() string {
 	if r.Short {
-		return "The short form has little data and few steps: the figures mean nothing, but that everything runs."
+		return "The short form has little data and few steps: it shows that everything runs, but its figures mean nothing."
 	}
 	return ""
 }
 
-// Families are those that the exam has.
+// Families returns the families in the exam.
 func (r *Report) Families() (out []miniature.Family) {
 	for _, f := range miniature.Families {
 		if _, ok := r.Judges[0].Result.Families[f]; ok {
@@ -51,16 +51,16 @@ func (r *Report) Families() (out []miniature.Family) {
 	return out
 }
 
-// Examples are tasks with their outputs.
+// Examples returns tasks with their outputs.
 func (r *Report) Examples() []example { return r.examples }
 
-// Story is what the page begins with.
+// Story returns the first part of the page.
 func (r *Report) Story() *story { return r.story }
 
 // text writes the report for a terminal.
 func (r *Report) text(w io.Writer) error { return plainTemplate.Execute(w, r) }
 
-// page writes the report as one HTML file that loads nothing.
+// page writes the report as one self-contained HTML file.
 func (r *Report) page(w io.Writer) error { return pageTemplate.Execute(w, r) }
 
 // figure writes a number with two decimals, "-" if it is undefined.
@@ -82,7 +82,7 @@ func met(ok bool) string {
 	return "not met"
 }
 
-// short is a judge's name for a narrow column.
+// short returns a judge's name for a narrow column.
 func short(name string) string {
 	if s, ok := strings.CutPrefix(name, "- "); ok {
 		return "-" + s[:5]

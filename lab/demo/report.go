@@ -17,23 +17,23 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// Names of what the report writes.
+// File names of the report.
 const (
 	pageFile = "report.html"
 	textFile = "report.txt"
 	jsonFile = "report.json"
 )
 
-// files say what a report is made of.
+// files are the inputs of a report.
 type files struct {
 	data, labels, exam, scorer, times string
 	seed                              uint64
 	short                             bool
-	captions                          bool // a model wrote captions of the exam, too
-	trained                           bool // the scorer is there, and its run around it: show them
+	captions                          bool // a model also wrote captions of the exam
+	trained                           bool // the scorer is in its run directory: show both
 }
 
-// Report says how a scorer did on an exam.
+// Report describes how a scorer did on an exam.
 type Report struct {
 	Short   bool     `json:"short"` // little data: the figures mean nothing
 	Photos  []string `json:"photos"`
@@ -41,8 +41,8 @@ type Report struct {
 	Outputs int      `json:"outputs"`
 
 	Goals    []Goal            `json:"goals"`
-	Judges   []Judge           `json:"judges"`   // the scorer, then those to compare with
-	Shuffled miniature.Measure `json:"shuffled"` // the scorer's Spearman with the instructions of other tasks
+	Judges   []Judge           `json:"judges"`   // the scorer, then the judges to compare it with
+	Shuffled miniature.Measure `json:"shuffled"` // the scorer's Spearman with instructions of other tasks
 	Kinds    []KindScore       `json:"kinds"`
 	Labels   *LabelQuality     `json:"labels"`
 	Captions *CaptionQuality   `json:"captions,omitempty"`
@@ -53,30 +53,31 @@ type Report struct {
 	story    *story
 }
 
-// Judge is something that gives a number to every output.
+// Judge is a metric that assigns a number to every output.
 type Judge struct {
 	Name      string `json:"name"`
-	Sees      string `json:"sees"`      // besides the output
-	Undefined int    `json:"undefined"` // numbers that are not defined; they count as 0
-	// it sees the wanted picture, which no scorer is given: not among those to be better than
+	Sees      string `json:"sees"`      // its inputs besides the output
+	Undefined int    `json:"undefined"` // undefined numbers; they count as 0
+	// it sees the target, which no scorer gets: not a baseline to beat
 	Target bool             `json:"target"`
 	Result miniature.Result `json:"result"`
 }
 
-// Goal is what a figure of the scorer should reach.
+// Goal is a target for a figure of the scorer.
 type Goal struct {
 	Name  string            `json:"name"`
 	Value miniature.Measure `json:"value"`
 	Want  float64           `json:"want"` // at least
 	Met   bool              `json:"met"`
-	// Best is the best of the others, and Above how far the scorer is above it; WantAbove 0: there is nothing to compare.
+	// Best is the best of the other judges, and Above the distance of the scorer above it; WantAbove 0: nothing to
+	// compare.
 	Best      string            `json:"best,omitempty"`
 	Above     miniature.Measure `json:"above"`
 	WantAbove float64           `json:"want_above,omitempty"`
 	MetAbove  bool              `json:"met_above"`
 }
 
-// KindScore is how outputs of one kind were scored, all from 0 to 10.
+// KindScore describes the scores of outputs of one kind, from 0 to 10.
 type KindScore struct {
 	Kind    miniature.Kind `json:"kind"`
 	Outputs int            `json:"outputs"`
@@ -86,7 +87,7 @@ type KindScore struct {
 	Below miniature.Measure `json:"below"`
 }
 
-// Step is a step of the demonstration, and how long it took.
+// Step is a step of the demonstration and its duration.
 type Step struct {
 	Name    string `json:"name"`
 	Seconds int    `json:"seconds"`
@@ -98,7 +99,7 @@ type Command struct {
 	Line string `json:"line"`
 }
 
-// above is how far the scorer should be above the best of the others.
+// above is the required distance of the scorer above the best other judge.
 const above = 0.08
 
 // newExamReport reads everything and compares.
@@ -143,7 +144,7 @@ func newExamReport(ctx context.Context, f files) (*Report, error) {
 	return r, err
 }
 
-// similarities adds what the scorer is compared with.
+// similarities adds the judges that the scorer is compared with.
 func (r *Report) similarities(x *exam, f files) error {
 	for _, s := range []similar{
 		{"CLIP-D", "similarities.jsonl", "clip_d", "source, both captions", false},
@@ -172,13 +173,13 @@ func (r *Report) similarities(x *exam, f files) error {
 	return nil
 }
 
-// similar is a similarity that judges: a column of a file of the exam.
+// similar is a similarity used as a judge: a column of a file of the exam.
 type similar struct {
 	name, file, column, sees string
 	target                   bool
 }
 
-// judge adds a similarity to those that the scorer is compared with.
+// judge adds a similarity to the judges that the scorer is compared with.
 func (r *Report) judge(x *exam, dir string, s similar) error {
 	values, undefined, err := x.column(filepath.Join(dir, s.file), s.column)
 	if err != nil {
@@ -189,8 +190,7 @@ func (r *Report) judge(x *exam, dir string, s similar) error {
 	return nil
 }
 
-// goals compares the figures with what they should be, and with the best of the others that see no more than a scorer
-// does.
+// goals compares the figures with their targets, and with the best other judge that sees no more than a scorer.
 func (r *Report) goals() {
 	for _, g := range []struct {
 		name string
@@ -198,7 +198,7 @@ func (r *Report) goals() {
 		of   func(miniature.Result) miniature.Measure
 	}{
 		{"Spearman with the truth", 0.65, func(x miniature.Result) miniature.Measure { return x.Spearman }},
-		{"the same of outputs that are intact", 0.55, func(x miniature.Result) miniature.Measure { return x.Alive }},
+		{"the same for intact outputs", 0.55, func(x miniature.Result) miniature.Measure { return x.Alive }},
 		{"pair accuracy", 0.86, func(x miniature.Result) miniature.Measure { return x.PairAccuracy }},
 	} {
 		goal := newGoal(g.name, g.of(r.Judges[0].Result), g.want)
@@ -223,7 +223,7 @@ func newGoal(name string, value miniature.Measure, want float64) Goal {
 	return Goal{Name: name, Value: value, Want: want, Met: float64(value) >= want}
 }
 
-// Met counts the goals that are met, those above the others too, and All all.
+// Met returns the number of goals that are met, including those relative to other judges.
 func (r *Report) Met() (n int) {
 	for _, g := range r.Goals {
 		if g.Met {
@@ -236,7 +236,7 @@ func (r *Report) Met() (n int) {
 	return n
 }
 
-// All counts the goals.
+// All returns the number of goals.
 func (r *Report) All() int {
 	n := len(r.Goals)
 	for _, g := range r.Goals {
@@ -266,8 +266,8 @@ func (r *Report) kinds(rows []miniature.Scored) {
 	}
 }
 
-// readTimes reads what lab/demo/run.sh notes: lines of name, seconds and exit code. Runs of a step that did not come to
-// their end belong to the next one of the same step.
+// readTimes reads the times that lab/demo/run.sh records: lines of name, seconds and exit code. Incomplete runs of a
+// step are added to the next run of the same step.
 func readTimes(path string) ([]Step, error) {
 	if path == "" {
 		return nil, nil
@@ -303,7 +303,7 @@ func readTimes(path string) ([]Step, error) {
 	return steps, nil
 }
 
-// Seconds is the time of all steps.
+// Seconds returns the time of all steps.
 func (r *Report) Seconds() (sum int) {
 	for _, s := range r.Steps {
 		sum += s.Seconds
@@ -311,7 +311,7 @@ func (r *Report) Seconds() (sum int) {
 	return sum
 }
 
-// commands are what to go on with.
+// commands adds the commands to try next.
 func (r *Report) commands(f files, x *exam) {
 	o := x.outputs[0]
 	r.Commands = []Command{
@@ -322,11 +322,11 @@ func (r *Report) commands(f files, x *exam) {
 		},
 		{"a page to try", "bin/score serve --scorer " + f.scorer},
 		{"your photographs", "make demo DEMO_PHOTOS=folder"},
-		{"begin anew", "rm -r " + filepath.Dir(f.data)},
+		{"start over", "rm -r " + filepath.Dir(f.data)},
 	}
 }
 
-// write writes the report's three files into a folder, which it makes.
+// write creates a folder and writes the report's three files into it.
 func (r *Report) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# make demo: ADIEE's pipeline on the miniature world of edits (docs/miniature.md): data from photographs, labels by rules, a
-# scorer, scores of photographs that were never used, a report. A second call goes on where the first one stopped.
+# make demo: ADIEE's pipeline on the miniature world of edits (docs/miniature.md): data from photographs, labels from rules, a
+# scorer, scores of edits of held-out photographs, a report. A second call resumes where the first one stopped.
 #
-#   DEMO=short        little data and few steps: everything runs, the figures mean nothing
-#   DEMO=editor       tune a small editor by a scorer instead (reproduce/editor/run.sh)
-#   DEMO_CAPTIONS=world   labels by the captions that the miniature world knows, in build/demo-world, instead of those that a tiny
-#                     model writes; those of the exam it always writes, to be compared
-#   DEMO_PHOTOS=DIR   examine the scorer on all photographs of that folder instead of the held-out ones
+#   DEMO=short        little data and few steps: checks that everything runs, its figures mean nothing
+#   DEMO=editor       tune a small editor with a scorer instead (reproduce/editor/run.sh)
+#   DEMO_CAPTIONS=world   labels from the miniature world's own captions, in build/demo-world, instead of those of a tiny
+#                     model; the model always captions the exam, for comparison
+#   DEMO_PHOTOS=DIR   examine the scorer on all photographs in that folder instead of the held-out ones
 #   DEMO_BIN, DEMO_LAB   folders of the commands and of lab's programs, if not make's
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -29,7 +29,7 @@ mkdir -p "$out"
 
 . lab/demo/made.sh
 
-# Configurations of other forms: the same, but for the folder of the data, the length of a short run, and whose captions are read.
+# Configurations of the other variants differ in the data folder, the length of a short run, and the captions.
 if $short || $world; then
 	change=(-e 's#\.\./\.\./build/demo/#./#g')
 	! $short || change+=(-e 's/^(epochs|steps): .*/steps: 20/')
@@ -42,7 +42,7 @@ if $short || $world; then
 	done
 fi
 
-# The exam, and where its report goes. Photographs of one's own get a folder that is named after what is in it.
+# The exam, and the folder of its report. The folder for DEMO_PHOTOS is named after a checksum of its contents.
 exam=$out/exam report=$out
 examined=(--photos examples/photos --only $held)
 if [ -n "${DEMO_PHOTOS:-}" ]; then
@@ -53,7 +53,7 @@ if [ -n "${DEMO_PHOTOS:-}" ]; then
 fi
 clip=backbones/tiny-clip dino=backbones/tiny-dino scorer=$out/run/scorer
 
-# written CONFIG: captions by a model. Rows without one (exit code 1) say why in caption_error, and the report counts them.
+# written CONFIG: captions from a model. Rows without one (exit code 1) have a caption_error, and the report counts them.
 written() {
 	local code=0
 	"$bin/label" captions --config "$1" || code=$?

@@ -10,11 +10,11 @@ import (
 	"assay/internal/stats"
 )
 
-// shuffle writes a table's rows with the instructions permuted among their groups: all outputs of a task keep their
-// pictures and get the instruction of another task. It returns the number of tasks.
+// shuffle writes a table's rows with instructions permuted among groups: all outputs of a task keep their pictures
+// and get the instruction of another task. It returns the number of tasks.
 func shuffle(in, out string, seed uint64) (int, error) {
 	if filepath.Dir(in) != filepath.Dir(out) {
-		return 0, fmt.Errorf("%s: paths of pictures start at the table's folder: write into %s", out, filepath.Dir(in))
+		return 0, fmt.Errorf("%s: picture paths are relative to the table's folder: write into %s", out, filepath.Dir(in))
 	}
 	t, err := data.OpenTable(in, data.WithRequired("group", "instruction"), data.WithOnly("group", "instruction"))
 	if err != nil {
@@ -33,9 +33,9 @@ func shuffle(in, out string, seed uint64) (int, error) {
 		instructions[row.Group] = row.Instruction
 	}
 	if len(groups) < 2 {
-		return 0, fmt.Errorf("%s: %d tasks: want at least two to shuffle instructions among", in, len(groups))
+		return 0, fmt.Errorf("%s: %d tasks: want at least two to shuffle instructions", in, len(groups))
 	}
-	// Sattolo's algorithm: a uniformly random cycle through all groups, so that none keeps its own.
+	// Sattolo's algorithm: a uniformly random cycle through all groups, so no group keeps its own instruction.
 	rng := stats.NewRand(seed)
 	from := make([]int, len(groups))
 	for i := range from {

@@ -17,19 +17,19 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// story is what the page begins with: one task, some of its outputs, and how training went.
+// story is the first part of the page: one task, some of its outputs, and the course of training.
 type story struct {
 	Instruction string
 	Source      template.URL
-	File        string // of the source
+	File        string // file of the source
 	Outputs     []shownOutput
 	Curve       template.HTML
-	Before      float64 // loss of the first steps
-	After       float64 // and of the last ones
+	Before      float64 // loss over the first steps
+	After       float64 // loss over the last steps
 	Steps       int64
 }
 
-// storyKinds are the kinds of outputs that the story shows, and how a reader names them.
+// storyKinds are the kinds of outputs in the story, with names for the reader.
 var storyKinds = []struct {
 	kind  miniature.Kind
 	words string
@@ -42,10 +42,10 @@ var storyKinds = []struct {
 	{miniature.Noop, "nothing done"},
 }
 
-// shownKinds is how many outputs the story has room for.
+// shownKinds is the number of outputs in the story.
 const shownKinds = 5
 
-// newStory chooses the first example with all kinds, else the one with most.
+// newStory chooses the first example with all kinds, else the one with the most kinds.
 func newStory(examples []example) *story {
 	var best *story
 	for _, e := range examples {
@@ -63,7 +63,7 @@ func newStory(examples []example) *story {
 	return best
 }
 
-// Words is how the story names the kind.
+// Words returns the name of the kind in the story.
 func (o shownOutput) Words() string {
 	for _, k := range storyKinds {
 		if k.kind == o.Kind {
@@ -73,7 +73,7 @@ func (o shownOutput) Words() string {
 	return string(o.Kind)
 }
 
-// heatmaps adds to each output of the story where a change of the picture would change the score most.
+// heatmaps adds to each output of the story a map of where changes to the picture would change the score most.
 func (s *story) heatmaps(ctx context.Context, scorer string) error {
 	j, err := assay.Open(ctx, scorer, assay.Options{})
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *story) heatmaps(ctx context.Context, scorer string) error {
 	return nil
 }
 
-// curve reads how training went from the run directory around a scorer.
+// curve reads the course of training from the run directory of a scorer.
 func (s *story) curve(scorer string) error {
 	raw, err := os.ReadFile(filepath.Join(filepath.Dir(scorer), records.MetricsFile))
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *story) curve(scorer string) error {
 	return nil
 }
 
-// smooth is the mean of the n values on either side of each, itself included.
+// smooth returns the moving average over each value and n values on either side.
 func smooth(v []float64, n int) []float64 {
 	out := make([]float64, len(v))
 	for i := range v {

@@ -14,7 +14,7 @@ import (
 	"assay/onnx"
 )
 
-// TestCPU tries this machine: nothing is wrong with it, and every part is there.
+// TestCPU checks this machine: every part runs and there are no problems.
 func TestCPU(t *testing.T) {
 	long.Test(t)
 	r, err := run(t.Context(), "cpu", nil, func(string) {})
@@ -40,7 +40,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-// TestParts tries the parts that are asked for; a failing one is a row with its error.
+// TestParts checks that only the chosen parts run; a failing part is a row with its error.
 func TestParts(t *testing.T) {
 	if _, err := run(t.Context(), "cpu", []string{"scoring", "colours"}, nil); err == nil {
 		t.Error("got no error, want one of the unknown part colours")
@@ -59,7 +59,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestBeside finds differences that are too large, not a number, or of missing values.
+// TestBeside: differences that are too large, NaN, or due to missing values are found.
 func TestBeside(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, off := range []values{{"a": {1, nan}}, {"a": {2, 1}}, {}, {"a": {1}}} {
@@ -74,7 +74,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestStrays finds a node that ran on the host though there is a kernel.
+// TestStrays: a node that ran on the host although there is a kernel is found.
 func TestStrays(t *testing.T) {
 	b := onnx.NewBuilder("graph", 23)
 	b.Output("y", b.Op("Exp", b.Input("x", onnx.Float, onnx.Dims(2))), onnx.Float, onnx.Dims(2))

@@ -1,14 +1,13 @@
-// Command device tries what `train doctor` leaves out, on any device that ONNX Runtime has: where the nodes of a
-// training step run, and steps over weights of four bits, over edits that share a prefix, with attention in blocks,
-// over conversations and of a scorer of format 2; scores, pixel gradients, and sums of gradients that stay on the
-// device. Each is computed on a small model that it makes, and compared with the CPU (on the CPU: with pairs one by
-// one).
+// Command device checks what `train doctor` does not, on any device of ONNX Runtime: where the nodes of a training
+// step run; steps with 4-bit weights, with edits that share a prefix, with attention in blocks, over conversations
+// and of a scorer of format 2; scores, pixel gradients, and gradient sums that stay on the device. Each part runs on
+// a small model that it makes, and is compared with the CPU (on the CPU: with pairs one by one).
 //
 //	build/lab/device
 //	build/lab/device -device cuda:0 -out report.json
 //	build/lab/device -parts scoring,pixels
 //
-// The exit code is 1 if something differs, or fails.
+// The exit code is 1 if something differs or fails.
 package main
 
 import (
@@ -49,22 +48,22 @@ func main() {
 	}
 }
 
-// report is what was found.
+// report holds the results.
 type report struct {
 	Device    string   `json:"device"`
 	Placement []Placed `json:"placement"` // of the nodes of a step, by type
-	Rows      []Row    `json:"parts"`     // each part beside the reference
-	Problems  []string `json:"problems"`  // what is not as it should be
+	Rows      []Row    `json:"parts"`     // each part, compared with the reference
+	Problems  []string `json:"problems"`  // differences and failures
 }
 
-// visit tries one device.
+// visit checks one device.
 type visit struct {
 	*report
 	device   string
-	chosen   []string // parts; none: all
+	chosen   []string // parts to run; none: all
 	note     func(text string)
-	folder   string // for what is made
-	backbone string // checkpoint that parts are tried on
+	folder   string // for generated files
+	backbone string // checkpoint of the parts
 }
 
 func (d *visit) cuda() bool { return strings.HasPrefix(d.device, "cuda") }
@@ -73,11 +72,12 @@ func (d *visit) problem(format string, args ...any) {
 	d.Problems = append(d.Problems, fmt.Sprintf(format, args...))
 }
 
-// run tries the chosen parts of a device. A part that differs or fails is a problem in the report; the rest is tried.
+// run checks the chosen parts of a device. A part that differs or fails is a problem in the report; the others still
+// run.
 func run(ctx context.Context, device string, chosen []string, note func(text string)) (*report, error) {
 	for _, name := range chosen {
 		if !slices.Contains(partNames(), name) {
-			return nil, fmt.Errorf("part %q is unknown: want some of %s", name, strings.Join(partNames(), ", "))
+			return nil, fmt.Errorf("unknown part %q: want some of %s", name, strings.Join(partNames(), ", "))
 		}
 	}
 	device, err := ort.Resolve(device)
@@ -96,7 +96,7 @@ func run(ctx context.Context, device string, chosen []string, note func(text str
 		return nil, err
 	}
 	sizes.Layers, sizes.VisionLayers, sizes.FullAttention = 2, 2, []int{1}
-	sizes.Intermediate = 480 // blocks of packed weights are even in number in some layers, odd in others
+	sizes.Intermediate = 480 // an even number of packed blocks in some layers, an odd number in others
 	sizes.MinPixels, sizes.MaxPixels = 28*28*16, 28*28*16
 	if err := trial.Checkpoint(d.backbone, sizes); err != nil {
 		return nil, err
@@ -145,6 +145,6 @@ func (r *report) print(w io.Writer) {
 		fmt.Fprintf(w, "PROBLEM     %s\n", p)
 	}
 	if len(r.Problems) == 0 {
-		fmt.Fprintln(w, "nothing is wrong")
+		fmt.Fprintln(w, "no problems")
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"assay/model/quantize"
 )
 
-// values are what a part computed, by name: "loss", "score", or that of a tensor, whose gradient it is.
+// values are the results of a part, by name: "loss", "score", or the name of a tensor for its gradient.
 type values map[string][]float32
 
-// part is one thing that is tried beside the reference.
+// part is one check against the reference.
 type part struct {
 	name string
 	run  func(*visit, context.Context, trial.Way) (values, error)
 }
 
-// parts that are tried on a small model. Trace and placement are tried on the other one.
+// parts run on a small model. Trace and placement use the other one.
 var parts = []part{
 	{"packed", stepOf{packed: true}.run},
 	{"packed_symmetric", stepOf{packed: true, symmetric: true}.run},
@@ -40,7 +40,7 @@ const (
 	partResident  = "resident"
 )
 
-// partNames are the names of all parts.
+// partNames returns the names of all parts.
 func partNames() []string {
 	names := []string{partPlacement}
 	for _, p := range parts {
@@ -51,21 +51,21 @@ func partNames() []string {
 
 func (d *visit) wants(name string) bool { return len(d.chosen) == 0 || slices.Contains(d.chosen, name) }
 
-// Row is a part beside the reference.
+// Row is a part compared with the reference.
 type Row struct {
 	Part      string  `json:"part"`
 	Way       string  `json:"way"`
 	Loss      float64 `json:"loss"`      // largest relative difference of a loss
 	Score     float64 `json:"score"`     // largest difference of a score, on 0..1
-	Gradients float64 `json:"gradients"` // distance of a tensor's gradient from the reference's, of its norm
+	Gradients float64 `json:"gradients"` // distance of a tensor's gradient from the reference, relative to its norm
 	Worst     string  `json:"worst,omitempty"`
-	Seconds   float64 `json:"seconds"` // with opening the sessions
-	Same      bool    `json:"same"`    // within what the type allows
+	Seconds   float64 `json:"seconds"` // includes opening the sessions
+	Same      bool    `json:"same"`    // within the tolerance of the type
 	Note      string  `json:"note,omitempty"`
 	Error     string  `json:"error,omitempty"`
 }
 
-// tryPart compares a part with the reference; an error is a row, too.
+// tryPart compares a part with the reference; an error is recorded as a row.
 func (d *visit) tryPart(ctx context.Context, p part) {
 	d.note("trying " + p.name)
 	want, err := p.run(d, ctx, trial.Way{Device: "cpu", DType: "float32"})
@@ -87,7 +87,7 @@ func (d *visit) tryPart(ctx context.Context, p part) {
 	}
 }
 
-// partWays are those that parts are tried in; on the CPU, an independent order of computing.
+// partWays returns the ways in which parts run; on the CPU, in an independent order of computation.
 func (d *visit) partWays() []trial.Way {
 	if d.cuda() {
 		return []trial.Way{{Device: d.device, DType: "float32"}, {Device: d.device, DType: "bfloat16"}}
@@ -95,7 +95,7 @@ func (d *visit) partWays() []trial.Way {
 	return []trial.Way{{Device: "cpu", DType: "float32", Alone: true}}
 }
 
-// add notes a row, and what is wrong with it.
+// add records a row and its problems.
 func (d *visit) add(r Row) {
 	d.Rows = append(d.Rows, r)
 	switch {
@@ -107,7 +107,7 @@ func (d *visit) add(r Row) {
 	}
 }
 
-// within tells whether the differences are those of the type.
+// within reports whether the differences are within the tolerance of the type.
 func (r *Row) within(dtype string) bool {
 	gradients, losses := trial.CloseGradients, trial.CloseLosses
 	if dtype == "bfloat16" {
@@ -116,7 +116,7 @@ func (r *Row) within(dtype string) bool {
 	return r.Gradients <= gradients && r.Loss <= losses && r.Score <= losses
 }
 
-// beside compares values with the reference's. What is not finite, or is missing, is infinitely far.
+// beside compares values with the reference's. Values that are missing or not finite are infinitely far.
 func beside(want, got values) (r Row) {
 	for name, a := range want {
 		b := got[name]
@@ -141,7 +141,7 @@ func beside(want, got values) (r Row) {
 	return r
 }
 
-// distance is |a - b| / |a|; 0 where both are zeros.
+// distance returns |a - b| / |a|; 0 if both are zeros.
 func distance(a, b []float32) float64 {
 	var far, size float64
 	for i, v := range a {
@@ -154,7 +154,7 @@ func distance(a, b []float32) float64 {
 	return math.Sqrt(far / size)
 }
 
-// packedBackbone is the small model with a language model of four bits.
+// packedBackbone makes the small model with a 4-bit language model.
 func (d *visit) packedBackbone(ctx context.Context, symmetric bool) (string, error) {
 	dir := filepath.Join(d.folder, fmt.Sprintf("packed-%v", symmetric))
 	if _, err := os.Stat(dir); err == nil {

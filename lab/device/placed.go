@@ -15,20 +15,20 @@ import (
 	"assay/onnx"
 )
 
-// Placed is where the session ran the nodes of a step and of the vision tower, beside the table of the CUDA provider's
-// kernels.
+// Placed describes where the session ran the nodes of a step and of the vision tower, compared with the table of the
+// CUDA provider's kernels.
 type Placed struct {
 	Type    string         `json:"type"`
-	Release string         `json:"table"`            // release of ONNX Runtime that the table is of
+	Release string         `json:"table"`            // ONNX Runtime release of the table
 	Nodes   int            `json:"nodes"`            // in the graphs
-	Without []string       `json:"without_kernel"`   // that the table has no kernel for, but for those that compute sizes
+	Without []string       `json:"without_kernel"`   // without a kernel in the table, except those that compute sizes
 	Ran     map[string]int `json:"ran"`              // nodes by provider
 	Host    map[string]int `json:"on_the_host"`      // on CUDA: nodes that ran on the CPU, by operator
-	Strays  map[string]int `json:"strays,omitempty"` // of those, such as the table has a kernel for and compute no sizes
-	Made    []string       `json:"made,omitempty"`   // operators that the runtime put in place of others
+	Strays  map[string]int `json:"strays,omitempty"` // of those, with a kernel and not computing sizes
+	Made    []string       `json:"made,omitempty"`   // operators that the runtime substituted for others
 }
 
-// event is one line of ONNX Runtime's trace.
+// event is one event of ONNX Runtime's trace.
 type event struct {
 	Cat  string
 	Name string
@@ -39,14 +39,14 @@ type event struct {
 	}
 }
 
-// place runs a step under ONNX Runtime's profile and holds it against the table.
+// place profiles a step with ONNX Runtime and compares it with the table.
 func (d *visit) place(ctx context.Context) error {
 	types := []string{"float32"}
 	if d.cuda() {
 		types = append(types, "bfloat16")
 	}
 	for _, dtype := range types {
-		d.note("looking where nodes run, in " + dtype)
+		d.note("checking where nodes run, in " + dtype)
 		prefix := filepath.Join(d.folder, "profile-"+dtype)
 		var graphs []*onnx.Model
 		w := trial.Way{Device: d.device, DType: dtype, Profile: prefix, OnGraph: func(_ string, m *onnx.Model) {
@@ -65,14 +65,14 @@ func (d *visit) place(ctx context.Context) error {
 			d.problem("%s: nodes without a CUDA kernel: %s", dtype, strings.Join(p.Without, ", "))
 		}
 		for _, op := range slices.Sorted(maps.Keys(p.Strays)) {
-			d.problem("%s: %d nodes of %s ran on the host, though there is a kernel", dtype, p.Strays[op], op)
+			d.problem("%s: %d nodes of %s ran on the host although there is a kernel", dtype, p.Strays[op], op)
 		}
 		d.Placement = append(d.Placement, *p)
 	}
 	return nil
 }
 
-// placed reads the traces of a prefix.
+// placed reads the traces with a file prefix.
 func placed(prefix string, graphs []*onnx.Model, cuda bool) (*Placed, error) {
 	p := &Placed{Release: kernels.Release(), Ran: map[string]int{}, Host: map[string]int{}, Without: []string{}}
 	known, lacking := map[string]bool{}, map[string]bool{}
@@ -93,7 +93,7 @@ func placed(prefix string, graphs []*onnx.Model, cuda bool) (*Placed, error) {
 	}
 	files, err := filepath.Glob(prefix + "*")
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("ONNX Runtime left no profile at %s (%v)", prefix, err)
+		return nil, fmt.Errorf("ONNX Runtime wrote no profile at %s (%v)", prefix, err)
 	}
 	seen, made := map[string]bool{}, map[string]bool{}
 	for _, file := range files {
@@ -120,7 +120,7 @@ func placed(prefix string, graphs []*onnx.Model, cuda bool) (*Placed, error) {
 	return p, nil
 }
 
-// count notes where a node ran.
+// count records where a node ran.
 func (p *Placed) count(e event, cuda bool, lacking map[string]bool) {
 	op := e.Args.Op
 	p.Ran[e.Args.Provider]++
@@ -135,10 +135,11 @@ func (p *Placed) count(e event, cuda bool, lacking map[string]bool) {
 	}
 }
 
-// maxMask is the number of floating-point numbers up to which a mask counts as small.
+// maxMask is the maximum number of floating-point numbers of a small mask.
 const maxMask = 64 << 10
 
-// mask tells whether a node makes a small mask: the runtime makes it where its sizes are, and copies it.
+// mask reports whether a node makes a small mask: the runtime computes it on the host, where its sizes are, and
+// copies it.
 func mask(op string, outputs []map[string][]float64) bool {
 	if op != "Where" {
 		return false
@@ -154,7 +155,7 @@ func mask(op string, outputs []map[string][]float64) bool {
 	return n <= maxMask
 }
 
-// floats tells whether any output is a tensor of floating-point numbers: others are sizes, which belong to the host.
+// floats reports whether any output is a floating-point tensor: others are sizes, which belong on the host.
 func floats(outputs []map[string][]float64) bool {
 	for _, o := range outputs {
 		for t := range o {

@@ -19,12 +19,12 @@ import (
 	"assay/model/text"
 )
 
-// stepOf says what is special about a training step.
+// stepOf describes the special features of a training step.
 type stepOf struct {
-	packed    bool // weights of four bits
+	packed    bool // 4-bit weights
 	symmetric bool // without zero points
-	group     bool // edits of one source, which share what they begin with
-	blocks    int  // queries of a block of attention
+	group     bool // edits of one source, which share a prefix
+	blocks    int  // queries per attention block
 	resident  bool // parameters and the sums of gradients stay on the device
 }
 
@@ -32,7 +32,7 @@ func (o stepOf) run(d *visit, ctx context.Context, w trial.Way) (values, error) 
 	return d.step(ctx, w, o)
 }
 
-// step gives losses, scores and gradients of a training step over four trial.Pairs.
+// step returns losses, scores and gradients of a training step over four trial.Pairs.
 func (d *visit) step(ctx context.Context, w trial.Way, o stepOf) (values, error) {
 	backbone := d.backbone
 	if o.packed {
@@ -79,7 +79,7 @@ func (d *visit) step(ctx context.Context, w trial.Way, o stepOf) (values, error)
 	return out, err
 }
 
-// gradients adds those of the parameters by name.
+// gradients adds the gradients of the parameters by name.
 func (v values) gradients(s *trial.Sums) {
 	for i, p := range s.Params {
 		v[p.Name] = s.Values[i]
@@ -96,7 +96,7 @@ func (v values) note(losses, scores []float64) {
 	}
 }
 
-// heads tries a scorer of format 2: a value, and mu and log sigma.
+// heads runs a scorer of format 2: a value, and mu and log sigma.
 func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
 	c := &model.ScorerConfig{
 		Format: 2, Backbone: d.backbone, DType: w.DType,
@@ -144,7 +144,7 @@ func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
 	return out, err
 }
 
-// text tries a step over conversations.
+// text runs a step over conversations.
 func (d *visit) text(ctx context.Context, w trial.Way) (values, error) {
 	b, err := backbone.OpenBackbone(d.backbone)
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *visit) text(ctx context.Context, w trial.Way) (values, error) {
 	return out, nil
 }
 
-// scoring tries scores alone.
+// scoring only computes scores.
 func (d *visit) scoring(ctx context.Context, w trial.Way) (values, error) {
 	s, err := d.openScorer(w, 0)
 	if err != nil {
@@ -220,8 +220,8 @@ func (d *visit) openScorer(w trial.Way, blocks int) (*model.Scorer, error) {
 	return model.NewScorer(state, w.Options(blocks))
 }
 
-// pixels tries the gradients of scores with respect to the pictures; on the CPU with attention in blocks beside one
-// piece.
+// pixels computes the gradients of scores with respect to the pictures; on the CPU it compares attention in blocks
+// and in one piece.
 func (d *visit) pixels(ctx context.Context, w trial.Way) (values, error) {
 	blocks := 32
 	if d.cuda() {
@@ -246,8 +246,8 @@ func (d *visit) pixels(ctx context.Context, w trial.Way) (values, error) {
 	return out, nil
 }
 
-// tryResident compares sums of gradients that stay on the device with those that the host adds up. They are the same,
-// bit for bit, on a device that computes the same twice.
+// tryResident compares gradient sums that stay on the device with sums on the host. They are equal bit for bit on a
+// deterministic device.
 func (d *visit) tryResident(ctx context.Context) {
 	d.note("trying " + partResident)
 	w := trial.Way{Device: d.device, DType: "float32", Alone: true}
@@ -266,7 +266,7 @@ func (d *visit) tryResident(ctx context.Context) {
 		found := beside(want, got)
 		found.Part, found.Way, found.Seconds = r.Part, r.Way, time.Since(begin).Seconds()
 		found.Same = found.within(w.DType)
-		found.Note = fmt.Sprintf("beside the same with gradients that come down from every run: %.2f s", host)
+		found.Note = fmt.Sprintf("with gradients copied to the host after every run: %.2f s", host)
 		r = found
 	}
 	d.add(r)

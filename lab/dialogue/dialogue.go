@@ -1,5 +1,6 @@
-// Package dialogue trains every weight of a backbone on questions and answers about pairs of pictures: what the
-// miniature backbone is pretrained on.
+// Package dialogue trains all weights of a backbone on questions and answers about pairs of pictures. The miniature
+// backbone is pretrained this way. A dialogue is tokenised into a Sample; samples are packed into one batch, whose
+// turns share the rows of the pictures; a step returns losses and the gradients of all parameters.
 package dialogue
 
 import (
@@ -20,8 +21,7 @@ import (
 	"assay/onnx"
 )
 
-// Dialogue is a source and its edit with turns about them, each independent of the others: what a backbone is
-// pretrained on.
+// Dialogue is a source and its edit with independent turns about them.
 type Dialogue struct {
 	Source, Edit *data.Picture
 	Turns        []Turn
@@ -30,18 +30,18 @@ type Dialogue struct {
 // Turn is a question with the answer to learn.
 type Turn struct {
 	Question, Answer string
-	Weight           float64 // of the mean cross-entropy over the tokens of the answer and the end of the turn
+	Weight           float64 // weight of the mean cross-entropy over the tokens of the answer and the end of the turn
 }
 
-// Sample is a dialogue ready for the graph. The pictures stand once, in front of all turns.
+// Sample is a tokenised dialogue. The pictures are in it once, before all turns.
 type Sample struct {
 	pictures []*backbone.Picture
 	turns    []text.Tokens
 	weights  []float64
-	shared   int // tokens that all turns begin with
+	shared   int // tokens at the start that all turns share
 }
 
-// Tuner trains every weight of a backbone on dialogues. There is no score token and no head.
+// Tuner trains all weights of a backbone on dialogues. There is no score token and no head.
 type Tuner struct {
 	pair      string // of model.Join
 	size      []int
@@ -51,8 +51,8 @@ type Tuner struct {
 	*exec.Parameters
 }
 
-// New opens a backbone that sees pairs in one of the ways of [model.Join], each picture first resized to size, [height,
-// width] in pixels, unless that is nil.
+// New opens a backbone that gets pairs in one of the ways of [model.Join], each picture first resized to size,
+// [height, width] in pixels, unless size is nil.
 func New(dir, pair string, size []int, o model.Options) (*Tuner, error) {
 	b, err := backbone.OpenBackbone(dir)
 	if err != nil {
@@ -81,12 +81,12 @@ func (t *Tuner) open(o model.Options) error {
 	if err := t.net.ResolveDevice(o.Elsewhere, exec.KernelsPlain); err != nil {
 		return err
 	}
-	if err := b.Unpacked("its own weights cannot be trained, only an adapter over them"); err != nil {
+	if err := b.Unpacked("its own weights cannot be trained, only an adapter"); err != nil {
 		return err
 	}
 	t.net.CompletePlan(o.Threads)
 	var err error
-	words := exec.ProcessorOptions{Token: "[SCORE]", AddsToken: true} // a scorer over the backbone will have it
+	words := exec.ProcessorOptions{Token: "[SCORE]", AddsToken: true} // as for a scorer over the backbone
 	t.processor, t.run, err = exec.Open(t.net, &o, words, exec.NoScorer)
 	return err
 }
@@ -97,7 +97,7 @@ func (t *Tuner) Close() error { return errors.Join(t.processor.Close(), t.run.Cl
 // BackboneFingerprint identifies the backbone.
 func (t *Tuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
 
-// SaveInto writes the checkpoint as it is now into dir, a folder that exists and is empty.
+// SaveInto writes the current checkpoint into dir, an existing empty folder.
 func (t *Tuner) SaveInto(dir string) error {
 	return t.net.Backbone.Weights.SaveInto(dir, t.run.Sessions.Trained)
 }
@@ -132,7 +132,7 @@ func (t *Tuner) Prepare(d Dialogue) (*Sample, error) {
 	return s, s.share()
 }
 
-// share finds what all turns begin with: the prompt up to the end of the last picture.
+// share finds the shared prefix of all turns: the prompt up to the end of the last picture.
 func (s *Sample) share() error {
 	if len(s.turns) == 0 || len(s.pictures) == 0 {
 		return fmt.Errorf("a dialogue without a turn or without pictures")
@@ -142,14 +142,14 @@ func (s *Sample) share() error {
 	s.shared = first.Pictures[last] + s.pictures[last].Tokens
 	for _, t := range s.turns {
 		if len(t.IDs) <= s.shared || t.AnswerStart <= s.shared || !slices.Equal(t.IDs[:s.shared], first.IDs[:s.shared]) {
-			return fmt.Errorf("the chat template puts the question in front of the pictures: turns can share nothing")
+			return fmt.Errorf("the chat template puts the question before the pictures: turns cannot share a prefix")
 		}
 	}
 	return nil
 }
 
-// Result holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and
-// the gradients of the weighted sum of losses by parameter.
+// Result holds the weighted loss of every sample, -log p of the first answer token of every turn, and the gradients
+// of the weighted sum of losses by parameter.
 type Result struct {
 	Loss   []float64
 	First  [][]float64
@@ -242,8 +242,8 @@ func buildDialogues(g *nn.Graph, b backbone.Architecture, backward bool) (*nn.Pr
 // inSegments is the input [rows] int64 of Packing.Segments.
 const inSegments = "segments"
 
-// packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns
-// of a sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
+// packDialogues concatenates samples, padded at the end to the length of the longest one: the turns of a sample are
+// segments 1, 2... after the shared segment 0, and padding is a segment that no other row sees.
 func packDialogues(samples []*Sample, weight float64, positions func(*batch.Sample) [][]int64) *batch.Inputs {
 	length := 0
 	for _, s := range samples {
@@ -255,7 +255,7 @@ func packDialogues(samples []*Sample, weight float64, positions func(*batch.Samp
 		d.add(s, weight, length, positions)
 		p.Pictures = append(p.Pictures, s.pictures...)
 	}
-	for i, at := range d.order { // image rows stand behind all text rows
+	for i, at := range d.order { // image rows come after all text rows
 		if at < 0 {
 			d.order[i] = int64(len(d.ids)) - at - 1
 		}

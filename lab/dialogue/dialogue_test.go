@@ -12,7 +12,7 @@ import (
 	_ "assay/model/families"
 )
 
-// A turn's loss does not depend on the turns beside it, nor on the other dialogues of the batch; neither do gradients,
+// A turn's loss does not depend on the other turns, nor on the other dialogues of the batch; neither do gradients,
 // which are sums.
 func TestDialogueTurnsAreIndependent(t *testing.T) {
 	long.Test(t)

@@ -15,21 +15,21 @@ type node struct {
 	files, lines int
 	imports      map[*node]bool
 	importers    int
-	rank         int  // 0: it imports none; else one more than the highest of its imports
-	apart        bool // it stands at the bottom, without arrows
+	rank         int  // 0: no imports; else one more than the highest rank of its imports
+	apart        bool // drawn at the bottom, without arrows
 	x, y         float64
 }
 
-// graph is the packages of a tree, by name, and in the rows that they are drawn in, from the bottom up.
+// graph holds the packages of a tree, by name and by row of the picture, from the bottom up.
 type graph struct {
 	nodes  []*node
-	arrows int // imports in all
+	arrows int // total number of imports
 	rows   [][]*node
 	bottom []*node
 	widest float64
 }
 
-// newGraph finds packages and imports in all files but tests.
+// newGraph finds packages and imports in all files except tests.
 func newGraph(t *tree.Tree, without []string) *graph {
 	g := &graph{}
 	byName := map[string]*node{}
@@ -87,7 +87,7 @@ func (g *graph) dropTestHelpers() {
 	}
 }
 
-// draw lays the graph out and gives the picture.
+// draw lays out the graph and returns the picture.
 func (g *graph) draw(title string, shared int) string {
 	g.rank()
 	g.setApart(shared)
@@ -96,7 +96,7 @@ func (g *graph) draw(title string, shared int) string {
 	return g.svg(title)
 }
 
-// rank gives each package a row above those of its imports. Go has no circles of imports.
+// rank assigns each package a row above its imports. Go has no import cycles.
 func (g *graph) rank() {
 	for again := true; again; {
 		again = false
@@ -110,7 +110,7 @@ func (g *graph) rank() {
 	}
 }
 
-// setApart takes packages that many import and that import few out of the picture's rows, and ranks the rest anew.
+// setApart moves packages that many import and that import few out of the rows, and ranks the rest again.
 func (g *graph) setApart(shared int) {
 	for _, n := range g.nodes {
 		n.apart = n.importers >= shared && n.rank <= 1
@@ -139,7 +139,7 @@ func (g *graph) reduce() {
 	}
 }
 
-// wrap cuts rows that are too wide into several.
+// wrap splits rows that are too wide.
 func (g *graph) wrap() {
 	var rows [][]*node
 	for _, row := range g.rows {
@@ -155,8 +155,8 @@ func (g *graph) wrap() {
 	g.rows = rows
 }
 
-// order puts the packages into rows, and sorts each row so that arrows are short: a package moves to the middle of what
-// it imports and is imported by, some times over.
+// order puts the packages into rows, and sorts each row so that arrows are short: in several rounds, a package moves
+// to the middle of its imports and importers.
 func (g *graph) order() {
 	users := map[*node][]*node{}
 	for _, n := range g.nodes {

@@ -1,12 +1,11 @@
-// Command drawing draws the packages of a tree and their imports as an SVG picture. A package stands above all that it
-// imports. Its box has its lines of code (tests and generated files are not counted), the box's area grows with them.
+// Command drawing draws the packages of a tree and their imports as an SVG picture. A package is above its imports.
+// Its box shows its lines of code (without tests and generated files) and grows with them.
 //
 //	go run -C lab ./drawing >packages.svg                         # this checkout
 //	go run -C lab ./drawing --title "Before" ../../before >before.svg
 //
-// Internal packages that only tests import are left out. So that the arrows can be followed, one that other arrows
-// imply is left out, too (a -> c where a -> b -> c). Packages that many import, and that import few, stand in a row
-// at the bottom, without the arrows that lead to them.
+// Internal packages that only tests import are left out, and so are arrows that others imply (a -> c if a -> b -> c).
+// Packages that many import, and that import few, are in a row at the bottom, without arrows.
 package main
 
 import (
@@ -19,9 +18,9 @@ import (
 )
 
 func main() {
-	title := flag.String("title", "Packages and their imports", "what stands above the picture")
-	skip := flag.String("without", "lab,tools,examples", "folders that are left out, with commas between")
-	shared := flag.Int("shared", 7, "a package that so many import, and that imports few, stands at the bottom")
+	title := flag.String("title", "Packages and their imports", "title of the picture")
+	skip := flag.String("without", "lab,tools,examples", "folders to leave out, separated by commas")
+	shared := flag.Int("shared", 7, "packages with this many importers, and few imports, go to the bottom")
 	flag.Parse()
 	if err := run(flag.Arg(0), *title, strings.Split(*skip, ","), *shared); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

@@ -12,20 +12,20 @@ import (
 const (
 	gap      = 14.0 // between boxes
 	rise     = 46.0 // between rows
-	widest   = 1500 // a row goes on in another one, as its packages do not import each other
-	charWide = 6.3  // of the font's 11 pixels
+	widest   = 1500 // longer rows are wrapped: their packages do not import each other
+	charWide = 6.3  // character width at font size 11
 	margin   = 24.0
 	header   = 58.0
-	lowest   = 24.0 // a box's height, at least
+	lowest   = 24.0 // minimum height of a box
 )
 
-// colours of a package's kind, by the first folder of its name.
+// colours of packages, by the first folder of their name.
 var colours = map[string]string{"cmd": "#fde4c8", "internal": "#e8e8ec", "model": "#d9e8fb", "onnx": "#d8f0dc",
 	"lab": "#f6d9e6", "tools": "#f6d9e6"}
 
 const otherColour = "#fbf6d6"
 
-// size is a box's: as wide as its name, its area as its lines.
+// size returns the size of a box: its width follows its name, its area its lines.
 func (n *node) size() (width, height float64) {
 	width = max(charWide*float64(len(n.label()))+12, 1.9*math.Sqrt(float64(n.lines)))
 	return width, max(lowest, float64(n.lines)*2.2/width)
@@ -38,7 +38,7 @@ func (n *node) label() string {
 	return n.name
 }
 
-// place computes where the boxes lie, each row in the middle.
+// place computes the positions of the boxes, with each row centred.
 func (g *graph) place() {
 	wide := func(row []*node) (sum float64) {
 		for _, n := range row {
@@ -63,7 +63,7 @@ func (g *graph) place() {
 		above += tallest + rise
 	}
 	x, tallest := margin, lowest
-	for _, n := range g.bottom { // in as many lines as they need
+	for _, n := range g.bottom { // wrapped as needed
 		w, h := n.size()
 		if x+w > g.widest+margin {
 			x, above = margin, above+tallest+gap
@@ -74,7 +74,7 @@ func (g *graph) place() {
 	}
 }
 
-// svg draws arrows first, so that boxes lie on them.
+// svg draws arrows first, so that boxes cover them.
 func (g *graph) svg(title string) string {
 	b := &strings.Builder{}
 	lines, height := 0, 0.0
@@ -90,7 +90,7 @@ func (g *graph) svg(title string) string {
 		html.EscapeString(title))
 	fmt.Fprintf(b, `<text x="%.0f" y="44" font-size="12" fill="#555">%d packages, %d lines of Go without tests and `+
 		`generated `+
-		`files, %d imports; a package stands above what it imports</text>`+"\n", margin, len(g.nodes), lines, g.arrows)
+		`files, %d imports; a package is above its imports</text>`+"\n", margin, len(g.nodes), lines, g.arrows)
 	for _, n := range g.nodes {
 		_, h := n.size()
 		for _, to := range sorted(n.imports) {

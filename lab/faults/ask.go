@@ -15,15 +15,15 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// askArg makes this program start a server, ask it some questions, and keep the answers. So a server is a command that
-// comes to an end, and can be killed, hindered and paired like the others.
+// askArg makes this program start a server, send it some requests, and save the answers. This turns a server into a
+// command that ends, and that can be killed, disturbed and paired like the others.
 const askArg = "-ask"
 
-// answersFile is what it writes into its folder.
+// answersFile is the file that it writes into its folder.
 const answersFile = "answered.jsonl"
 
-// askMain asks the questions of the file questions.jsonl in a folder of the server that args start. The answers are
-// written into the folder out, which is the first of args.
+// askMain starts the server given by args, sends it the requests of the file questions, and writes the answers into
+// the folder out, the first of args.
 func askMain(questions string, args []string) int {
 	if err := askAll(questions, args[0], args[1], args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -61,7 +61,7 @@ func askAll(questions, out, score string, args []string) (err error) {
 	})
 }
 
-// askOne asks again where the server has no time.
+// askOne retries if the server is busy.
 func askOne(url string, body []byte) (answer []byte, err error) {
 	for range 20 {
 		code := 0
@@ -77,7 +77,7 @@ func askOne(url string, body []byte) (answer []byte, err error) {
 	return nil, fmt.Errorf("asking %s: %w", url, err)
 }
 
-// post sends a request of scores.
+// post sends a scoring request.
 func post(url string, body []byte) (code int, answer []byte, err error) {
 	r, err := http.Post(url+"/v1/score", "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -88,7 +88,7 @@ func post(url string, body []byte) (code int, answer []byte, err error) {
 	return r.StatusCode, answer, err
 }
 
-// writeQuestions writes questions to each of some scorers, about pictures in turn.
+// writeQuestions writes requests for each scorer, about the pictures in turn.
 func writeQuestions(path string, pictures []string, scorers ...string) error {
 	var text bytes.Buffer
 	for i := range pictures {

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// tally is what came of a line of a table so far.
+// tally is the current result of a line of a table.
 type tally struct {
-	whole         time.Duration // of one run that was left alone, the shortest
+	whole         time.Duration // shortest undisturbed run
 	kills, runs   int
-	calls, failed int // calls on files, or looks at the clock; runs that ended with an error
+	calls, failed int // file system calls or clock reads; runs that ended with an error
 	flaws         []string
-	broken        bool // something could not be tried to its end
+	broken        bool // some check could not be completed
 }
 
 func (t *tally) add(o *tally) {
@@ -33,10 +33,10 @@ func (t *tally) add(o *tally) {
 	t.broken = t.broken || o.broken
 }
 
-// table is a way to try commands. It is printed when all of its pieces are done.
+// table is one kind of test of the commands. It is printed when all of its pieces are done.
 type table struct {
 	head   string
-	line   func(t *tally) string // between the name and the verdict
+	line   func(t *tally) string // the columns between name and verdict
 	pieces func(t *table, list []command) []piece
 	lines  []*line
 }
@@ -48,7 +48,7 @@ type line struct {
 	errs  []error
 }
 
-// piece is a part of a line that can be tried beside other pieces.
+// piece is a part of a line that can run concurrently with other pieces.
 type piece struct {
 	line *line
 	try  func(ctx context.Context, rng *rand.Rand) (*tally, error)
@@ -99,7 +99,7 @@ func (c *campaign) run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// plan lists what is to be tried of the commands, in pieces, and the tables that it goes into.
+// plan returns the pieces to run on the commands, and the tables for their results.
 func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
 	begin := func(wanted bool, t *table) {
 		if wanted {
@@ -116,17 +116,17 @@ func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
 	}
 	runsAndFailed := func(t *tally) string { return fmt.Sprintf("%d | %d", t.runs, t.failed) }
 	begin(c.twins > 0, &table{
-		head:   "| two at a time in one folder | rounds | of which one was refused | result |",
+		head:   "| two concurrent runs in one folder | rounds | with one refused | result |",
 		line:   runsAndFailed,
 		pieces: each(1, c.tryTwins),
 	})
 	begin(c.pairs != 0, &table{
-		head:   "| two commands on one store, in all pairings | pairs | result |",
+		head:   "| two concurrent commands on one store, in all pairings | pairs | result |",
 		line:   func(t *tally) string { return fmt.Sprint(t.runs) },
 		pieces: c.onStores,
 	})
 	begin(c.pairs != 0, &table{
-		head:   "| two unlike commands in one folder | pairs | of which one was refused | result |",
+		head:   "| two different commands in one folder | pairs | with one refused | result |",
 		line:   runsAndFailed,
 		pieces: c.rivals,
 	})
@@ -135,19 +135,19 @@ func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
 		jumps = 0
 	}
 	begin(c.jumps > 0, &table{
-		head:   "| command | runs while the clock jumps | looks at it in one run | result |",
+		head:   "| command | runs while the clock jumps | clock reads per run | result |",
 		line:   func(t *tally) string { return fmt.Sprintf("%d | %d", t.runs, t.calls) },
 		pieces: each(jumps, (*command).jumps),
 	})
 	begin(c.calls > 0, &table{
-		head:   "| command, fault | calls | tried | ended with an error, and the next run went on | result |",
+		head:   "| command, fault | calls | tested | failed, and the next run resumed | result |",
 		line:   func(t *tally) string { return fmt.Sprintf("%d | %d | %d", t.calls, t.runs, t.failed) },
 		pieces: c.failCalls,
 	})
 	return tables, pieces
 }
 
-// each has a line for each command, and n pieces of each.
+// each adds a line for each command, with n pieces.
 func each(
 	n int, try func(c *command, ctx context.Context, rng *rand.Rand) (*tally, error),
 ) func(t *table, list []command) []piece {
@@ -180,7 +180,7 @@ func (c *campaign) failCalls(t *table, list []command) (pieces []piece) {
 	return pieces
 }
 
-// tryAll tries pieces, some of them at a time.
+// tryAll runs the pieces, c.jobs at a time.
 func (c *campaign) tryAll(ctx context.Context, pieces []piece) error {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -217,7 +217,7 @@ func (c *campaign) tryAll(ctx context.Context, pieces []piece) error {
 	return ctx.Err()
 }
 
-// print writes the table, and returns what was wrong.
+// print writes the table, and returns its flaws and errors.
 func (t *table) print() error {
 	var errs []error
 	if len(t.lines) == 0 {
@@ -229,7 +229,7 @@ func (t *table) print() error {
 		if l.tried {
 			fmt.Printf("| %s | %s | %s |\n", l.name, t.line(&l.tally), verdict(&l.tally))
 		} else {
-			fmt.Printf("| %s |%s\n", l.name, strings.Repeat(" not tried |", strings.Count(t.head, "|")-2))
+			fmt.Printf("| %s |%s\n", l.name, strings.Repeat(" not tested |", strings.Count(t.head, "|")-2))
 		}
 		errs = append(errs, l.errs...)
 		for _, flaw := range l.tally.flaws {
@@ -246,7 +246,7 @@ func verdict(t *tally) string {
 	case len(t.flaws) > 0:
 		return fmt.Sprintf("**%d FLAWS**", len(t.flaws))
 	case t.broken:
-		return "**not tried to the end**"
+		return "**not completed**"
 	}
 	return "the same bytes"
 }

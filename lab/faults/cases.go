@@ -21,7 +21,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// kit is what cases are made of.
+// kit holds the inputs of the cases.
 type kit struct {
 	*campaign
 	root     string
@@ -32,7 +32,7 @@ type kit struct {
 //go:embed cases.yaml
 var casesText []byte
 
-// cases writes what the commands read, and lists them.
+// cases writes the inputs of the commands, and lists the commands.
 func (c *campaign) cases() ([]command, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *campaign) cases() ([]command, error) {
 		return nil, err
 	}
 	if len(k.pictures) < 8 {
-		return nil, fmt.Errorf("%d pictures in %s: run it in the checkout", len(k.pictures), root)
+		return nil, fmt.Errorf("%d pictures in %s: run this in the checkout", len(k.pictures), root)
 	}
 	k.pictures = spread(k.pictures, max(8, c.images))
 	if err := os.MkdirAll(c.dir, 0o777); err != nil {
@@ -80,7 +80,7 @@ func (c *campaign) cases() ([]command, error) {
 	list = slices.DeleteFunc(list, func(one command) bool {
 		lacks := launcher == "" && strings.Contains(one.Run, "{mpirun}")
 		if lacks {
-			fmt.Printf("not tried: %s (it needs mpirun and %s, which make mpi builds)\n", one.Name, c.mpi)
+			fmt.Printf("not tested: %s (needs mpirun and %s, which make mpi builds)\n", one.Name, c.mpi)
 		}
 		return lacks
 	})
@@ -91,7 +91,7 @@ func (c *campaign) cases() ([]command, error) {
 	return list, nil
 }
 
-// places are what stands for the names in braces that are one word, but those that differ by command.
+// places returns the values of the single-word names in braces, except those that differ by command.
 func (k *kit) places(url string) (map[string]string, error) {
 	self, err1 := os.Executable()
 	example, err2 := os.ReadFile(filepath.Join(k.root, "examples", "label.yaml"))
@@ -111,7 +111,7 @@ func (k *kit) places(url string) (map[string]string, error) {
 	}, nil
 }
 
-// launcher starts two processes; "" where there is no MPI.
+// launcher returns the command that starts two processes; "" if there is no MPI.
 func (k *kit) launcher() string {
 	path, err := exec.LookPath("mpirun")
 	if err != nil || !exists(filepath.Join(k.mpi, "train")) {
@@ -124,7 +124,7 @@ func (k *kit) launcher() string {
 	return path
 }
 
-// spread takes so many of a list, evenly.
+// spread takes n entries of a list, evenly spaced.
 func spread(list []string, n int) (out []string) {
 	n = min(n, len(list))
 	for i := range n {
@@ -133,7 +133,7 @@ func spread(list []string, n int) (out []string) {
 	return out
 }
 
-// writeTable makes edits of pairs of pictures, each pair once.
+// writeTable writes a table of edits, one for each pair of pictures.
 func writeTable(path string, pictures []string) error {
 	var text strings.Builder
 	for i, source := range pictures {
@@ -155,7 +155,7 @@ func writeTable(path string, pictures []string) error {
 	return os.WriteFile(path, []byte(text.String()), 0o666)
 }
 
-// writeBench writes a small benchmark in AIM-Bench's layout: two editors' outputs.
+// writeBench writes a small benchmark in AIM-Bench's layout, with outputs of two editors.
 func (k *kit) writeBench() error {
 	dir := filepath.Join(k.dir, "aim")
 	put := func(path, picture string) error {
@@ -195,10 +195,10 @@ func (k *kit) writeBench() error {
 	return os.WriteFile(filepath.Join(dir, "Instructions.json"), raw, 0o666)
 }
 
-// startJudge starts a chat server that lives until this process ends.
+// startJudge starts a chat server that runs until this process ends.
 func startJudge() string { return httptest.NewServer(http.HandlerFunc(answer)).URL }
 
-// answer is a chat server that says the same of every edit.
+// answer is a chat server with the same answer for every edit.
 func answer(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "application/json")
@@ -210,7 +210,8 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// digests are those of the files below a folder that must be the same. Cards of scorers name times.
+// digests returns the digests of the files below a folder that must be equal. Model cards are excluded: they contain
+// times.
 func digests(root string, names []string) (map[string]string, error) {
 	sums := map[string]string{}
 	for _, name := range names {
@@ -234,7 +235,7 @@ func digests(root string, names []string) (map[string]string, error) {
 	return sums, nil
 }
 
-// unlike lists the files that two runs have otherwise.
+// unlike lists the files that differ between two runs.
 func unlike(want, got map[string]string) (out []string) {
 	all := maps.Clone(want)
 	maps.Copy(all, got)

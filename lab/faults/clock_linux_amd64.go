@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs read the clock without a call, from a page that the kernel maps for them (vDSO). Where that page is, the
-// kernel says on the stack of a new program; what does not know it makes a call, which can be answered otherwise. Go's
-// runtime and the C library both do. LD_PRELOAD, as libfaketime has it, does not reach Go's.
+// Programs read the clock without a system call, from a page that the kernel maps for them (vDSO). The kernel passes
+// its address on the stack of a new program. Without it, Go's runtime and the C library fall back to a system call,
+// which can be intercepted. LD_PRELOAD, as in libfaketime, does not affect Go's runtime.
 
-// hideClock takes the vDSO away from a program that is about to begin.
+// hideClock hides the vDSO from a program that is about to start.
 func hideClock(pid int) {
 	var r unix.PtraceRegs
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
@@ -30,7 +30,7 @@ func hideClock(pid int) {
 		at += 8
 		return binary.LittleEndian.Uint64(b[:])
 	}
-	at += 8 * int64(next()+1) // arguments, and the zero behind them
+	at += 8 * int64(next()+1) // arguments and the terminating zero
 	for next() != 0 {         // environment
 	}
 	const sysinfo, ignore = 33, 1 // AT_SYSINFO_EHDR, AT_IGNORE
@@ -45,8 +45,8 @@ func hideClock(pid int) {
 	}
 }
 
-// look answers a look at the clock: for a quarter of a second it is right, for the next ones hours, days or years
-// wrong.
+// look answers a clock read with a time that is right, or wrong by hours, days or years; it changes every quarter of
+// a second.
 func (t *tracer) look(tid int) {
 	var r unix.PtraceRegs
 	if unix.PtraceGetRegs(tid, &r) != nil || r.Orig_rax != unix.SYS_CLOCK_GETTIME {

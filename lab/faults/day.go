@@ -23,30 +23,31 @@ import (
 	"time"
 )
 
-// A day has a request each second. They are sent so many times faster, whether the server answers or not: in an hour.
+// dayRate is the speed-up of a day, which has one request per second. It is sent in an hour, whether or not the
+// server answers.
 const dayRate = 24
 
-// day is a load of requests no two of which have the same pictures, byte for byte. What each one asks follows from the
-// seed and its number, so that it can be asked again.
+// day is a load of requests, no two of which have byte-identical pictures. Each request follows from the seed and its
+// number, so it can be repeated.
 type day struct {
 	storm
 	seed  uint64
 	album [][]byte
 	rate  float64 // requests a second
-	again int     // one in so many that were answered is asked again in the end
+	again int     // one in again answered requests is repeated at the end
 
-	given map[int][]byte // answers to those
+	given map[int][]byte // their answers
 	stops []time.Duration
 }
 
-// sample is what the server holds after so many requests.
+// sample holds the gauges of the server after a number of requests.
 type sample struct {
 	sent   int
 	gauges map[string]float64
 	counts map[string]int
 }
 
-// Gauges of a server that must not grow.
+// Gauges of a server, none of which may grow.
 const (
 	residentGauge  = "process_resident_memory_bytes"
 	heapGauge      = "go_memstats_heap_inuse_bytes"
@@ -54,8 +55,7 @@ const (
 	goroutineGauge = "go_goroutines"
 )
 
-// dayWeather sends a server of two copies a day's requests in an hour, or the part of them that fits into a shorter
-// time.
+// dayWeather sends a day's requests to a server with two replicas in an hour, or a part of them in a shorter time.
 func dayWeather(ctx context.Context, score string, length time.Duration, seed uint64) error {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -85,8 +85,8 @@ func dayWeather(ctx context.Context, score string, length time.Duration, seed ui
 	return err
 }
 
-// open cuts pictures from the photos of the checkout: between 16 and 512 pixels wide and high, small ones more often,
-// as PNG and JPEG.
+// open crops pictures from the photos of the checkout: 16 to 512 pixels wide and high, small ones more often, as PNG
+// and JPEG.
 func (d *day) open(folder string) error {
 	const pieces = 400
 	paths, err := filepath.Glob(filepath.Join(folder, "examples", "photos", "*.png"))
@@ -108,7 +108,7 @@ func (d *day) open(folder string) error {
 	return d.cut(photos, pieces)
 }
 
-// cut fills the album.
+// cut fills the album with crops.
 func (d *day) cut(photos []image.Image, pieces int) error {
 	rng := rand.New(rand.NewPCG(d.seed, 1<<63))
 	for i := range pieces {
@@ -134,7 +134,7 @@ func (d *day) cut(photos []image.Image, pieces int) error {
 	return nil
 }
 
-// question is request number k: a source, and up to three edits.
+// question returns request number k: a source and up to three edits.
 func (d *day) question(k int) ([]byte, error) {
 	rng := rand.New(rand.NewPCG(d.seed, uint64(k)))
 	next := 0
@@ -150,7 +150,7 @@ func (d *day) question(k int) ([]byte, error) {
 	return json.Marshal(map[string]any{"source": source, "instruction": words, "edits": edits})
 }
 
-// remark writes a comment into a PNG or JPEG, so that its bytes are others and its pixels are not.
+// remark adds a comment to a PNG or JPEG: its bytes change, its pixels do not.
 func remark(picture []byte, text string) []byte {
 	const jpegStart, pngStart = 2, 8 + 25 // the marker, the signature and IHDR
 	if picture[0] == 0xff {
@@ -163,8 +163,8 @@ func remark(picture []byte, text string) []byte {
 	return slices.Concat(picture[:pngStart], size, part, sum, picture[pngStart:])
 }
 
-// pass sends n requests: five of a hundred are hostile, and ten callers vanish. Every minute, or quarter of a short
-// time, it looks at what the server holds; the first look is at the idle server.
+// pass sends n requests: of a hundred, five are malformed, and ten callers disconnect. Every minute, or quarter of a
+// short time, it reads the gauges of the server; the first time while the server is idle.
 func (d *day) pass(ctx context.Context, n int, look func() map[string]float64) (samples []sample) {
 	const most = 1000 // at a time
 	var all sync.WaitGroup
@@ -176,7 +176,7 @@ func (d *day) pass(ctx context.Context, n int, look func() map[string]float64) (
 	for k := 0; k <= n && ctx.Err() == nil; k++ {
 		due := begin.Add(time.Duration(float64(k) / d.rate * float64(time.Second)))
 		time.Sleep(time.Until(due))
-		if late := time.Since(due); late > 2*time.Second { // this process was stopped, as a shell stops a job
+		if late := time.Since(due); late > 2*time.Second { // this process was suspended, for example by a shell
 			begin = begin.Add(late)
 			d.stops = append(d.stops, late)
 		}
@@ -199,10 +199,10 @@ func (d *day) pass(ctx context.Context, n int, look func() map[string]float64) (
 		})
 	}
 	all.Wait()
-	return slices.DeleteFunc(samples, func(s sample) bool { return s.gauges == nil }) // it was interrupted
+	return slices.DeleteFunc(samples, func(s sample) bool { return s.gauges == nil }) // interrupted
 }
 
-// send sends request k. One in four is of the few that were asked before the day began.
+// send sends request k. One in four is one of a few requests whose answers were recorded before.
 func (d *day) send(k, dice, which int, chance *rand.Rand) {
 	body, err := d.question(k)
 	if err != nil {
@@ -238,7 +238,7 @@ func (d *day) send(k, dice, which int, chance *rand.Rand) {
 	}
 }
 
-// askAgain asks some questions again when the server has nothing else to do: the answers must be the same bytes.
+// askAgain repeats some requests while the server is idle: the answers must be byte-identical.
 func (d *day) askAgain(ctx context.Context) (asked int, err error) {
 	for k, want := range d.given {
 		if ctx.Err() != nil {
@@ -259,7 +259,7 @@ func (d *day) askAgain(ctx context.Context) (asked int, err error) {
 	return asked, nil
 }
 
-// counted is what was counted so far.
+// counted returns the current counts.
 func (d *day) counted() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -268,7 +268,7 @@ func (d *day) counted() map[string]int {
 	return now
 }
 
-// tell prints what the server held, and what was answered.
+// tell prints the gauges of the server and the counts of answers.
 func (d *day) tell(samples []sample, asked int) {
 	fmt.Print("| requests of a day | answered | refused for now | vanished | hostile | no answer | not sent | wrong | " +
 		"resident memory | heap in use | files | goroutines |\n" + strings.Repeat("|---", 12) + "|\n")
@@ -278,18 +278,18 @@ func (d *day) tell(samples []sample, asked int) {
 			n["refused for now"], n["vanished"], n["hostile"], n["no answer"], n["not sent"], n["wrong"],
 			g[residentGauge]/1e6, g[heapGauge]/1e6, g[filesGauge], g[goroutineGauge])
 	}
-	fmt.Printf("\n%.1f hours of a day; %d answers were asked for again, of the idle server (the last line)",
+	fmt.Printf("\n%.1f hours of a day; %d requests were repeated on the idle server (last line)",
 		float64(samples[len(samples)-1].sent)/3600, asked)
 	if len(d.stops) > 0 {
-		fmt.Printf("; stopped, or without a processor, for %v", d.stops)
+		fmt.Printf("; suspended, or without CPU time, for %v", d.stops)
 	}
 	fmt.Print("\n\n")
 }
 
-// flat says which gauges grow. The mean in the last third of a load must be that of the third before, within a tenth
-// and what one request more at a time may hold.
+// flat returns an error if a gauge grows: its mean in the last third of a load may exceed the mean of the third
+// before by at most a tenth plus what one more concurrent request may hold.
 func flat(samples []sample, name string) error {
-	const warm = 6 // minutes: a server that was just started takes what it needs
+	const warm = 6 // minutes: a new server allocates what it needs
 	if len(samples) < 2+warm {
 		return nil
 	}
@@ -304,7 +304,7 @@ func flat(samples []sample, name string) error {
 	before, after := mean(loaded[len(loaded)-2*third:len(loaded)-third]), mean(loaded[len(loaded)-third:])
 	slack := map[string]float64{residentGauge: 25e6, heapGauge: 25e6, filesGauge: 20, goroutineGauge: 60}[name]
 	if before == 0 {
-		return fmt.Errorf("the server does not tell its %s", name)
+		return fmt.Errorf("the server does not report its %s", name)
 	}
 	if after > 1.1*before+slack {
 		return fmt.Errorf("%s grows: %.0f in the second third of the load, %.0f in the last", name, before, after)

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestDay sends a part of a day to servers that behave, and to some that do not.
+// TestDay sends a part of a day to correct servers, and to faulty ones.
 func TestDay(t *testing.T) {
 	moods := map[string]struct {
 		answer func(n int64, good bool, body []byte) (int, string)
@@ -92,7 +92,7 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestQuestions wants the same question for a number each time, and another one for each number.
+// TestQuestions: a number always has the same request, and different numbers have different ones.
 func TestQuestions(t *testing.T) {
 	d := &day{seed: 1}
 	if err := d.cut([]image.Image{gradient(512)}, 40); err != nil {
@@ -126,7 +126,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestFlat finds what grows, and lets be what goes up and down.
+// TestFlat: growing gauges are found; fluctuating ones are accepted.
 func TestFlat(t *testing.T) {
 	of := func(gauge func(minute int) float64) (samples []sample) {
 		for i := range 62 {
@@ -152,7 +152,7 @@ func TestFlat(t *testing.T) {
 	}
 }
 
-// gradient is a picture no two parts of which are alike.
+// gradient returns a picture in which no two parts are equal.
 func gradient(side int) image.Image {
 	p := image.NewRGBA(image.Rect(0, 0, side, side))
 	for y := range side {

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// longest is how long a command with a fault may take.
+// longest is the time limit of a command with a fault.
 const longest = 5 * time.Minute
 
-// faults makes so many calls of a command fail, one in each run. It must end with an error that names a file, and make
-// the same bytes when it is run again; or make them in spite of the fault.
+// faults makes up to most calls of a command fail, one in each run. The command must end with an error that names a
+// file, and write the same bytes when it is run again; or write them despite the fault.
 func (c *command) faults(ctx context.Context, kind string, most int, late func() bool) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *command) faults(ctx context.Context, kind string, most int, late func()
 		t := &tracer{}
 		var flaw string
 		var failed bool
-		for n := 0; n < 3 && t.hit == "" && flaw == "" && err == nil; n++ { // a run may make fewer calls
+		for n := 0; n < 3 && t.hit == "" && flaw == "" && err == nil; n++ { // a run may make fewer calls than the first one
 			t = &tracer{root: out, kind: kind, at: at}
 			flaw, failed, err = c.fault(ctx, t, out, want)
 		}
@@ -59,7 +59,7 @@ func (c *command) faults(ctx context.Context, kind string, most int, late func()
 	return r, nil
 }
 
-// inOrder are the numbers from 1 to n in an order that is always the same, and nearly so if there is one more.
+// inOrder returns the numbers from 1 to n in a fixed order, which is nearly the same for n+1.
 func inOrder(n int, name string) []int {
 	place := func(i int) uint64 {
 		sum := sha256.Sum256(fmt.Append(nil, name, i))
@@ -88,7 +88,7 @@ func (c *command) trace(ctx context.Context, t *tracer, out string) (code int, s
 	return t.run(ctx, args, environ(out), longest)
 }
 
-// fault runs the command with one fault, and again without.
+// fault runs the command with one fault, and then again without.
 func (c *command) fault(ctx context.Context, t *tracer, out string, want map[string]string) (flaw string, failed bool,
 	err error) {
 	code, said, err := c.trace(ctx, t, out)
@@ -99,7 +99,7 @@ func (c *command) fault(ctx context.Context, t *tracer, out string, want map[str
 	switch {
 	case t.hit == "": // fewer calls than the first time
 	case code == -1:
-		return "it was ended by a signal, or hung: " + short, true, nil
+		return "it was killed by a signal, or hung: " + short, true, nil
 	case strings.Contains(said, "goroutine ") || strings.Contains(said, "panic:"):
 		return "it panicked: " + short, true, nil
 	case code != 0 && !strings.Contains(said, filepath.Dir(out)):
@@ -112,22 +112,22 @@ func (c *command) fault(ctx context.Context, t *tracer, out string, want map[str
 			return fmt.Sprintf("after %q the next run fails: %v", short, err), true, nil
 		}
 	} else if synced := strings.HasPrefix(t.hit, "f") || strings.HasPrefix(t.hit, "rename"); synced && t.kind == "EIO" {
-		return "nothing noticed it", false, nil // a sync, a cut or a new name
+		return "the fault went unnoticed", false, nil // a sync, truncation or rename
 	} else if err := c.end(ctx, out); err != nil {
-		return "what it made cannot be used: " + err.Error(), false, nil
+		return "its result is unusable: " + err.Error(), false, nil
 	}
 	got, err := digests(out, c.Results)
 	if err != nil {
-		return "the result is not there: " + err.Error(), failed, nil
+		return "the result is missing: " + err.Error(), failed, nil
 	}
 	if names := unlike(want, got); len(names) > 0 {
-		flaw = fmt.Sprintf("other bytes in %s; it said %s", strings.Join(names, ", "), short)
+		flaw = fmt.Sprintf("different bytes in %s; output: %s", strings.Join(names, ", "), short)
 	}
 	return flaw, failed, nil
 }
 
-// jumps runs the command once while the machine's clock jumps by hours, days and years, forth and back: it must end
-// well, and make the same bytes.
+// jumps runs the command once while the machine's clock jumps by hours, days and years, forward and back: it must
+// succeed and write the same bytes.
 func (c *command) jumps(ctx context.Context, rng *rand.Rand) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
@@ -145,14 +145,14 @@ func (c *command) jumps(ctx context.Context, rng *rand.Rand) (*tally, error) {
 		return r, nil
 	}
 	if t.calls == 0 {
-		r.flaws = append(r.flaws, "it never looked at the clock that jumps: nothing was tried")
+		r.flaws = append(r.flaws, "it never read the jumping clock: nothing was tested")
 	}
 	if err := c.end(ctx, out); err != nil {
 		return r, err
 	}
 	got, err := digests(out, c.Results)
 	if names := unlike(want, got); err == nil && len(names) > 0 {
-		r.flaws = append(r.flaws, "other bytes in "+strings.Join(names, ", "))
+		r.flaws = append(r.flaws, "different bytes in "+strings.Join(names, ", "))
 	}
 	return r, err
 }

@@ -17,7 +17,7 @@ import (
 	"assay/internal/ptrace"
 )
 
-// command is a command line that is killed: a line of cases.yaml, which says what its fields are.
+// command is a command line to test: an entry of cases.yaml, which documents the fields.
 type command struct {
 	Name        string
 	Run, Finish string
@@ -29,10 +29,10 @@ type command struct {
 	Scorer      string
 	Files       map[string]string
 
-	places map[string]string // by names in braces
+	places map[string]string // values of names in braces
 }
 
-// args are the words of a command line, whose files it writes.
+// args returns the words of a command line, and writes its files.
 func (c *command) args(line, out string) ([]string, error) {
 	places := maps.Clone(c.places)
 	places["{out}"], places["{mode}"] = out, cmp.Or(c.Mode, "lora")
@@ -62,8 +62,8 @@ func (c *command) args(line, out string) ([]string, error) {
 	return args, nil
 }
 
-// copyScorer makes a scorer directory of a command's own, unless it is there. scorer.yaml comes last: a kill may come
-// before.
+// copyScorer copies a scorer directory for a command, unless it exists. scorer.yaml is written last, because of
+// kills.
 func copyScorer(from, to, backbone string) error {
 	if exists(filepath.Join(to, "scorer.yaml")) {
 		return nil
@@ -84,17 +84,17 @@ func copyScorer(from, to, backbone string) error {
 	return nil
 }
 
-// storeOf is the folder in which a command keeps what it computed.
+// storeOf returns the folder of the store of a command.
 func storeOf(out string) string { return filepath.Join(out, "store") }
 
-// environ is a command's: whatever it keeps, it keeps below out.
+// environ returns the environment of a command, which keeps all its files below out.
 func environ(out string) []string { return append(os.Environ(), "ASSAY_STORE="+storeOf(out)) }
 
-// made tells whether nothing is left to do.
+// made reports whether nothing is left to do.
 func (c *command) made(out string) bool { return c.Once != "" && exists(filepath.Join(out, c.Once)) }
 
-// alone runs the command in a new folder, and gives the digests of what it made. The folder is the same for all of its
-// runs: paths stand in some files. close removes it.
+// alone runs the command undisturbed in a new folder, and returns the digests of its results. All its runs use the
+// same folder, because some files contain paths. closing removes it.
 func (c *command) alone(ctx context.Context) (out string, want map[string]string, closing func(), err error) {
 	root, err := os.MkdirTemp(os.TempDir(), "faults")
 	if err != nil {
@@ -112,8 +112,7 @@ func (c *command) alone(ctx context.Context) (out string, want map[string]string
 	return out, want, closing, nil
 }
 
-// killOften kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
-// and it begins anew.
+// killOften kills a command o.kills times. Whenever it completes, its results are compared, and it starts over.
 func (o *campaign) killOften(c *command, ctx context.Context, rng *rand.Rand) (r *tally, fault error) {
 	began := time.Now()
 	out, want, closing, err := c.alone(ctx)
@@ -127,7 +126,7 @@ func (o *campaign) killOften(c *command, ctx context.Context, rng *rand.Rand) (r
 	}
 	begun := 0
 	defer func() {
-		if ctx.Err() != nil { // what these kills came to was not seen
+		if ctx.Err() != nil { // the outcome of these kills is unknown
 			r.kills, fault = r.kills-begun, ctx.Err()
 		}
 	}()
@@ -136,7 +135,7 @@ func (o *campaign) killOften(c *command, ctx context.Context, rng *rand.Rand) (r
 			return r, ctx.Err()
 		}
 		if r.runs++; r.runs > 20*o.kills+20 {
-			return r, fmt.Errorf("%d runs, and no end", r.runs)
+			return r, fmt.Errorf("%d runs without completing", r.runs)
 		}
 		life := time.Hour
 		if r.kills < o.kills && !o.late() {
@@ -147,7 +146,7 @@ func (o *campaign) killOften(c *command, ctx context.Context, rng *rand.Rand) (r
 		if err != nil {
 			return r, fmt.Errorf("after %d kills: %w", r.kills, err)
 		}
-		if !killed && begun == 0 { // the machine may have less to do than before
+		if !killed && begun == 0 { // the machine may be less busy than before
 			r.whole = min(r.whole, time.Since(began))
 		}
 		if killed {
@@ -162,15 +161,14 @@ func (o *campaign) killOften(c *command, ctx context.Context, rng *rand.Rand) (r
 			return r, err
 		}
 		if len(names) > 0 {
-			r.flaws = append(r.flaws, fmt.Sprintf("after %d kills, other bytes: %s", begun, strings.Join(names, ", ")))
+			r.flaws = append(r.flaws, fmt.Sprintf("after %d kills, different bytes: %s", begun, strings.Join(names, ", ")))
 		}
 		begun = 0
 	}
 	return r, nil
 }
 
-// unlikeAlone ends a run that came to its end, names the results that are not those of one left alone, and removes
-// them.
+// unlikeAlone finishes a completed run, returns the results that differ from an undisturbed run, and removes them.
 func (c *command) unlikeAlone(ctx context.Context, out string, want map[string]string) ([]string, error) {
 	if err := c.end(ctx, out); err != nil {
 		return nil, err
@@ -182,7 +180,7 @@ func (c *command) unlikeAlone(ctx context.Context, out string, want map[string]s
 	return unlike(want, got), os.RemoveAll(out)
 }
 
-// run lets the command come to its end.
+// run runs the command to completion.
 func (c *command) run(ctx context.Context, out string) error {
 	if _, err := c.try(ctx, out, time.Hour); err != nil {
 		return err
@@ -190,7 +188,7 @@ func (c *command) run(ctx context.Context, out string) error {
 	return c.end(ctx, out)
 }
 
-// end runs the command that makes the result of what was done.
+// end runs the finishing command, which makes the result.
 func (c *command) end(ctx context.Context, out string) error {
 	if c.Finish == "" {
 		return nil
@@ -202,7 +200,7 @@ func (c *command) end(ctx context.Context, out string) error {
 	return check(exec.CommandContext(ctx, args[0], args[1:]...), out)
 }
 
-// try starts the command and kills it after life, unless it ends before.
+// try starts the command and kills it after life, unless it ends earlier.
 func (c *command) try(ctx context.Context, out string, life time.Duration) (killed bool, err error) {
 	if err := os.MkdirAll(out, 0o777); err != nil {
 		return false, err
@@ -222,7 +220,7 @@ func (c *command) try(ctx context.Context, out string, life time.Duration) (kill
 	return false, err
 }
 
-// check runs a process, and makes an error of an exit code that is not 0.
+// check runs a process, and returns an error for a nonzero exit code.
 func check(p *exec.Cmd, out string) error {
 	p.Env = environ(out)
 	if said, err := ownThread(p); err != nil {
@@ -231,8 +229,7 @@ func check(p *exec.Cmd, out string) error {
 	return nil
 }
 
-// ownThread runs a process to its end on a thread that nothing else gets meanwhile: a tracer waits for all children of
-// its thread.
+// ownThread runs a process to completion on a dedicated thread: a tracer waits for all children of its thread.
 func ownThread(p *exec.Cmd) ([]byte, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

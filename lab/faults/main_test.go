@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestChoose wants names with commas to be names, and not those of which they are made.
+// TestChoose: names that contain commas are not split.
 func TestChoose(t *testing.T) {
 	names := []string{"server", "label", "label, a table", "label captions, a server's", "train, mode full"}
 	cases := map[string][]string{

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// overload measures how many requests with pictures of 512 pixels a server answers, and then sends ten times as many,
-// whether it answers or not. What it accepts must be answered as by an idle server, and the rest refused at once; then
-// it must be as it was.
+// overload measures the rate at which a server answers requests with pictures of 512 pixels, and then sends ten times
+// as many, whether it answers or not. Accepted requests must be answered as by an idle server, the others refused at
+// once; afterwards it must work as before.
 func overload(ctx context.Context, score, scorer string, s *storm, length time.Duration) error {
 	args := []string{"--scorer", scorer, "--replicas", "2", "--wait", "2s"}
 	return withServer(ctx, score, "", args, func(server served) error {
@@ -30,7 +30,7 @@ func overload(ctx context.Context, score, scorer string, s *storm, length time.D
 		stop()
 		rate := float64(calm.counts["answered"]) / (length / 4).Seconds()
 		if rate == 0 {
-			return fmt.Errorf("a server of photos answers nothing: %v %v", calm.counts, calm.wrong)
+			return fmt.Errorf("the server answers no request with photos: %v %v", calm.counts, calm.wrong)
 		}
 		before := server.memory()
 		rough := &storm{url: server.URL, questions: calm.questions, counts: map[string]int{}}
@@ -42,16 +42,16 @@ func overload(ctx context.Context, score, scorer string, s *storm, length time.D
 			"answers after %.1f s (median), %.1f s (slowest). Resident memory %.0f MB before, %.0f MB after\n",
 			rate, length/2, rough.counts, quantile(took, 0.5), quantile(took, 1), before, after)
 		if err != nil || code != 200 || !bytes.Equal(answer, q.answer) {
-			err = errors.Join(err, fmt.Errorf("after that the answer was %d %.200s", code, answer))
+			err = errors.Join(err, fmt.Errorf("afterwards the answer was %d %.200s", code, answer))
 		}
 		if rough.counts["answered"] == 0 {
-			err = errors.Join(err, errors.New("under load nothing was answered"))
+			err = errors.Join(err, errors.New("no request was answered under load"))
 		}
 		return errors.Join(err, flaws(calm, rough))
 	})
 }
 
-// flood sends so many requests each second, and tells how many seconds those took that were answered.
+// flood sends requests at a rate per second, and returns the seconds that the answered ones took.
 func (s *storm) flood(ctx context.Context, rate float64, length time.Duration) (took []float64) {
 	const most = 2000 // at a time
 	var all sync.WaitGroup

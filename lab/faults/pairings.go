@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// onStores starts pairs of commands at a time, each in a folder of its own, on one store: both must make what each
-// makes alone.
+// onStores runs pairs of commands concurrently, each in its own folder, on one store: both must have the same results
+// as alone.
 func (c *campaign) onStores(t *table, list []command) (pieces []piece) {
 	for i := range list {
 		l := t.add(list[i].Name)
@@ -26,7 +26,7 @@ func (c *campaign) onStores(t *table, list []command) (pieces []piece) {
 	return c.somePairs(pieces)
 }
 
-// somePairs are as many pairs as are wanted.
+// somePairs returns the requested number of pairs.
 func (c *campaign) somePairs(pieces []piece) []piece {
 	if c.pairs < 0 {
 		return pieces
@@ -34,7 +34,8 @@ func (c *campaign) somePairs(pieces []piece) []piece {
 	return pieces[:min(c.pairs, len(pieces))]
 }
 
-// onOneStore runs two commands, first one after the other, each with a store of its own, and then at a time on one.
+// onOneStore runs two commands, first one after the other, each with its own store, and then concurrently on one
+// store.
 func onOneStore(ctx context.Context, both [2]*command) (*tally, error) {
 	var outs [2]string
 	var want [2]map[string]string
@@ -68,7 +69,7 @@ func onOneStore(ctx context.Context, both [2]*command) (*tally, error) {
 	t := &tally{runs: 1, failed: len(refused)}
 	for i, c := range both {
 		if slices.Contains(refused, i) {
-			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s fails", both[1-i].Name, c.Name))
+			t.flaws = append(t.flaws, fmt.Sprintf("with %s on one store, %s fails", both[1-i].Name, c.Name))
 			continue
 		}
 		if err := c.end(ctx, outs[i]); err != nil {
@@ -79,15 +80,15 @@ func onOneStore(ctx context.Context, both [2]*command) (*tally, error) {
 			return t, err
 		}
 		if names := unlike(want[i], got); len(names) > 0 {
-			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s makes other bytes in %s", both[1-i].Name, c.Name,
+			t.flaws = append(t.flaws, fmt.Sprintf("with %s on one store, %s writes other bytes in %s", both[1-i].Name, c.Name,
 				strings.Join(names, ", ")))
 		}
 	}
 	return t, nil
 }
 
-// rivals starts pairs of unlike commands at a time that make the same file or folder: a run directory, a journal, a job
-// folder.
+// rivals runs pairs of different commands concurrently that write the same file or folder: a run directory, a
+// journal, a job folder.
 func (c *campaign) rivals(t *table, list []command) (pieces []piece) {
 	for i := range list {
 		for k := range list[:i] {
@@ -104,8 +105,8 @@ func (c *campaign) rivals(t *table, list []command) (pieces []piece) {
 	return c.somePairs(pieces)
 }
 
-// inOneFolder runs two commands alone, and then at a time in one folder. What is there in the end must be what one of
-// them makes, and not a mixture.
+// inOneFolder runs two commands alone, and then concurrently in one folder. The final result must be that of one of
+// them, not a mixture.
 func inOneFolder(ctx context.Context, both [2]*command) (*tally, error) {
 	root, err := os.MkdirTemp(os.TempDir(), "faults")
 	if err != nil {
@@ -132,14 +133,14 @@ func inOneFolder(ctx context.Context, both [2]*command) (*tally, error) {
 	t := &tally{runs: 1, failed: len(refused)}
 	found := false
 	for i, c := range both {
-		if slices.Contains(refused, i) || c.end(ctx, out) != nil { // to merge one's shards is refused where the other's are
+		if slices.Contains(refused, i) || c.end(ctx, out) != nil { // merging one's shards is refused if the other's are there
 			continue
 		}
 		got, err := digests(out, c.Results)
 		found = found || err == nil && len(unlike(want[i], got)) == 0
 	}
 	if !found {
-		t.flaws = append(t.flaws, "what is there in the end is what neither makes alone")
+		t.flaws = append(t.flaws, "the final result matches neither command alone")
 	}
 	return t, nil
 }

@@ -24,14 +24,14 @@ import (
 // served is a running score serve.
 type served struct{ *serve.Server }
 
-// startServer starts score serve; limit is a shell's command before it, as ulimit.
+// startServer starts score serve; limit is a shell command to run before it, such as ulimit.
 func startServer(ctx context.Context, score, limit string, args ...string) (served, error) {
 	s, err := serve.Start(ctx, io.Discard, append([]string{"sh", "-c", limit + `exec "$0" "$@"`, score, "serve", "--addr",
 		"127.0.0.1:0", "--json"}, args...)...)
 	return served{s}, err
 }
 
-// withServer does something with a server, and ends it.
+// withServer runs do with a server, and stops it.
 func withServer(ctx context.Context, score, limit string, args []string, do func(served) error) error {
 	s, err := startServer(ctx, score, limit, args...)
 	if err != nil {
@@ -42,7 +42,7 @@ func withServer(ctx context.Context, score, limit string, args []string, do func
 
 var gauge = regexp.MustCompile(`(?m)^(\w+) (\S+)$`)
 
-// gauges are the figures without labels that the server shows.
+// gauges returns the server's metrics without labels.
 func (s served) gauges() map[string]float64 {
 	out := map[string]float64{}
 	r, err := http.Get(s.URL + "/metrics")
@@ -62,17 +62,17 @@ func (s served) gauges() map[string]float64 {
 	return out
 }
 
-// memory is what the server holds, in MB.
+// memory returns the server's resident memory in MB.
 func (s served) memory() float64 { return s.gauges()[residentGauge] / 1e6 }
 
-// question is a request, and its answer when the server had nothing else to do.
+// question is a request, and its answer from the idle server.
 type question struct{ body, answer []byte }
 
 // storm is a load of mixed requests.
 type storm struct {
 	url       string
 	questions []question
-	photos    int // so many of the first have pictures of 512 pixels
+	photos    int // number of leading questions with pictures of 512 pixels
 	hostile   [][]byte
 
 	mu     sync.Mutex
@@ -80,14 +80,14 @@ type storm struct {
 	wrong  []string
 }
 
-// fault notes what must not be.
+// fault records a fault.
 func (s *storm) fault(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 }
 
-// flaws are the answers that were wrong, of several storms.
+// flaws returns an error with the wrong answers of several storms.
 func flaws(storms ...*storm) error {
 	var all []string
 	for _, s := range storms {
@@ -105,7 +105,7 @@ func (s *storm) count(what string) {
 	s.counts[what]++
 }
 
-// prepare asks every question once.
+// prepare asks every question once and records the answers.
 func (s *storm) prepare(folder string) error {
 	photos, err := filepath.Glob(filepath.Join(folder, "examples", "photos", "*.png"))
 	if err != nil || len(photos) < 3 {
@@ -146,7 +146,7 @@ func (s *storm) prepare(folder string) error {
 	return nil
 }
 
-// blow keeps callers busy until ctx ends: of a hundred requests five are hostile, and ten callers vanish.
+// blow keeps callers busy until ctx ends: of a hundred requests five are malformed, and ten callers disconnect.
 func (s *storm) blow(ctx context.Context, callers int, rng *rand.Rand) {
 	var all sync.WaitGroup
 	for range callers {
@@ -192,7 +192,7 @@ func (s *storm) attack(body []byte) {
 	s.count("hostile")
 }
 
-// vanish sends a part of a request, or all of it, and hangs up.
+// vanish sends a part of a request, or all of it, and disconnects.
 func (s *storm) vanish(body []byte, rng *rand.Rand) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *storm) vanish(body []byte, rng *rand.Rand) {
 	s.count("vanished")
 }
 
-// serverWeather overloads a server of two copies with mixed requests for some time, then with ten times as many as it
-// can answer. Then it overloads one that may open few files.
+// serverWeather loads a server with two replicas with mixed requests for some time, then with ten times as many as it
+// can answer. Then it overloads one that may open only a few files.
 func serverWeather(ctx context.Context, score string, length time.Duration, rng *rand.Rand) error {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -241,11 +241,11 @@ func serverWeather(ctx context.Context, score string, length time.Duration, rng 
 	return errors.Join(err, overload(ctx, score, scorer, s, min(length, time.Minute)), fewFiles(ctx, score, scorer, s))
 }
 
-// siege overloads a server, and prints what it answered so far and the memory that it holds after every minute, or
-// quarter of a short time. It returns the memory, first that of the idle server.
+// siege loads a server, and prints the counts of answers and its memory after every minute, or quarter of a short
+// time. It returns the memory figures, starting with the idle server.
 func (s *storm) siege(ctx context.Context, server served, length time.Duration, rng *rand.Rand) (memory []float64) {
 	parts := max(4, int(length/time.Minute))
-	fmt.Printf("| a server of two copies after | answered | refused for now | vanished | hostile | no answer | wrong | " +
+	fmt.Printf("| two replicas after | answered | refused for now | vanished | hostile | no answer | wrong | " +
 		"resident memory |\n|---|---|---|---|---|---|---|---|\n")
 	for i := range parts + 1 {
 		if i > 0 {
@@ -262,7 +262,7 @@ func (s *storm) siege(ctx context.Context, server served, length time.Duration, 
 	return memory
 }
 
-// fewFiles opens more connections than a server may have files. When they are gone it must answer as before.
+// fewFiles opens more connections than the file limit of a server. When they are closed it must answer as before.
 func fewFiles(ctx context.Context, score, scorer string, s *storm) error {
 	code, answer, q := 0, []byte(nil), s.questions[0]
 	err := withServer(ctx, score, "ulimit -n 64; ", []string{"--scorer", scorer}, func(server served) error {
@@ -278,18 +278,18 @@ func fewFiles(ctx context.Context, score, scorer string, s *storm) error {
 		for _, conn := range idle {
 			conn.Close()
 		}
-		for range 20 { // it looks for free files again and again
+		for range 20 { // it retries until files are free
 			var err error
 			if code, answer, err = post(server.URL, q.body); err == nil && code == 200 {
 				break
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
-		fmt.Printf("%d connections to a server that may open 64 files: afterwards it answers with %d\n", len(idle), code)
+		fmt.Printf("%d connections to a server with a limit of 64 files: afterwards it answers with %d\n", len(idle), code)
 		return nil
 	})
 	if code != 200 || !bytes.Equal(answer, q.answer) {
-		err = errors.Join(err, fmt.Errorf("after that the answer was %d %.200s", code, answer))
+		err = errors.Join(err, fmt.Errorf("afterwards the answer was %d %.200s", code, answer))
 	}
 	return err
 }

@@ -10,10 +10,10 @@ import (
 	"assay/internal/ptrace"
 )
 
-// kinds of faults, with the calls that they happen to.
+// kinds of faults, with the system calls that they affect.
 var kinds = map[string]struct {
-	errno unix.Errno // 0: the call does half of what it is asked for
-	lasts bool       // from that call on: a full disk stays full
+	errno unix.Errno // 0: the call does only half of the work
+	lasts bool       // all later calls fail as well: a full disk stays full
 	calls []uint64
 }{
 	"ENOSPC": {unix.ENOSPC, true, []uint64{unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE,
@@ -27,17 +27,17 @@ var kinds = map[string]struct {
 	"short": {0, false, []uint64{unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_PWRITE64}},
 }
 
-// tracer runs a program and makes one of its calls on files below root fail.
+// tracer runs a program and makes one of its system calls on files below root fail.
 type tracer struct {
 	root, kind string
-	at         int    // of the calls of that kind, from 1; 0: none fails
-	jumps      uint64 // how the clock jumps; 0: it does not, and calls may fail
+	at         int    // number of the failing call of that kind, from 1; 0: none
+	jumps      uint64 // seed of the clock jumps; 0: none, and calls may fail
 
-	calls int    // of that kind so far, or looks at the clock
+	calls int    // calls of that kind so far, or clock reads
 	hit   string // what failed first
 }
 
-// run runs the program to its end.
+// run runs the program to completion.
 func (t *tracer) run(ctx context.Context, args, env []string, life time.Duration) (code int, said string, err error) {
 	p := ptrace.Program{Args: args, Env: env, Life: life, Call: t.call}
 	if t.jumps > 0 {
@@ -46,7 +46,7 @@ func (t *tracer) run(ctx context.Context, args, env []string, life time.Duration
 	return p.Run(ctx)
 }
 
-// call looks at a call that is about to be made.
+// call inspects a system call before it is made.
 func (t *tracer) call(tid int) {
 	kind := kinds[t.kind]
 	var r unix.PtraceRegs

@@ -10,7 +10,7 @@ import (
 
 var kinds = map[string]struct{}{}
 
-// tracer is for Linux on amd64.
+// tracer is only implemented for Linux on amd64.
 type tracer struct {
 	root, kind string
 	at, calls  int
@@ -19,5 +19,5 @@ type tracer struct {
 }
 
 func (t *tracer) run(context.Context, []string, []string, time.Duration) (int, string, error) {
-	return 0, "", errors.New("calls are made to fail on Linux on amd64 only")
+	return 0, "", errors.New("system calls can only be made to fail on Linux on amd64")
 }

@@ -12,8 +12,9 @@ import (
 	"sync"
 )
 
-// tryTwins starts a command twice at a time in one folder, with its store, journal or run directory. Both must end with
-// what one alone makes, or one of them with an error that names the folder. It counts how many ended with one.
+// tryTwins runs a command twice concurrently in one folder, with its store, journal or run directory. Both must end
+// with the result of a single run, or one of them with an error that names the folder. It counts the runs that ended
+// with such an error.
 func (o *campaign) tryTwins(c *command, ctx context.Context, _ *rand.Rand) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
@@ -38,14 +39,14 @@ func (o *campaign) tryTwins(c *command, ctx context.Context, _ *rand.Rand) (*tal
 			return r, err
 		}
 		if names := unlike(want, got); len(names) > 0 {
-			r.flaws = append(r.flaws, "two at a time make other bytes in "+strings.Join(names, ", "))
+			r.flaws = append(r.flaws, "two concurrent runs write different bytes in "+strings.Join(names, ", "))
 		}
 	}
 	return r, nil
 }
 
-// together runs two commands at a time. One of them may be refused, by an error that names its folder: which ones were
-// is returned.
+// together runs two commands concurrently. One of them may be refused with an error that names its folder; it returns
+// the refused ones.
 func together(ctx context.Context, both [2]*command, outs [2]string) (refused []int, err error) {
 	var all sync.WaitGroup
 	var failed [2]error
@@ -73,11 +74,11 @@ func together(ctx context.Context, both [2]*command, outs [2]string) (refused []
 		}
 		refused = append(refused, i)
 		if text := string(said[i]); !strings.Contains(text, filepath.Dir(outs[i])) || strings.Contains(text, "goroutine ") {
-			return refused, fmt.Errorf("%s, one of two at a time: %w: %s", both[i].Name, err, text)
+			return refused, fmt.Errorf("%s, one of two concurrent runs: %w: %s", both[i].Name, err, text)
 		}
 	}
 	if len(refused) == 2 {
-		return refused, errors.New("of two at a time neither made it: " + string(said[0]) + string(said[1]))
+		return refused, errors.New("neither of two concurrent runs succeeded: " + string(said[0]) + string(said[1]))
 	}
 	return refused, nil
 }

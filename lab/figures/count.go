@@ -29,9 +29,9 @@ type Figures struct {
 	DocLines      int     `json:"doc_lines"`
 	Errors        float64 `json:"errors_per_1000_lines"`
 	Exported      int     `json:"exported"`   // package-level names
-	Unnamed       int     `json:"unnamed"`    // of these, those that no other package's code names
-	OnlyTests     int     `json:"only_tests"` // of the unnamed, those that other packages' tests name
-	Homonyms      int     `json:"homonyms"`   // exported types whose name another package exports, too
+	Unnamed       int     `json:"unnamed"`    // of these, not named by any other package's code
+	OnlyTests     int     `json:"only_tests"` // of the unnamed, named by other packages' tests
+	Homonyms      int     `json:"homonyms"`   // exported types whose name another package also exports
 	GotWant       float64 `json:"got_want"`
 	Messages      int     `json:"test_messages"`
 	Tests         int     `json:"tests"`
@@ -43,10 +43,10 @@ type Figures struct {
 	Fields        []Count `json:"fields"`
 	Prefixes      []Count `json:"prefixes"`
 
-	unnamed map[string][]string // by package; a star behind those that other packages' tests name
+	unnamed map[string][]string // by package; those that other packages' tests name are marked with a star
 }
 
-// count counts.
+// count computes the figures of a tree.
 func count(t *tree.Tree) *Figures {
 	f := &Figures{DocLines: t.DocLines}
 	lines, files, prefixes := map[string]int{}, map[string]int{}, map[string]int{}
@@ -121,7 +121,8 @@ func names(t *tree.Tree, f *Figures) {
 	}
 }
 
-// exportedNames are the exported package-level names, and how many packages export a type of each name.
+// exportedNames returns the exported package-level names, and the number of packages that export a type with each
+// name.
 func exportedNames(t *tree.Tree) (names map[named]bool, types map[string]int) {
 	names, types = map[named]bool{}, map[string]int{}
 	for _, s := range t.Files {
@@ -148,7 +149,7 @@ func exportedNames(t *tree.Tree) (names map[named]bool, types map[string]int) {
 	return names, types
 }
 
-// selected are the names that a file of another package selects: in code, and in tests.
+// selected returns the names that files of other packages select, in code and in tests.
 func selected(t *tree.Tree) (inCode, inTests map[named]bool) {
 	inCode, inTests = map[named]bool{}, map[named]bool{}
 	for _, s := range t.Files {
@@ -168,7 +169,7 @@ func selected(t *tree.Tree) (inCode, inTests map[named]bool) {
 	return inCode, inTests
 }
 
-// declared are the package-level names of a declaration, without methods.
+// declared returns the package-level names of a declaration, without methods.
 func declared(d ast.Decl) (out []*ast.Ident) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -188,7 +189,7 @@ func declared(d ast.Decl) (out []*ast.Ident) {
 	return out
 }
 
-// largestTypes finds those with the most methods and fields.
+// largestTypes finds the types with the most methods and fields.
 func largestTypes(t *tree.Tree, f *Figures) {
 	methods, fields := map[string]int{}, map[string]int{}
 	for _, s := range t.Files {
@@ -228,8 +229,8 @@ func receiver(e ast.Expr) string {
 
 var saysWant = regexp.MustCompile(`(?i)\b(want|wanted|expected|expects?)\b`)
 
-// messages counts the messages of failing tests that have a text of their own, those that say
-// what was wanted beside a value, and calls of Run.
+// messages counts the messages of failing tests with a literal text, those that state a wanted value next to the
+// actual one, and calls of Run.
 func messages(file *ast.File) (all, both, runs int) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -286,7 +287,7 @@ func tests(file *ast.File) (n int) {
 	return n
 }
 
-// errorCalls counts calls that make an error with a text.
+// errorCalls counts calls that create an error with a text.
 func errorCalls(file *ast.File) (n int) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		if call, ok := node.(*ast.CallExpr); ok {
@@ -313,7 +314,7 @@ func counts(m map[string]int) (all []Count) {
 	return all
 }
 
-// largest are the first few by their counts.
+// largest returns the entries with the largest counts.
 func largest(list []Count, most int) []Count {
 	slices.SortFunc(list, func(a, b Count) int { return cmp.Or(b.N-a.N, cmp.Compare(a.Name, b.Name)) })
 	return list[:min(most, len(list))]

@@ -10,7 +10,7 @@ import (
 	"assay/lab/internal/tree"
 )
 
-// TestFigures counts a tree of two packages, in which everything is there once.
+// TestFigures counts a tree of two packages in which everything occurs once.
 func TestFigures(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{

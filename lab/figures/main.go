@@ -1,9 +1,9 @@
-// Command figures counts what the size of a tree is judged by: lines, packages, exported names that no other package
-// names, the largest types, and what test messages say. It reads source text only, and so counts any commit.
+// Command figures measures the size of a tree: lines, packages, exported names that no other package names, the
+// largest types, and the content of test messages. It only reads source text, so it works for any commit.
 //
 //	go run -C lab ./figures                        # this checkout, as a table in Markdown
 //	go run -C lab ./figures ../../before "$PWD"    # two checkouts side by side
-//	go run -C lab ./figures --json                 # for programs
+//	go run -C lab ./figures --json                 # machine-readable
 //	go run -C lab ./figures --unnamed              # exported names that no other package names, by package
 package main
 
@@ -22,7 +22,7 @@ import (
 
 func main() {
 	asJSON := flag.Bool("json", false, "print an array of JSON objects, one for each tree")
-	unnamed := flag.Bool("unnamed", false, "list the exported names that no other package names (* where its tests do)")
+	unnamed := flag.Bool("unnamed", false, "list the exported names that no other package names (*: its tests do)")
 	flag.Parse()
 	format := printTable
 	switch {
@@ -58,7 +58,7 @@ func run(w io.Writer, roots []string, format func(w io.Writer, roots []string, a
 
 func printJSON(w io.Writer, _ []string, all []*Figures) error { return json.NewEncoder(w).Encode(all) }
 
-// printUnnamed lists a package a line.
+// printUnnamed lists one package per line.
 func printUnnamed(w io.Writer, roots []string, all []*Figures) error {
 	for i, f := range all {
 		fmt.Fprintf(w, "%d of %d exported names in %s:\n", f.Unnamed, f.Exported, roots[i])
@@ -70,7 +70,7 @@ func printUnnamed(w io.Writer, roots []string, all []*Figures) error {
 	return nil
 }
 
-// rows are the figures that are one number.
+// rows are the figures with a single value.
 var rows = []struct {
 	what  string
 	value func(f *Figures) any
@@ -111,7 +111,7 @@ func first(list []Count) string {
 	return fmt.Sprintf("%s (%d)", list[0].Name, list[0].N)
 }
 
-// printTable writes a column for each tree, and below that its longer lists.
+// printTable writes a column for each tree, followed by the longer lists.
 func printTable(w io.Writer, roots []string, all []*Figures) error {
 	fmt.Fprintf(w, "| figure | %s |\n|---|%s\n", strings.Join(roots, " | "), strings.Repeat("---|", len(roots)))
 	for _, row := range rows {

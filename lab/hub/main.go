@@ -1,6 +1,6 @@
-// Command hub is a Hub on this machine, for checks from Python: hub --repo model:org/name=FOLDER... The folders are the
-// files of each repository at main. It prints its address and serves until it is ended. GET /sent says how many bytes
-// of files were sent since the last call.
+// Command hub is a local Hugging Face Hub for checks from Python: hub --repo model:org/name=FOLDER... The folders
+// hold the files of each repository at main. It prints its address and serves until it is stopped. GET /sent returns
+// the number of bytes of files sent since the last call.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	var repos []*hubtest.Repo
-	flag.Func("repo", "kind:org/name=folder, may be given several times", func(text string) error {
+	flag.Func("repo", "kind:org/name=folder, may be repeated", func(text string) error {
 		kind, rest, _ := strings.Cut(text, ":")
 		id, folder, ok := strings.Cut(rest, "=")
 		if !ok {
@@ -31,8 +31,8 @@ func main() {
 			Commits: map[string]map[string][]byte{commit: files}})
 		return err
 	})
-	gated := flag.String("gated", "", "token that all repositories want; empty: none")
-	page := flag.Int("page", 0, "files in a page of a list")
+	gated := flag.String("gated", "", "token that all repositories require; empty: none")
+	page := flag.Int("page", 0, "files per page of a list")
 	flag.Parse()
 	for _, r := range repos {
 		r.Gated = *gated != ""

@@ -1,7 +1,7 @@
 // Command load measures what callers of score serve notice when servers come and go: with -terminate, whether servers
-// that are ended under load lose an answer; with -rolling, what happens when several behind one address are replaced;
-// with -while, as a command runs; with -ranks, a trainer's load: lost answers, times, memory, and where the time goes.
-// (lab/faults overloads a server.)
+// that are stopped under load lose an answer; with -rolling, what happens when several servers behind one address are
+// replaced; with -while, what happens while a command runs; with -ranks, a trainer's load: lost answers, times,
+// memory, and where the time goes. (lab/faults overloads a server.)
 //
 //	build/lab/load -ranks 64 -for 1h -source a.png -edit b.png bin/score serve --json --scorer a=DIR --scorer b=DIR2
 //	build/lab/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --json --reuse-port
@@ -25,20 +25,20 @@ func main() {
 	url := flag.String("url", "http://127.0.0.1:8100", "server")
 	source := flag.String("source", "", "picture before the edit")
 	edit := flag.String("edit", "", "picture after the edit")
-	ends := flag.Int("terminate", 0, "end so many servers, started by the command behind the flags")
-	together := flag.Int("together", 4, "servers to end at a time")
-	rolling := flag.Int("rolling", 0, "replace so many servers behind -url, one after the other")
-	first := flag.Int("first", 8101, "port of the first of them, where {port} stands in their command")
-	while := flag.Bool("while", false, "run the command behind the flags, under callers of -url, and say what they lost")
-	callers := flag.Int("callers", 8, "callers meanwhile")
+	ends := flag.Int("terminate", 0, "stop this many servers, started by the command after the flags")
+	together := flag.Int("together", 4, "servers to stop at a time")
+	rolling := flag.Int("rolling", 0, "replace this many servers behind -url, one at a time")
+	first := flag.Int("first", 8101, "port of the first server, for {port} in the command")
+	while := flag.Bool("while", false, "run the command after the flags under load on -url, and report lost requests")
+	callers := flag.Int("callers", 8, "concurrent callers")
 	r := &ranks{}
-	flag.IntVar(&r.n, "ranks", 0, "ranks of a trainer, each with a request of many edits after the other")
-	flag.IntVar(&r.edits, "edits", 24, "edits of a rank's request")
-	flag.IntVar(&r.size, "size", 1024, "pixels of a side of their JPEG")
-	flag.IntVar(&r.groups, "groups", 16, "different requests, which the ranks send in turn")
-	flag.DurationVar(&r.lasting, "for", 2*time.Minute, "how long ranks ask")
+	flag.IntVar(&r.n, "ranks", 0, "ranks of a trainer, each sending one request with many edits at a time")
+	flag.IntVar(&r.edits, "edits", 24, "edits per request")
+	flag.IntVar(&r.size, "size", 1024, "side of their JPEGs in pixels")
+	flag.IntVar(&r.groups, "groups", 16, "distinct requests, which the ranks send in turn")
+	flag.DurationVar(&r.lasting, "for", 2*time.Minute, "how long the ranks send requests")
 	flag.DurationVar(&r.pause, "pause", 0, "pause of a rank before its next request")
-	rewards := flag.String("rewards", "", "names of rewards that ranks ask for, with commas between (default: all)")
+	rewards := flag.String("rewards", "", "rewards that the ranks request, separated by commas (default: all)")
 	flag.Parse()
 	if *rewards != "" {
 		r.rewards = strings.Split(*rewards, ",")
@@ -62,7 +62,7 @@ func main() {
 	case r.n > 0:
 		err = r.run(*url, *source, *edit, flag.Args())
 	case flag.NArg() == 0:
-		err = errors.New("no command behind the flags")
+		err = errors.New("no command after the flags")
 	case *ends > 0:
 		err = l.terminate(flag.Args(), *ends, *together)
 	case *rolling > 0:

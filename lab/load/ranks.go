@@ -24,16 +24,16 @@ import (
 	"assay/lab/internal/serve"
 )
 
-// ranks is the load of a trainer: every rank asks about all edits of a group at a time, by several rewards.
+// ranks is the load of a trainer: every rank requests several rewards for all edits of a group at a time.
 type ranks struct {
 	n, edits, size int
-	groups         int // different groups of pictures, which come again and again
+	groups         int // distinct groups of pictures, which are reused
 	rewards        []string
 	lasting        time.Duration
-	pause          time.Duration // of a rank, between an answer and its next request
+	pause          time.Duration // between an answer and the next request of a rank
 }
 
-// run starts a server, or asks that of url, and reports what came of the load. It fails if an answer was lost.
+// run starts a server, or uses the one at url, and reports the result of the load. It fails if an answer was lost.
 func (r *ranks) run(url, source, edit string, command []string) (err error) {
 	if len(command) > 0 {
 		server, err := serve.Start(context.Background(), os.Stderr, command...)
@@ -75,12 +75,12 @@ func (r *ranks) run(url, source, edit string, command []string) (err error) {
 	load.report(time.Since(begin))
 	watch.report(before, after)
 	if load.lost > 0 || len(load.took) == 0 {
-		return fmt.Errorf("%d requests were lost, %d were answered", load.lost, len(load.took))
+		return fmt.Errorf("%d requests were lost, %d answered", load.lost, len(load.took))
 	}
 	return nil
 }
 
-// requests makes the groups: a source and its edits as JPEG of the size, each with other pixels.
+// requests makes the groups: a source and its edits as JPEGs of the given size, each with different pixels.
 func (r *ranks) requests(source, edit string) ([]client.Request, error) {
 	var pictures [2]*image.RGBA
 	for i, path := range []string{source, edit} {
@@ -110,12 +110,12 @@ func (r *ranks) requests(source, edit string) ([]client.Request, error) {
 		bytes += len(q.Edits[0])
 		out[g] = q
 	}
-	fmt.Printf("%d ranks, %d edits of %d pixels (%d KB) a request, %d rewards, %d groups\n", r.n, r.edits, r.size,
+	fmt.Printf("%d ranks, %d edits of %d pixels (%d KB) per request, %d rewards, %d groups\n", r.n, r.edits, r.size,
 		bytes/len(out)>>10, len(r.rewards), r.groups)
 	return out, nil
 }
 
-// encodeJPEG encodes a picture with a little noise, which a seed decides.
+// encodeJPEG encodes a picture with a little noise that depends on seed.
 func encodeJPEG(m *image.RGBA, seed int) []byte {
 	noisy := image.NewRGBA(m.Bounds())
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -124,12 +124,12 @@ func encodeJPEG(m *image.RGBA, seed int) []byte {
 	}
 	var b bytes.Buffer
 	if err := jpeg.Encode(&b, noisy, &jpeg.Options{Quality: 90}); err != nil {
-		panic(err) // of a buffer and a picture of our own
+		panic(err) // cannot fail on a valid picture and a buffer
 	}
 	return b.Bytes()
 }
 
-// rankLoad counts what the ranks got.
+// rankLoad counts the answers of the ranks.
 type rankLoad struct {
 	*ranks
 	client client.Client
@@ -137,10 +137,10 @@ type rankLoad struct {
 	mu    sync.Mutex
 	took  []time.Duration
 	lost  int
-	first error // of those that were lost
+	first error // first loss
 }
 
-// rank asks until the time is over. A request that has begun is waited for.
+// rank sends requests until the time is over, and waits for the last one.
 func (l *rankLoad) rank(ctx context.Context, rank int, requests []client.Request) {
 	for i := rank; ctx.Err() == nil; i++ {
 		begin := time.Now()
@@ -164,7 +164,7 @@ func (l *rankLoad) rank(ctx context.Context, rank int, requests []client.Request
 	}
 }
 
-// check finds what is missing in an answer.
+// check returns an error if an answer is incomplete.
 func (l *rankLoad) check(a *client.Answer) error {
 	if len(a.Results) != l.edits {
 		return fmt.Errorf("%d results for %d edits", len(a.Results), l.edits)
@@ -192,13 +192,13 @@ func (l *rankLoad) report(took time.Duration) {
 	}
 }
 
-// watch looks at a server's metrics.
+// watch polls a server's metrics.
 type watch struct {
 	url string
 	rss []float64 // MiB
 }
 
-// metrics are the sums of all values of each name; stages have their stage behind the name.
+// metrics returns the sum of all values of each metric; stage metrics are keyed by name and stage.
 func (w *watch) metrics() (map[string]float64, error) {
 	r, err := http.Get(w.url + "/metrics")
 	if err != nil {
@@ -229,7 +229,7 @@ func (w *watch) metrics() (map[string]float64, error) {
 	return out, nil
 }
 
-// until looks every five seconds, and says every minute how it goes.
+// until polls every five seconds, and prints the progress every minute.
 func (w *watch) until(ctx context.Context, load *rankLoad) {
 	begin, every := time.Now(), time.NewTicker(5*time.Second)
 	defer every.Stop()
@@ -254,10 +254,10 @@ func (w *watch) until(ctx context.Context, load *rankLoad) {
 	}
 }
 
-// report says how the resident memory went, by quarters, and where the time went.
+// report prints the resident memory by quarters of the run, and where the time went.
 func (w *watch) report(before, after map[string]float64) {
 	if n := len(w.rss) / 4; n > 0 {
-		fmt.Print("resident, MiB, by quarters (mean, most):")
+		fmt.Print("resident, MiB, by quarters (mean, maximum):")
 		for q := range 4 {
 			part, sum := w.rss[q*n:(q+1)*n], 0.0
 			for _, v := range part {
@@ -273,12 +273,12 @@ func (w *watch) report(before, after map[string]float64) {
 		fmt.Printf("%-8s %9.1f s in %.0f, %.4f s each\n", stage, since("assay_stage_seconds_sum "+stage), count,
 			since("assay_stage_seconds_sum "+stage)/max(1, count))
 	}
-	fmt.Printf("%-8s %9.1f s of processors; %.0f pictures decoded or found, %.0f failures, %.0f retries\n", "all",
+	fmt.Printf("%-8s %9.1f s of CPU; %.0f pictures decoded or cached, %.0f failures, %.0f retries\n", "all",
 		since("process_cpu_seconds_total"), since("assay_pictures_total"), since("assay_failures_total"),
 		since("assay_retries_total"))
 }
 
-// served are the names of a server's judges.
+// served returns the names of a server's judges.
 func served(url string) ([]string, error) {
 	r, err := http.Get(url + "/v1/judges")
 	if err != nil {

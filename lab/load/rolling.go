@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// rolling starts n servers behind the address of l, keeps callers busy, and replaces one server after the other
-// meanwhile. Where {port} stands in the command each server has a port of its own, from first on, for a proxy: it is
-// ended before its successor starts. Else all share one, and the successor comes first.
+// rolling starts n servers behind the address of l, keeps callers busy, and replaces the servers one at a time. If
+// the command contains {port}, each server has its own port, starting at first, for a proxy: it is stopped before its
+// successor starts. Else all share one port, and the successor starts first.
 func (l *load) rolling(command []string, n, first, callers int) error {
 	own := strings.Contains(strings.Join(command, " "), "{port}")
 	start := func(i int) (*serve.Server, error) {
@@ -37,7 +37,7 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 			return err
 		}
 	}
-	time.Sleep(3 * time.Second) // a proxy looks for them
+	time.Sleep(3 * time.Second) // let a proxy find them
 	steady := l.callers(callers, false)
 	time.Sleep(10 * time.Second)
 	steady.report("all servers up")
@@ -70,8 +70,8 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 	return nil
 }
 
-// while keeps callers of l busy while a command runs that replaces the servers behind its address. The token of a
-// server that wants one is in ASSAY_TOKEN.
+// while keeps callers of l busy while a command runs that replaces the servers behind its address. A required token
+// is read from ASSAY_TOKEN.
 func (l *load) while(command []string, callers int) error {
 	steady := l.callers(callers, false)
 	time.Sleep(10 * time.Second)
@@ -88,7 +88,7 @@ func (l *load) while(command []string, callers int) error {
 	return err
 }
 
-// crowd is callers who ask again and again.
+// crowd is a group of callers that send requests continuously.
 type crowd struct {
 	stop  chan struct{}
 	all   sync.WaitGroup
@@ -99,8 +99,8 @@ type crowd struct {
 	first map[int]string
 }
 
-// callers starts callers: half of them keep their connections, the others make a new one for each request. With
-// untilGone they end when no connection can be made any more, which is no loss.
+// callers starts n callers: half of them keep their connections, the others open a new one for each request. With
+// untilGone they end when no connection can be opened any more, which does not count as a loss.
 func (l *load) callers(n int, untilGone bool) *crowd {
 	c := &crowd{stop: make(chan struct{}), begun: time.Now(), codes: map[int][]time.Duration{}, first: map[int]string{}}
 	for i := range n {
@@ -114,7 +114,7 @@ func (l *load) callers(n int, untilGone bool) *crowd {
 				}
 				begin := time.Now()
 				code, said := 0, ""
-				// Without GetBody a request that met a connection that was just closed is not sent again.
+				// Without GetBody, a request on a connection that was just closed is not retried.
 				q, err := http.NewRequest("POST", l.url+"/v1/score", io.NopCloser(bytes.NewReader(l.body)))
 				if err == nil {
 					q.ContentLength = int64(len(l.body))
@@ -148,8 +148,7 @@ func (l *load) callers(n int, untilGone bool) *crowd {
 	return c
 }
 
-// outcome waits for callers that end by themselves, and counts the requests that were answered, and those without an
-// answer.
+// outcome waits for callers that end by themselves, and counts the requests with and without an answer.
 func (c *crowd) outcome() (answered, lost int) {
 	c.all.Wait()
 	for code, d := range c.codes {
@@ -159,13 +158,13 @@ func (c *crowd) outcome() (answered, lost int) {
 			answered += len(d)
 		}
 		if code != http.StatusOK {
-			fmt.Printf("%d of status %d: %s\n", len(d), code, c.first[code])
+			fmt.Printf("%d with status %d: %s\n", len(d), code, c.first[code])
 		}
 	}
 	return answered, lost
 }
 
-// report ends the callers, and says how many requests were not answered with 200.
+// report stops the callers, prints the results, and returns the number of requests that were not answered with 200.
 func (c *crowd) report(what string) (lost int) {
 	close(c.stop)
 	c.all.Wait()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// terminate starts score serve n times, so many side by side, and ends each with SIGTERM under load. Every request on
-// an accepted connection must get an answer.
+// terminate starts score serve n times, together servers at a time, and stops each with SIGTERM under load. Every
+// request on an accepted connection must get an answer.
 func (l *load) terminate(command []string, n, together int) error {
 	var answered, lost, bad atomic.Int64
 	var all sync.WaitGroup
@@ -39,7 +39,7 @@ func (l *load) terminate(command []string, n, together int) error {
 	}
 	close(next)
 	all.Wait()
-	fmt.Printf("%d terminations in %v: %d answers, %d lost, %d servers ended badly\n", n,
+	fmt.Printf("%d terminations in %v: %d answers, %d lost, %d servers failed on exit\n", n,
 		time.Since(begin).Round(time.Second), answered.Load(), lost.Load(), bad.Load())
 	if lost.Load()+bad.Load() > 0 || answered.Load() == 0 {
 		return errors.New("requests were lost")
@@ -47,7 +47,7 @@ func (l *load) terminate(command []string, n, together int) error {
 	return nil
 }
 
-// round is one server's life. Its callers ask until no connection can be made any more.
+// round runs one server. Its callers send requests until no connection can be opened any more.
 func (l *load) round(command []string) (answered, lost int, err error) {
 	server, err := serve.Start(context.Background(), os.Stderr, append(slices.Clone(command), "--addr", "127.0.0.1:0",
 		"--json")...)

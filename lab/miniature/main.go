@@ -1,5 +1,5 @@
-// Command miniature writes data sets of edits whose true degree of success is known, and compares scores with the truth
-// (docs/miniature.md). The demonstration, the reproduction book and the tests of whole runs stand on it.
+// Command miniature writes data sets of edits whose true degree of success is known, and compares scores with the
+// truth (docs/miniature.md). The demonstration, the reproduction book and the end-to-end tests are based on it.
 package main
 
 import (
@@ -42,10 +42,10 @@ func newMiniature() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "miniature --photos DIR --out DIR",
 		Short: "Write a data set of edits whose true degree of success is known",
-		Long: `miniature cuts small pictures out of photographs and writes a plain data set: instructions, outputs of
-candidate editors, multi-turn chains and captions. The true degree of success of every output is in a file of its own.
-label reads the set like any other; docs/miniature.md says how. The same photographs, flags and seed give the same data
-set, whatever the number of processors.
+		Long: `miniature crops small pictures from photographs and writes a plain data set: instructions, outputs of
+candidate editors, multi-turn chains and captions. The true degree of success of every output is in a separate file.
+label reads the set like any other; see docs/miniature.md. The same photographs, flags and seed make the same data set,
+whatever the number of CPUs.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Example: `  build/lab/miniature --photos examples/photos --out data/miniature --seed 1 --held tissue,rocket
@@ -53,7 +53,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.set.Exam && f.augment && c.Flags().Changed("augment") {
-				return exit.Usagef("--augment is never for an exam, whose crops are as they are")
+				return exit.Usagef("--augment is not for an exam, whose crops are not augmented")
 			}
 			return write(c, f)
 		},
@@ -67,22 +67,22 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	return c
 }
 
-// tasks adds the flags that say which tasks a data set has.
+// tasks adds the flags that determine the tasks of a data set.
 func (f *options) tasks(flags *pflag.FlagSet) {
-	flags.StringVar(&f.photos, "photos", "", "folder of photographs; cat.txt beside cat.png says what it shows")
-	flags.Uint64Var(&f.set.Seed, "seed", 1, "seed of all that is drawn")
-	flags.IntVar(&f.set.Instructions, "instructions", 1400, "instructions, each for a source of its own")
+	flags.StringVar(&f.photos, "photos", "", "folder of photographs; cat.txt next to cat.png is its caption")
+	flags.Uint64Var(&f.set.Seed, "seed", 1, "seed of all random choices")
+	flags.IntVar(&f.set.Instructions, "instructions", 1400, "instructions, each for a separate source")
 	flags.IntVar(&f.size, "size", miniature.DefaultSize, "side of the pictures in pixels, a multiple of 8")
-	flags.StringSliceVar(&f.which.Held, "held", nil, "photographs that are not used, by name, as in a,b")
-	flags.StringSliceVar(&f.which.Only, "only", nil, "photographs that alone are used")
-	flags.BoolVar(&f.set.Exam, "exam", false, "for testing a scorer: one output of every kind, crops as they are")
+	flags.StringSliceVar(&f.which.Held, "held", nil, "names of photographs to leave out, such as a,b")
+	flags.StringSliceVar(&f.which.Only, "only", nil, "names of the only photographs to use")
+	flags.BoolVar(&f.set.Exam, "exam", false, "for testing a scorer: one output of every kind, without augmentation")
 	flags.BoolVar(&f.augment, "augment", true, "mirror and turn crops, vary their colours (never for an exam)")
 }
 
 // world opens the photographs.
 func (f *options) world() (*miniature.World, error) {
 	if len(f.which.Held) > 0 && len(f.which.Only) > 0 {
-		return nil, exit.Usagef("--held and --only: give one of the two")
+		return nil, exit.Usagef("--held and --only: use one of the two")
 	}
 	photos, err := miniature.OpenPhotos(f.photos, f.size, f.which)
 	if err != nil {
@@ -101,8 +101,8 @@ func newEvaluate() *cobra.Command {
 		Use:   "evaluate --truth FILE --scores FILE",
 		Short: "Compare scores with the true degree of success",
 		Long: `evaluate compares the scores of all outputs of a miniature data set with the truth. It prints rank
-correlations: overall, for each family, and of outputs that look like edits of their source ("alive"). It also says how
-often the better one of two outputs for one instruction has the higher score (equal scores are wrong).`,
+correlations: overall, for each family, and for outputs that look like edits of their source ("alive"). It also prints
+how often the better one of two outputs for one instruction has the higher score (equal scores are wrong).`,
 		Example: `  score batch --scorer DIR --in data/exam/edits.jsonl --out scores.jsonl
   build/lab/miniature evaluate --truth data/exam/truth.jsonl --scores scores.jsonl`,
 		Args: cobra.NoArgs,
@@ -155,7 +155,7 @@ func write(c *cobra.Command, f options) error {
 	}
 	switch {
 	case f.photos == "" || f.out == "":
-		return exit.Usagef("--photos and --out are needed: the folder of photographs, and the one to write")
+		return exit.Usagef("--photos and --out are needed: the folder of photographs, and the folder to write")
 	case set.Instructions < 0 || set.Instructions+set.Chains == 0:
 		return exit.Usagef("--instructions %d: want at least 1", set.Instructions)
 	case f.pictures != "files" && f.pictures != "embed":

@@ -18,13 +18,13 @@ func newMeasure() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "measure --photos DIR --in FILE [--out FILE]",
 		Short: "Measure the true degree of success of any pictures",
-		Long: `measure finds the true degree of success, 0 to 1, of pictures that any editor made of a data set's sources:
-how far each has come from its source to what the instruction asks for, less what it changed elsewhere. It draws the
-tasks of the data set anew, so --photos, --seed, --held or --only, --exam, --instructions, --size and --augment are
-as when the data set was written. No scorer is asked.
+		Long: `measure computes the true degree of success, 0 to 1, of pictures that any editor made from a data set's
+sources: how far each has come from its source to the requested edit, less its changes elsewhere. It redraws the tasks
+of the data set, so --photos, --seed, --held or --only, --exam, --instructions, --size and --augment must be the same
+as when the data set was written. It uses no scorer.
 
 FILE is a table with source, instruction and edit (an id is kept): the data set's own edits table, or one with other
-edits. The output has a line for each row: id, family, truth. An unknown source or instruction ends the command.`,
+edits. The output has a line for each row: id, family, truth. An unknown source or instruction is an error.`,
 		Example: `  build/lab/miniature measure --photos examples/photos --seed 2 --only tissue,rocket --exam \
       --in outputs.jsonl --out measured.jsonl
   build/lab/miniature evaluate --truth exam/truth.jsonl --scores measured.jsonl --column truth`,

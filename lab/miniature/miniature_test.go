@@ -26,7 +26,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// TestLabels labels a data set as it is, in both forms: the ids of the table lead to the truth.
+// TestLabels labels a data set in both forms: the ids of the label table match the truth.
 func TestLabels(t *testing.T) {
 	for _, form := range []string{"files", "embed"} {
 		t.Run(form, func(t *testing.T) { testLabels(t, form) })
@@ -179,10 +179,10 @@ func TestUsage(t *testing.T) {
 		{"--photos nowhere --out " + out, "nowhere"},
 		{"--photos " + photos + " --out " + out + " --size 50", "a size of 50 pixels"},
 		{"--photos " + photos + " --out " + out + " --held cat", `no photograph named "cat", only astronaut`},
-		{"--photos " + photos + " --out " + out + " --held coffee --only tissue", "give one of the two"},
+		{"--photos " + photos + " --out " + out + " --held coffee --only tissue", "use one of the two"},
 		{"--photos " + photos + " --out " + out + " --pictures tar", "want files or embed"},
 		{"--photos " + photos + " --out " + out + " --instructions 0", "want at least 1"},
-		{"--photos " + photos + " --out " + out + " --exam --augment", "--augment is never for an exam"},
+		{"--photos " + photos + " --out " + out + " --exam --augment", "--augment is not for an exam"},
 		{"measure --photos " + photos, "--photos and --in are needed"},
 		{"evaluate --truth t.jsonl", "--truth and --scores are needed"},
 	} {

@@ -23,14 +23,14 @@ func newRate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rate --in FILE --truth FILE --out FILE",
 		Short: "Add the ratings of a noisy judge, who sees the truth",
-		Long: `rate adds a column ratings to a table of edits: in each pass the judge gives the true degree with normal noise,
-on points of 0 to 10, as a number of 0 to 1. The noise depends on --seed, the id and the pass alone.`,
+		Long: `rate adds a column ratings to a table of edits: in each pass the judge returns the true degree with normal
+noise, rounded to points of 0 to 10, as a number from 0 to 1. The noise only depends on --seed, the id and the pass.`,
 		Example: `  build/lab/miniature rate --in exam/edits.jsonl --truth exam/truth.jsonl --passes 4 --noise 0.3 \
       --out rated.jsonl`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if passes < 1 || !(noise >= 0) {
-				return exit.Usagef("--passes is 1 or more and --noise 0 or more, not %d and %v", passes, noise)
+				return exit.Usagef("want --passes of 1 or more and --noise of 0 or more, not %d and %v", passes, noise)
 			}
 			return rate(c.Context(), in, truth, out, func(id string, degree float64) []float64 {
 				return ratings(degree, passes, noise, seed, id)
@@ -41,9 +41,9 @@ on points of 0 to 10, as a number of 0 to 1. The noise depends on --seed, the id
 	flags.StringVar(&in, "in", "", "table of edits with ids")
 	flags.StringVar(&truth, "truth", "", "truth.jsonl of the data set")
 	flags.StringVar(&out, "out", "", "JSONL file to write")
-	flags.IntVar(&passes, "passes", 4, "ratings of an edit")
+	flags.IntVar(&passes, "passes", 4, "ratings per edit")
 	flags.Float64Var(&noise, "noise", 0.3, "standard deviation of a rating")
-	flags.Uint64Var(&seed, "seed", 1, "of the noise")
+	flags.Uint64Var(&seed, "seed", 1, "seed of the noise")
 	cli.Writes(c, []string{".jsonl"}, "out")
 	for _, name := range []string{"in", "truth", "out"} {
 		c.MarkFlagRequired(name)
@@ -51,7 +51,7 @@ on points of 0 to 10, as a number of 0 to 1. The noise depends on --seed, the id
 	return c
 }
 
-// ratings are those of an edit in each pass.
+// ratings returns the ratings of an edit in each pass.
 func ratings(degree float64, passes int, noise float64, seed uint64, id string) []float64 {
 	h := fnv.New64a()
 	h.Write([]byte(id))
@@ -63,7 +63,7 @@ func ratings(degree float64, passes int, noise float64, seed uint64, id string) 
 	return out
 }
 
-// rate writes the table with ratings, given by id and degree.
+// rate writes the table with ratings, computed from id and degree.
 func rate(ctx context.Context, in, truth, out string, of func(id string, degree float64) []float64) error {
 	degrees := map[string]float64{}
 	t, err := data.OpenTable(truth, data.WithRequired())
@@ -100,7 +100,7 @@ func rate(ctx context.Context, in, truth, out string, of func(id string, degree 
 		}
 		degree, ok := degrees[row.ID]
 		if !ok {
-			return exit.Usage(edits.At(i, fmt.Errorf("%s has no truth of %q", truth, row.ID)))
+			return exit.Usage(edits.At(i, fmt.Errorf("%s has no truth for %q", truth, row.ID)))
 		}
 		rec.Set("ratings", of(row.ID, degree))
 		return nil

@@ -1,5 +1,5 @@
-// Command mutants measures how much a package's tests notice. It changes the package one small step at a time, runs its
-// tests over each change, and lists the changes that survive. See lab/README.md.
+// Command mutants does mutation testing of a package. It makes one small change at a time, runs the tests on each,
+// and lists the changes that survive. See lab/README.md.
 package main
 
 import (
@@ -30,12 +30,12 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.sample, "sample", 0, "draw so many mutants of each package (0: all)")
+	flag.IntVar(&o.sample, "sample", 0, "draw this many mutants of each package (0: all)")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
-	flag.Float64Var(&o.least, "least", 95, "percent of mutants that the tests of each package must notice")
-	flag.StringVar(&o.only, "only", "", "only mutants whose place contains this, such as expr.go:213")
-	flag.StringVar(&o.list, "equivalent", "lab/mutants/equivalent.txt", "mutants that no caller can see")
-	flag.StringVar(&o.tags, "tags", "", "build tags, such as cloud for what needs object storage")
+	flag.Float64Var(&o.least, "least", 95, "percentage of mutants that the tests of each package must notice")
+	flag.StringVar(&o.only, "only", "", "only mutants whose position contains this, such as expr.go:213")
+	flag.StringVar(&o.list, "equivalent", "lab/mutants/equivalent.txt", "list of equivalent mutants")
+	flag.StringVar(&o.tags, "tags", "", "build tags, such as cloud for object storage")
 	flag.BoolVar(&o.json, "json", false, "print each mutant as JSON")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run tries the mutants of the packages and reports whether each package notices enough of them.
+// run tests the mutants of the packages and reports whether each package notices enough of them.
 func run(ctx context.Context, o options, patterns []string, out io.Writer) (bool, error) {
 	if len(patterns) == 0 {
 		return false, errors.New("name the packages, such as ./internal/grammar")
@@ -91,10 +91,10 @@ func run(ctx context.Context, o options, patterns []string, out io.Writer) (bool
 	return enough, nil
 }
 
-// counts is how many mutants of a package have each verdict.
+// counts is the number of mutants of a package by verdict.
 type counts map[Verdict]int
 
-// percent is the share of mutants that the tests noticed, of those that a caller could notice.
+// percent returns the percentage of non-equivalent mutants that the tests noticed.
 func (c counts) percent() float64 {
 	if c[Killed]+c[Survived] == 0 {
 		return 100
@@ -133,7 +133,7 @@ func (t *tester) tryAll(ctx context.Context, o options, equivalent map[string]bo
 	return c, nil
 }
 
-// mutants lists those of the package that the options ask for.
+// mutants lists the mutants of the package that the options select.
 func (t *tester) mutants(o options) ([]Mutant, error) {
 	var all []Mutant
 	for _, name := range t.pkg.GoFiles {
@@ -155,8 +155,8 @@ func (t *tester) mutants(o options) ([]Mutant, error) {
 	return all, nil
 }
 
-// readEquivalent reads the list of mutants that change nothing a caller can see: one a line, by [Mutant.key], under a
-// comment with the reason.
+// readEquivalent reads the list of equivalent mutants: one per line, by [Mutant.key], under a comment with the
+// reason.
 func readEquivalent(file string) (map[string]bool, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -22,7 +22,7 @@ func Clamp(x, lo, hi int) int {
 }
 `
 
-// TestVerdicts: a boundary that returns the same value survives, everything else of Clamp is killed.
+// TestVerdicts: a boundary that returns the same value survives, all other mutants of Clamp are killed.
 func TestVerdicts(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "go.mod", "module sample\n\ngo 1.26.0\n")

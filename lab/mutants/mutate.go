@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Mutant is one change of a file's source: the bytes From to To are replaced by Text.
+// Mutant is one change to a file's source: the bytes From to To are replaced by Text.
 type Mutant struct {
 	File     string `json:"file"` // absolute
 	Line     int    `json:"line"`
@@ -25,7 +25,7 @@ type Mutant struct {
 	Text     string `json:"-"`
 }
 
-// swapped lists what an operator is replaced by.
+// swapped lists the replacements of each operator.
 var swapped = map[token.Token][]token.Token{
 	token.LSS:        {token.LEQ, token.GEQ},
 	token.LEQ:        {token.LSS, token.GTR},
@@ -83,7 +83,7 @@ func find(file string) ([]Mutant, error) {
 	return f.out, nil
 }
 
-// number tells apart mutants of a function that read the same.
+// number distinguishes mutants of a function with the same text.
 func (f *finder) number() {
 	seen := map[string]int{}
 	for i := range f.out {
@@ -96,7 +96,7 @@ func (f *finder) number() {
 	}
 }
 
-// functionName is a function's name, with its receiver's type before it.
+// functionName returns a function's name, prefixed with its receiver's type.
 func functionName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
 		return fn.Name.Name
@@ -148,7 +148,7 @@ func (f *finder) visitExpr(n ast.Expr) {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
 		for _, op := range swapped[n.Op] {
-			if !(n.Op == token.ADD && (isText(n.X) || isText(n.Y))) { // strings have no difference
+			if !(n.Op == token.ADD && (isText(n.X) || isText(n.Y))) { // strings cannot be subtracted
 				f.replaceOp(n, n.OpPos, n.Op, op)
 			}
 		}
@@ -167,7 +167,7 @@ func (f *finder) visitExpr(n ast.Expr) {
 	}
 }
 
-// negate replaces a condition by its opposite, but for comparisons that a changed operator negates already.
+// negate replaces a condition by its opposite, except for comparisons, which a changed operator negates already.
 func (f *finder) negate(cond ast.Expr) {
 	if b, ok := cond.(*ast.BinaryExpr); ok && b.Op != token.LAND && b.Op != token.LOR {
 		return
@@ -178,7 +178,7 @@ func (f *finder) negate(cond ast.Expr) {
 	f.replace(cond, cond.Pos(), cond.End(), "!("+f.text(cond.Pos(), cond.End())+")")
 }
 
-// leaveOut removes statements without which a function still compiles, as a rule: calls and assignments.
+// leaveOut removes statements that a function usually compiles without: calls and assignments.
 func (f *finder) leaveOut(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -203,7 +203,7 @@ func (f *finder) replaceOp(n ast.Node, pos token.Pos, old, op token.Token) {
 	f.replace(n, pos, pos+token.Pos(len(old.String())), op.String())
 }
 
-// replaceInLine adds a mutant of a constant, which says little by itself: the report shows its line.
+// replaceInLine adds a mutant of a constant; the report shows its line for context.
 func (f *finder) replaceInLine(n ast.Node, text string) {
 	f.replace(n, n.Pos(), n.End(), text)
 	at := f.offset(n.Pos())
@@ -231,12 +231,13 @@ func (f *finder) text(from, to token.Pos) string {
 	return string(f.source[f.offset(from):f.offset(to)])
 }
 
-// apply gives the file's source with the change.
+// apply returns the file's source with the change.
 func (m Mutant) apply(source []byte) []byte {
 	return bytes.Join([][]byte{source[:m.From], []byte(m.Text), source[m.To:]}, nil)
 }
 
-// key identifies a mutant in the list of equivalent ones. It has no line numbers, so edits elsewhere leave it alone.
+// key identifies a mutant in the list of equivalent ones. It has no line number, so that edits elsewhere do not
+// change it.
 func (m Mutant) key(root string) string {
 	file, err := filepath.Rel(root, m.File)
 	if err != nil {

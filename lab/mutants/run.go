@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Package is what go list says of a package that is mutated.
+// Package is the output of go list for a package.
 type Package struct {
 	Dir        string
 	ImportPath string
 	GoFiles    []string
 }
 
-// packages asks go list for the packages that the patterns name, from the main module's folder.
+// packages returns the packages that go list finds for the patterns in the main module's folder.
 func packages(root, tags string, patterns []string) ([]Package, error) {
 	cmd := exec.Command("go", append([]string{"list", "-tags=" + tags, "-json=Dir,ImportPath,GoFiles"}, patterns...)...)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
@@ -38,10 +38,10 @@ func packages(root, tags string, patterns []string) ([]Package, error) {
 	return all, nil
 }
 
-// Verdict is what the tests say of a mutant.
+// Verdict is the result of the tests on a mutant.
 type Verdict string
 
-// The verdicts. Invalid mutants do not compile, or fail vet's part of the compiler, and count nowhere.
+// The verdicts. Invalid mutants do not compile or fail vet, and are not counted.
 const (
 	Killed     Verdict = "killed"
 	Survived   Verdict = "survived"
@@ -49,30 +49,31 @@ const (
 	Equivalent Verdict = "equivalent"
 )
 
-// tester runs a package's tests over changed files.
+// tester runs a package's tests with changed files.
 type tester struct {
 	root    string
-	scratch string // a folder for changed files
+	scratch string // folder for changed files
 	tags    string
 	pkg     Package
 	timeout time.Duration
 }
 
-// newTester runs the unchanged tests first: they must pass, and their time bounds a mutant's.
+// newTester first runs the tests without a change: they must pass, and their duration sets the time limit of a
+// mutant.
 func newTester(ctx context.Context, root, scratch, tags string, pkg Package) (*tester, error) {
 	t := &tester{root: root, scratch: scratch, tags: tags, pkg: pkg, timeout: 10 * time.Minute}
-	if out, err := t.test(ctx, nil); err != nil { // compiles what all mutants share
-		return nil, fmt.Errorf("%s: its tests fail without any change: %w\n%s", pkg.ImportPath, err, out)
+	if out, err := t.test(ctx, nil); err != nil { // also compiles the dependencies
+		return nil, fmt.Errorf("%s: its tests fail without a change: %w\n%s", pkg.ImportPath, err, out)
 	}
 	start := time.Now()
 	if out, err := t.test(ctx, nil); err != nil {
-		return nil, fmt.Errorf("%s: its tests fail without any change: %w\n%s", pkg.ImportPath, err, out)
+		return nil, fmt.Errorf("%s: its tests fail without a change: %w\n%s", pkg.ImportPath, err, out)
 	}
 	t.timeout = 20*time.Second + 10*time.Since(start)
 	return t, nil
 }
 
-// try runs the tests over one mutant.
+// try runs the tests on one mutant.
 func (t *tester) try(ctx context.Context, m Mutant) (Verdict, error) {
 	source, err := os.ReadFile(m.File)
 	if err != nil {

@@ -57,7 +57,7 @@ func runBackbone(c *cobra.Command, o *course) error {
 	}, drawn{1500, degreeAsked(world, o.seed)}, "miniature dialogues 1")
 }
 
-// degreeAsked is the true degree of success of validation pair i.
+// degreeAsked returns the true degree of success of validation pair i.
 func degreeAsked(world *miniature.World, seed uint64) func(i int) (float64, error) {
 	return func(i int) (float64, error) {
 		p, err := world.Pair(generator(seed, forValidation, i), 1)
@@ -68,7 +68,8 @@ func degreeAsked(world *miniature.World, seed uint64) func(i int) (float64, erro
 	}
 }
 
-// makeBackbone makes the checkpoint that pretraining begins with; its tokenizer learns from so many dialogues.
+// makeBackbone makes the checkpoint that pretraining starts from; its tokenizer is trained on the given number of
+// dialogues.
 func makeBackbone(dir string, world *miniature.World, seed uint64, dialogues int) error {
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {
@@ -103,7 +104,7 @@ func makeBackbone(dir string, world *miniature.World, seed uint64, dialogues int
 	return os.WriteFile(filepath.Join(dir, "chat_template.jinja"), tinyTemplate, 0o666)
 }
 
-// backboneModel is what the trainer trains: dialogues drawn by the index of the example.
+// backboneModel is the trained model; dialogues are drawn by the index of the example.
 type backboneModel struct {
 	tuner  *dialogue.Tuner
 	world  *miniature.World
@@ -111,7 +112,7 @@ type backboneModel struct {
 	params []optim.Param
 }
 
-// newBackboneModel opens the checkpoint that the configuration names; without one it makes it first.
+// newBackboneModel opens the checkpoint of the configuration, and makes it first if it does not exist.
 func newBackboneModel(c *config.Config, world *miniature.World, dialogues int) (*backboneModel, error) {
 	if !exists(filepath.Join(c.Backbone, "config.json")) {
 		if err := makeBackbone(c.Backbone, world, c.Seed, dialogues); err != nil {
@@ -178,7 +179,7 @@ func (m *backboneModel) Step(
 	return out, nil
 }
 
-// Score is the probability that the answer is yes.
+// Score returns the probability that the answer is yes.
 func (m *backboneModel) Score(ctx context.Context, batch []dataset.Example) ([]float64, error) {
 	samples, err := m.prepare(batch, func(i int) (dialogue.Dialogue, error) {
 		pair, err := m.world.Pair(generator(m.seed, forValidation, batch[i].Index), 1)
@@ -211,7 +212,7 @@ func (m *backboneModel) SaveScorer(dir string) error { return m.tuner.SaveInto(d
 
 func (m *backboneModel) Fingerprint() map[string]string {
 	print, err := m.tuner.BackboneFingerprint()
-	if err != nil { // then it differs from what any checkpoint says
+	if err != nil { // which differs from any stored fingerprint
 		print = err.Error()
 	}
 	return map[string]string{"backbone": print}

@@ -18,7 +18,7 @@ import (
 	"assay/model/backbone"
 )
 
-// A run that was interrupted and one that was not end in the same bytes, and these are published with a card.
+// An interrupted run and an uninterrupted one end with the same bytes, which are published with a card.
 func TestBackboneResumesToTheSameBits(t *testing.T) {
 	long.Test(t)
 	world := testWorld(t)
@@ -58,8 +58,8 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 	opened.Close()
 }
 
-// The shipped backbone stays small and knows a perfect edit from none, on photographs that it was trained on, in other
-// crops.
+// The shipped backbone stays small and distinguishes a perfect edit from none, on photographs that it was trained on,
+// in other crops.
 func TestShippedBackbone(t *testing.T) {
 	long.Test(t)
 	dir := "../../backbones/tiny"

@@ -12,7 +12,7 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// staysSmall complains about a checkpoint of more bytes than most.
+// staysSmall fails if a checkpoint has more bytes than most.
 func staysSmall(t *testing.T, dir string, most int64) {
 	t.Helper()
 	files, err := os.ReadDir(dir)
@@ -32,7 +32,7 @@ func staysSmall(t *testing.T, dir string, most int64) {
 	}
 }
 
-// openBackbone opens one of the checkpoints that pretrain made. It must stay small.
+// openBackbone opens one of the checkpoints made by pretrain. It must stay small.
 func openBackbone(t *testing.T, name string) *encoders.Model {
 	t.Helper()
 	dir := filepath.Join("../../backbones", name)
@@ -45,7 +45,7 @@ func openBackbone(t *testing.T, name string) *encoders.Model {
 	return m
 }
 
-// candidates are edits of a kind, for tasks on photographs that were shown to the encoders, in crops that were not.
+// candidates returns edits of a kind, on photographs that the encoders were trained on, in other crops.
 func candidates(t *testing.T, kind miniature.Kind) []edit {
 	t.Helper()
 	o := course{photos: "../../examples/photos", held: []string{"tissue", "rocket"}, size: 64}
@@ -79,7 +79,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// The CLIP in backbones/ tells what was asked for from another edit by the direction.
+// The CLIP in backbones/ distinguishes the requested edit from another one by the direction.
 func TestTinyCLIPKnowsDirections(t *testing.T) {
 	long.Test(t)
 	m := openBackbone(t, "tiny-clip")
@@ -97,7 +97,7 @@ func TestTinyCLIPKnowsDirections(t *testing.T) {
 	}
 }
 
-// To the image encoder in backbones/ a picture with the edit is nearer to the target than one without.
+// For the image encoder in backbones/, a picture with the edit is nearer to the target than one without.
 func TestTinyDINOKnowsEdits(t *testing.T) {
 	m := openBackbone(t, "tiny-dino")
 	if m.HasTexts() {

@@ -22,9 +22,9 @@ import (
 func init() { app.Register(newCLIPCommand) }
 
 func newCLIPCommand() *cobra.Command {
-	const about = `clip trains a CLIP from nothing. A batch holds sources with several edits of each, so that pictures that
-differ by an edit alone are each other's negatives. Then the direction from a source to an edit means
-something. Validation compares CLIP-D of drawn pairs with their true degree of success; l1 of a training
+	const about = `clip trains a CLIP from scratch. A batch holds sources with several edits of each, so that pictures that
+only differ by an edit are each other's negatives. This makes the direction from a source to an edit
+meaningful. Validation compares CLIP-D of drawn pairs with their true degree of success; l1 of a training
 step is the share of pictures whose caption is not the nearest.`
 	return newEncoderCommand("clip", "Train a CLIP on pictures, edits of them, and captions", about,
 		"miniature captions 1",
@@ -79,7 +79,7 @@ func newCLIPModel(c *config.Config, world *miniature.World, sizes fresh.CLIPSize
 	return m, nil
 }
 
-// makeCLIP makes the checkpoint that training begins with; its tokenizer learns from captions.
+// makeCLIP makes the checkpoint that training starts from; its tokenizer is trained on captions.
 func makeCLIP(dir string, sizes fresh.CLIPSizes, world *miniature.World, seed uint64) error {
 	var text bytes.Buffer
 	for i := range 5000 {
@@ -92,10 +92,10 @@ func makeCLIP(dir string, sizes fresh.CLIPSizes, world *miniature.World, seed ui
 	return fresh.CreateCLIP(dir, sizes, text.String(), seed)
 }
 
-// variants is the number of pictures of an example: a source, what was asked for, and other edits.
+// variants is the number of pictures per example: a source, the requested edit, and other edits.
 const variants = 4
 
-// otherKinds are what the other edits are. Their captions say all that there is to see.
+// otherKinds are the kinds of the other edits. Their captions describe them fully.
 var otherKinds = []miniature.Kind{
 	miniature.WrongAttribute,
 	miniature.WrongAttribute,
@@ -122,7 +122,7 @@ func drawVariants(world *miniature.World, rng *rand.Rand, pictures []*data.Pictu
 	return nil
 }
 
-// directions returns CLIP-D of every edit.
+// directions returns the CLIP-D of every edit.
 func directions(ctx context.Context, m encoders.Encoder, edits []edit) ([]float64, error) {
 	var pictures []*data.Picture
 	var captions []string

@@ -8,22 +8,22 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// What is asked. A scorer's question is the first of them.
+// The questions. The first one is a scorer's question.
 const (
-	askDone   = "is it done? " // yes: all that was asked for, and nothing else
+	askDone   = "is it done? " // yes: everything that was asked for, and nothing else
 	askPartly = "is a part of it done? "
 	askChange = "what was done?"
 	askSource = "what was there?"
 	askEdit   = "what is there?"
 )
 
-// Weights of turns: a yes or no is one word of two tokens, and it is what counts.
+// Weights of turns: a yes or no is one word of two tokens, but matters most.
 const (
 	weightAnswer  = 4.0 / questions
 	weightCaption = 1.0
 )
 
-// dialogueOf asks about a pair: yes/no questions first, then descriptions.
+// dialogueOf makes a dialogue about a pair: yes/no questions first, then descriptions.
 func dialogueOf(p *miniature.Pair, rng *rand.Rand) dialogue.Dialogue {
 	d := dialogue.Dialogue{Source: p.Source, Edit: p.Edit}
 	for _, q := range p.Questions {
@@ -43,7 +43,7 @@ func dialogueOf(p *miniature.Pair, rng *rand.Rand) dialogue.Dialogue {
 	return d
 }
 
-// asked is the scorer's question with both answers.
+// asked returns the scorer's question with both answers.
 func asked(source, edit *data.Picture, instruction string) dialogue.Dialogue {
 	question := askDone + instruction
 	return dialogue.Dialogue{

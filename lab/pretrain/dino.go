@@ -20,11 +20,11 @@ import (
 func init() { app.Register(newDINOCommand) }
 
 func newDINOCommand() *cobra.Command {
-	const about = `dino trains an image encoder from nothing to tell which of two views are of the same picture: crops of
+	const about = `dino trains an image encoder from scratch to recognise views of the same picture: crops of
 it, a little brighter or darker, with noise (SimCLR). A batch holds sources and edits of them as
 different pictures. Validation compares DINO-I, the cosine of an edit and its target, with the true
 degree of success. l1 of a training step is the share of views whose other view is not the nearest.`
-	return newEncoderCommand("dino", "Train an image encoder in DINOv2's architecture on pictures alone", about,
+	return newEncoderCommand("dino", "Train an image encoder in DINOv2's architecture on pictures only", about,
 		"miniature views 1",
 		course{steps: 800, batch: 24, lr: 1e-3, every: 200},
 		func(c *config.Config, world *miniature.World, size int) (*encoderModel, error) {
@@ -76,7 +76,7 @@ func newDINOModel(c *config.Config, world *miniature.World, sizes fresh.DINOSize
 	return m, nil
 }
 
-// views is the number of pictures of an example: two of a source, two of an edit of it.
+// views is the number of pictures per example: two of a source, two of an edit of it.
 const views = 4
 
 func drawViews(world *miniature.World, rng *rand.Rand, into []*data.Picture) error {
@@ -90,7 +90,7 @@ func drawViews(world *miniature.World, rng *rand.Rand, into []*data.Picture) err
 	return nil
 }
 
-// view is a square of 75 to 100 % of the side, resized to the whole, with gains, a brightness and noise.
+// view returns a square crop of 75 to 100 % of the side, resized to the full size, with gains, brightness and noise.
 func view(rng *rand.Rand, p *data.Picture) *data.Picture {
 	uniform := func(low, high float64) float64 { return low + rng.Float64()*(high-low) }
 	side := int(uniform(0.75, 1) * float64(p.Width))

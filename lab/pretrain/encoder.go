@@ -19,18 +19,18 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// encoderModel is what the trainer trains: an encoder, by contrast, on examples drawn by their index.
+// encoderModel is the trained model: an encoder with a contrastive loss; examples are drawn by their index.
 type encoderModel struct {
 	*encoders.Tuner
 	params []optim.Param
-	rows   int // pictures of an example
-	// contrast runs forward and backward pass over the pictures of some examples; weights are their rows'.
+	rows   int // pictures per example
+	// contrast runs forward and backward pass over the pictures of some examples, with a weight for each row.
 	contrast func(ctx context.Context, batch []dataset.Example, weights []float64) (*encoders.Contrast, error)
-	// score gives a number for each of some validation examples.
+	// score returns a number for each of some validation examples.
 	score func(ctx context.Context, batch []dataset.Example) ([]float64, error)
 }
 
-// newEncoderCommand is a command that trains an encoder, which open makes for pictures of a size.
+// newEncoderCommand returns a command that trains an encoder, which open opens for a picture size.
 func newEncoderCommand(
 	name, short, long, what string, defaults course,
 	open func(c *config.Config, world *miniature.World, size int) (*encoderModel, error),
@@ -56,7 +56,7 @@ func newEncoderCommand(
 	return c
 }
 
-// openEncoder opens the checkpoint in dir; without one make makes it first.
+// openEncoder opens the checkpoint in dir, and makes it first with make if it does not exist.
 func openEncoder(dir string, make func(dir string) error, c *config.Config) (*encoderModel, error) {
 	if !exists(filepath.Join(dir, "config.json")) {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
@@ -75,8 +75,8 @@ func openEncoder(dir string, make func(dir string) error, c *config.Config) (*en
 
 func (m *encoderModel) Params() []optim.Param { return m.params }
 
-// Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 -
-// top-1.
+// Step reports as score the share of an example's pictures that are not matched to their partner, so the metric l1 is
+// 1 - top-1.
 func (m *encoderModel) Step(
 	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
@@ -113,7 +113,7 @@ func (m *encoderModel) Fingerprint() map[string]string {
 	return map[string]string{"encoder": m.Tuner.Fingerprint()}
 }
 
-// edit is what an encoder is validated on: a pair of any kind, and what was asked for.
+// edit is a validation example of an encoder: a pair of any kind, and the target.
 type edit struct {
 	source, edit, target *data.Picture
 	before, after        string // captions of source and target
@@ -130,7 +130,7 @@ func drawEdit(world *miniature.World, rng *rand.Rand) (edit, error) {
 	return edit{p.Source, p.Edit, target.Picture, p.SourceCaption, t.Caption(target), p.Questions[0].Degree}, nil
 }
 
-// drawEdits are those of a validation batch.
+// drawEdits draws the edits of a validation batch.
 func drawEdits(world *miniature.World, seed uint64, batch []dataset.Example) ([]edit, error) {
 	edits := make([]edit, len(batch))
 	return edits, workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
@@ -139,7 +139,7 @@ func drawEdits(world *miniature.World, seed uint64, batch []dataset.Example) ([]
 	})
 }
 
-// degreeOf gives the labels of the validation examples.
+// degreeOf returns a function for the labels of the validation examples.
 func degreeOf(world *miniature.World, seed uint64) func(i int) (float64, error) {
 	return func(i int) (float64, error) {
 		e, err := drawEdit(world, generator(seed, forValidation, i))

@@ -20,7 +20,7 @@ import (
 	"assay/model/fresh"
 )
 
-// testWorld has photographs that need no files.
+// testWorld returns a world with generated photographs.
 func testWorld(t *testing.T) *miniature.World {
 	t.Helper()
 	p := data.NewPicture(48, 48)
@@ -34,7 +34,7 @@ func testWorld(t *testing.T) *miniature.World {
 	return world
 }
 
-// until cancels a run after so many examples; 0: never.
+// until cancels a run after a number of examples; 0: never.
 type until struct {
 	left   int64
 	cancel func()
@@ -48,8 +48,8 @@ func (u *until) Add(n int64, _ string) {
 
 func (u *until) Close() {}
 
-// resumes runs to the end in one go and in two, and compares a file of the two results. It returns the first run
-// directory.
+// resumes runs a training in one go and with an interruption, and compares a file of the two results. It returns the
+// first run directory.
 func resumes(t *testing.T, run func(out string, stop int64) error, file string) string {
 	t.Helper()
 	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
@@ -65,12 +65,12 @@ func resumes(t *testing.T, run func(out string, stop int64) error, file string) 
 	a, errA := os.ReadFile(filepath.Join(whole, config.ScorerDir, file))
 	b, errB := os.ReadFile(filepath.Join(parts, config.ScorerDir, file))
 	if errA != nil || errB != nil || !bytes.Equal(a, b) {
-		t.Errorf("the resumed run ends otherwise (%v, %v)", errA, errB)
+		t.Errorf("the resumed run has a different result (%v, %v)", errA, errB)
 	}
 	return whole
 }
 
-// A run that was interrupted and one that was not end in the same bytes, and these open as an encoder.
+// An interrupted run and an uninterrupted one end with the same bytes, which open as an encoder.
 func TestEncodersResumeToTheSameBits(t *testing.T) {
 	long.Test(t)
 	world := testWorld(t)
@@ -88,7 +88,7 @@ func TestEncodersResumeToTheSameBits(t *testing.T) {
 			run := func(out string, stop int64) error {
 				o := course{out: out, size: 32, seed: 3, steps: 4, batch: 2, lr: 1e-3, threads: 1, every: 2}
 				c := o.config()
-				c.Backbone = filepath.Join(t.TempDir(), "fresh") // made anew each time: the same bytes
+				c.Backbone = filepath.Join(t.TempDir(), "fresh") // made again each time, with the same bytes
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				_, err := trainer.Train(ctx, trainer.Options{Config: c,
@@ -111,7 +111,7 @@ func TestEncodersResumeToTheSameBits(t *testing.T) {
 	}
 }
 
-// The pictures of an example differ by an edit, and their captions say which.
+// The pictures of an example differ by an edit, which their captions describe.
 func TestVariantsHaveTheirCaptions(t *testing.T) {
 	world := testWorld(t)
 	for i := range 20 {

@@ -22,7 +22,7 @@ func newJudgeCommand() *cobra.Command {
 	var backbone, in, out string
 	c := &cobra.Command{
 		Use:   "judge --backbone DIR --in TABLE --out FILE",
-		Short: "Score edits by the probability that a backbone says yes: what it knows before any scorer is trained",
+		Short: "Score edits by the probability that a backbone says yes, before any scorer is trained",
 		Example: `  build/lab/pretrain judge --backbone backbones/tiny --in build/exam/edits.jsonl --out yes.jsonl
   build/lab/miniature evaluate --truth build/exam/truth.jsonl --scores yes.jsonl`,
 		Args: cobra.NoArgs,

@@ -1,6 +1,6 @@
-// Command pretrain makes the small checkpoints in backbones/: a vision-language backbone, a CLIP, and an image encoder
-// in DINOv2's architecture. The backbone has learnt to describe and to recognise edits of the miniature world. It uses
-// the same trainer as the command train: Ctrl-C saves, and the same command goes on.
+// Command pretrain makes the small checkpoints in backbones/: a vision-language backbone, a CLIP, and an image
+// encoder in DINOv2's architecture. The backbone learns to describe and recognise edits of the miniature world. It
+// uses the same trainer as the command train: Ctrl-C saves the state, and the same command resumes.
 package main
 
 import (
@@ -13,7 +13,7 @@ var app = cli.App{Root: func() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pretrain",
 		Short: "Make the small checkpoints in backbones/",
-		Long: `pretrain makes the small checkpoints in backbones/ from photographs. No graded score is ever shown to them.
+		Long: `pretrain makes the small checkpoints in backbones/ from photographs. They never see a graded score.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
 	}

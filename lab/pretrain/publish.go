@@ -37,15 +37,15 @@ func newPublishCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error { return publish(args[0], run, out, notes) },
 	}
 	c.Flags().StringVar(&run, "run", "", "run directory of the training")
-	c.Flags().StringVar(&out, "out", "", "folder to write, replaced if it is there")
-	c.Flags().StringVar(&notes, "notes", "", "Markdown file with what else was measured, put at the end of the card")
+	c.Flags().StringVar(&out, "out", "", "folder to write; replaced if it exists")
+	c.Flags().StringVar(&notes, "notes", "", "Markdown file with further measurements, appended to the card")
 	c.MarkFlagRequired("run")
 	c.MarkFlagRequired("out")
 	return c
 }
 
-// provenance is the course of a finished run, as its last checkpoint and its resolved configuration have it, and what
-// the card says besides.
+// provenance describes a finished run, from its last checkpoint and its resolved configuration, with further fields
+// of the card.
 type provenance struct {
 	Step    int64             `json:"step"`
 	Samples int64             `json:"samples"`
@@ -145,7 +145,7 @@ func readProvenance(run, notes string) (*provenance, error) {
 	return p, nil
 }
 
-// brief keeps the parts of a resolved configuration that say how the training went.
+// brief keeps the parts of a resolved configuration that describe the training.
 func brief(config string) string {
 	var out []string
 	keep := false

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# make pretrain: the small checkpoints in backbones/, anew. Takes hours; Ctrl-C saves, and the same command goes on.
+# make pretrain: remakes the small checkpoints in backbones/. Takes hours; Ctrl-C saves, and the same command resumes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-# What is measured of the results besides goes onto their cards with pretrain publish --notes FILE.
+# Further measurements of the results go onto their cards with pretrain publish --notes FILE.
 
-# checkpoint KIND FOLDER FLAG...: the number of threads is part of the recipe, since sums are cut by it.
+# checkpoint KIND FOLDER FLAG...: the number of threads is part of the recipe, since it determines how sums are split.
 checkpoint() {
 	local kind=$1 out=$2 run=build/pretrain/$1
 	shift 2

@@ -16,7 +16,7 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// course are the flags that all models share.
+// course holds the flags that all models share.
 type course struct {
 	photos  string
 	held    []string
@@ -33,10 +33,10 @@ type course struct {
 func (o *course) flags(c *cobra.Command, d course) {
 	f := c.Flags()
 	f.StringVar(&o.photos, "photos", "examples/photos", "folder of photographs")
-	f.StringSliceVar(&o.held, "held", []string{"tissue", "rocket"}, "photographs that are never shown")
+	f.StringSliceVar(&o.held, "held", []string{"tissue", "rocket"}, "photographs to hold out")
 	f.StringVar(&o.out, "out", d.out, "run directory")
 	f.IntVar(&o.size, "size", miniature.DefaultSize, "side of the pictures, pixels")
-	f.Uint64Var(&o.seed, "seed", 1, "of everything random")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of all random choices")
 	f.Int64Var(&o.steps, "steps", d.steps, "optimizer steps")
 	f.IntVar(&o.batch, "batch", d.batch, "examples per step")
 	f.Float64Var(&o.lr, "lr", d.lr, "peak learning rate")
@@ -53,7 +53,7 @@ func (o *course) world(augment bool) (*miniature.World, error) {
 	return miniature.New(photos, o.size, augment)
 }
 
-// config is the course of the training: AdamW, a short warm-up, then a cosine.
+// config returns the configuration of the training: AdamW, a short warm-up, then a cosine schedule.
 func (o *course) config() *config.Config {
 	c := config.Default()
 	c.Mode, c.Out, c.Seed = "full", o.out, o.seed
@@ -69,7 +69,7 @@ func (o *course) config() *config.Config {
 	return c
 }
 
-// train runs the course on a model whose examples it draws itself, by their index.
+// train trains a model that draws its own examples by index.
 func (o *course) train(
 	c *cobra.Command, config *config.Config, model models.Factory, validation drawn, what string,
 ) error {
@@ -87,7 +87,7 @@ func (o *course) train(
 	})
 }
 
-// drawn are examples of which only the number is known here.
+// drawn is a data set of which only the number of examples is known here.
 type drawn struct {
 	n     int
 	label func(i int) (float64, error) // nil: none
@@ -113,7 +113,7 @@ const (
 	forValidation
 )
 
-// generator is that of one example.
+// generator returns the generator of one example.
 func generator(seed uint64, stream, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed*8+uint64(stream), uint64(index)*0x9e3779b97f4a7c15))
 }

@@ -10,8 +10,8 @@ import (
 	"assay/data"
 )
 
-// conversations makes a conversation of each labelled row: both pictures and a judge's question, and the label, on 0 to
-// 10, as the answer. This is how a backbone without score token and head learns to score.
+// conversations turns each labelled row into a conversation: both pictures and a judge's question, with the label, on
+// 0 to 10, as the answer. A backbone without score token and head learns to score this way.
 type conversations struct{ in, split, prompt, out string }
 
 type message struct {
@@ -30,12 +30,12 @@ type conversation struct {
 	Messages []message `json:"messages"`
 }
 
-// blank is what a judge's prompt has in place of the instruction.
+// blank is the placeholder for the instruction in a judge's prompt.
 const blank = "{{ instruction }}"
 
 func (f *conversations) write() (int, error) {
 	if filepath.Dir(f.in) != filepath.Dir(f.out) {
-		return 0, fmt.Errorf("%s: paths of pictures start at the table's folder: write into %s", f.out, filepath.Dir(f.in))
+		return 0, fmt.Errorf("%s: picture paths are relative to the table's folder: write into %s", f.out, filepath.Dir(f.in))
 	}
 	raw, err := os.ReadFile(f.prompt)
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *conversations) write() (int, error) {
 	}
 	prompt := strings.TrimSuffix(string(raw), "\n")
 	if strings.Count(prompt, blank) != 1 || strings.Count(prompt, "{") != 2 {
-		return 0, fmt.Errorf("%s: a prompt with %s once, and nothing else of Jinja, was expected", f.prompt, blank)
+		return 0, fmt.Errorf("%s: want a prompt with %s once and no other Jinja", f.prompt, blank)
 	}
 	t, err := data.OpenTable(f.in)
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *conversations) write() (int, error) {
 			continue
 		}
 		if row.Source.Path == "" || row.Edit.Path == "" {
-			return 0, fmt.Errorf("%s: row %s holds its pictures: label them with `pictures: files`", f.in, row.ID)
+			return 0, fmt.Errorf("%s: row %s has embedded pictures: label them with `pictures: files`", f.in, row.ID)
 		}
 		all = append(all, conversation{row.ID, []message{
 			{"user", []part{{Type: "image", Image: row.Source.Path}, {Type: "image", Image: row.Edit.Path},

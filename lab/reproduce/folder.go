@@ -9,14 +9,14 @@ import (
 	"assay/data"
 )
 
-// folder is where a published layout is written. After an error, which it keeps, it writes nothing.
+// folder writes a published layout. It keeps the first error and writes nothing after it.
 type folder struct {
 	dir      string
-	pictures string // folder that pictures are copied from
+	pictures string // folder to copy pictures from
 	err      error
 }
 
-// read is a picture that is to be copied.
+// read reads a picture to be copied.
 func (w *folder) read(name string) (raw []byte) {
 	if w.err == nil {
 		raw, w.err = os.ReadFile(filepath.Join(w.pictures, filepath.FromSlash(name)))
@@ -59,7 +59,7 @@ func writeLines[T any](w *folder, name string, list []T) {
 	w.file(name, []byte(b.String()))
 }
 
-// table writes rows of the same columns as Parquet. A picture is named by a string and read here.
+// table writes rows with the same columns as Parquet. Pictures are given by name and read here.
 func (w *folder) table(name string, rows [][]cell) {
 	var columns []data.Column
 	for _, c := range rows[0] {

@@ -1,6 +1,6 @@
-// Command reproduce does what only the reproduction book (reproduce/) needs. It makes data of the miniature world in
-// the layouts that data sets are published in, and the book's configurations in small. It takes the wording of a paper
-// from the user's copy.
+// Command reproduce has the parts that only the reproduction book (reproduce/) needs. It writes data of the miniature
+// world in the layouts of published data sets, and scales the book's configurations down. It takes the wording of a
+// paper from the user's copy.
 //
 //	reproduce stand-ins --train build/a --edits build/b --exam build/c --out build/reproduce
 //	reproduce small --out build/reproduce
@@ -20,7 +20,7 @@ import (
 
 var app = cli.App{Root: func() *cobra.Command {
 	return &cobra.Command{Use: "reproduce", Short: "Parts of the reproduction book",
-		Long: "reproduce does what only the reproduction book needs; reproduce/run.sh runs it."}
+		Long: "reproduce has the parts that only the reproduction book needs; reproduce/run.sh runs it."}
 }}
 
 func init() {
@@ -30,23 +30,23 @@ func init() {
 		[]string{"train", "edits", "exam", "out"}, func(c *cobra.Command) {
 			f := c.Flags()
 			f.StringVar(&stand.train, "train", "",
-				"set of outputs and chains, from which MagicBrush and SEED-Data-Edit are made")
-			f.StringVar(&stand.edits, "edits", "", "set of outputs, from which Emu Edit is made")
-			f.StringVar(&stand.exam, "exam", "", "exam, from which the benchmarks are made")
+				"set of outputs and chains, for MagicBrush and SEED-Data-Edit")
+			f.StringVar(&stand.edits, "edits", "", "set of outputs, for Emu Edit")
+			f.StringVar(&stand.exam, "exam", "", "exam, for the benchmarks")
 			f.StringVar(&stand.out, "out", "", "folder to write into")
 		}, func() (any, string, error) {
 			return map[string]any{"out": stand.out}, "stand-ins: " + stand.out, stand.write()
 		})
 	var s small
-	register("small --out DIR", "Write the book's configurations as they run on the small backbone", []string{"out"},
+	register("small --out DIR", "Write the book's configurations for the small backbone", []string{"out"},
 		func(c *cobra.Command) {
 			f := c.Flags()
 			f.StringVar(&s.root, "root", ".", "the repository")
-			f.StringVar(&s.out, "out", "", "folder to write into, laid out as the repository")
+			f.StringVar(&s.out, "out", "", "folder to write into, with the layout of the repository")
 		}, counted("configurations", "in small", &s.out, s.write))
 	var talk conversations
 	register("conversations --in FILE --prompt FILE --out FILE",
-		"Make conversations of a label table: a judge's question, and the label as its answer in words",
+		"Make conversations from a label table: a judge's question, with the label as the text answer",
 		[]string{"in", "prompt", "out"}, func(c *cobra.Command) {
 			f := c.Flags()
 			f.StringVar(&talk.in, "in", "", "label table")
@@ -56,7 +56,7 @@ func init() {
 		}, counted("conversations", "", &talk.out, talk.write))
 	var m means
 	register("means --in FILE --by COLUMN --of COLUMN,... --out FILE",
-		"Give the means of a table's numbers by editor, with intervals, as Markdown", []string{"in", "by", "of", "out"},
+		"Write the means of a table's numbers by editor, with intervals, as Markdown", []string{"in", "by", "of", "out"},
 		func(c *cobra.Command) {
 			f := c.Flags()
 			f.StringVar(&m.in, "in", "", "table")
@@ -65,7 +65,7 @@ func init() {
 			f.StringVar(&m.out, "out", "", "Markdown to write")
 		}, counted("editors", "with means", &m.out, m.write))
 	var r results
-	register("results --runs DIR --out FILE", "Gather what reports of score bench say into one table",
+	register("results --runs DIR --out FILE", "Collect the figures of score bench reports in one table",
 		[]string{"runs", "out"}, func(c *cobra.Command) {
 			f := c.Flags()
 			f.StringVar(&r.runs, "runs", "", "folder of the reports")
@@ -94,7 +94,7 @@ func register(use, short string, required []string, flags func(*cobra.Command), 
 	})
 }
 
-// counted is a subcommand that writes a file and counts what is in it.
+// counted returns a subcommand that writes a file and prints the number of its entries.
 func counted(what, how string, out *string, write func() (int, error)) func() (any, string, error) {
 	return func() (any, string, error) {
 		n, err := write()
@@ -117,12 +117,12 @@ func newWording() *cobra.Command {
 			return cli.Print(c, r, func(w io.Writer) {
 				fmt.Fprintf(w, "%d questions and %d answers in %d configurations\n", r.Questions, r.Answers, len(files))
 				if !r.Published {
-					fmt.Fprintln(w, "warning: the wording is not that of the published paper")
+					fmt.Fprintln(w, "warning: the wording differs from the published paper")
 				}
 			})
 		},
 	}
-	c.Flags().StringVar(&f.from, "from", "", "the paper's text, or any that has its questions and answers in quotes")
+	c.Flags().StringVar(&f.from, "from", "", "the paper's text, or any text with its questions and answers in quotes")
 	c.MarkFlagRequired("from")
 	return c
 }

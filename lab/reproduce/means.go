@@ -13,7 +13,7 @@ import (
 	"assay/internal/stats"
 )
 
-// means are means of numbers of a table, for each editor, with 95 % intervals over rows.
+// means computes means of numbers of a table for each editor, with 95 % intervals over rows.
 type means struct {
 	in, by, out string
 	of          []string
@@ -42,10 +42,10 @@ func (f *means) write() (int, error) {
 		for _, name := range f.of {
 			v, ok := r.Get(name)
 			if !ok {
-				return 0, fmt.Errorf("%s: there is no column %s", f.in, name)
+				return 0, fmt.Errorf("%s: no column %s", f.in, name)
 			}
 			if v == nil {
-				continue // a similarity that is undefined, an edit that could not be scored
+				continue // an undefined similarity, or an edit that could not be scored
 			}
 			x, err := data.Number(v)
 			if err != nil || x == nil || math.IsNaN(*x) || math.IsInf(*x, 0) {

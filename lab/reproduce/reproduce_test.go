@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The wording is that of quoted lines, with the instruction in quotes and a full stop behind answers; all else of a
-// configuration stays.
+// The wording is taken from quoted lines, with the instruction in quotes and a full stop after answers; the rest of a
+// configuration does not change.
 func TestWording(t *testing.T) {
 	dir := t.TempDir()
 	paper, config := filepath.Join(dir, "paper.txt"), filepath.Join(dir, "scorer.yaml")
@@ -60,7 +60,7 @@ text_loss: all
 	}
 }
 
-// A conversation shows both pictures and asks the judge's question; its answer is the label on 0 to 10.
+// A conversation has both pictures and the judge's question; its answer is the label on 0 to 10.
 func TestConversations(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -92,8 +92,8 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// There is one pretrained backbone in small: the recipe over the other one is the whole recipe there, under another
-// name, and reproduce/adiee says that its result is the same.
+// There is only one small pretrained backbone: scaled down, the recipe for the other backbone equals the full recipe
+// under another name, and reproduce/adiee says that its result is the same.
 func TestSmallQwenIsFull(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := (&small{"../..", dir}).write(); err != nil {
@@ -114,7 +114,7 @@ func TestSmallQwenIsFull(t *testing.T) {
 	}
 }
 
-// In small a configuration keeps what it is about and takes the rest from the demonstration.
+// A small configuration keeps its specific parts and takes the rest from the demonstration.
 func TestSmall(t *testing.T) {
 	dir := t.TempDir()
 	if n, err := (&small{"../..", dir}).write(); err != nil || n < 18 {
@@ -150,8 +150,8 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// A report of several methods is shown by method; the same judge in several reports by report; others as they are. In
-// small a configuration that trains every weight has no adapter.
+// A report of several methods is listed by method; the same judge in several reports by report; others unchanged. A
+// small configuration that trains all weights has no adapter.
 func TestResultsByMethod(t *testing.T) {
 	dir := t.TempDir()
 	one := filepath.Join(dir, "a", "results.json")

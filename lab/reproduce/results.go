@@ -13,8 +13,8 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// results gathers what the reports of a chapter's run say into one table. The numbers of papers, which reports show,
-// are left out: those of the miniature world must not stand beside them.
+// results collects the figures of the reports of a chapter's run in one table. The papers' numbers in the reports are
+// left out: they must not be mixed with figures of the miniature world.
 type results struct{ runs, out string }
 
 func (f *results) write() (int, error) {
@@ -23,7 +23,7 @@ func (f *results) write() (int, error) {
 		return 0, err
 	}
 	if len(files) == 0 {
-		return 0, fmt.Errorf("%s: no reports in it", f.runs)
+		return 0, fmt.Errorf("%s: no reports", f.runs)
 	}
 	var b strings.Builder
 	b.WriteString("| benchmark | number | judge | value | 95 % interval | guessing |\n|---|---|---|---|---|---|\n")
@@ -41,7 +41,7 @@ func (f *results) write() (int, error) {
 		}
 	}
 	for _, g := range all {
-		if times[g.key()] > 1 { // one judge's, of several models
+		if times[g.key()] > 1 { // one judge with several models
 			g.System += " (" + g.report + ")"
 		}
 		b.WriteString(g.row())
@@ -62,12 +62,12 @@ type figure struct {
 	High      *protocol.Value `json:"high"`
 	Chance    *protocol.Value `json:"chance"`
 
-	report string // the name of its folder
+	report string // name of its folder
 }
 
 func (g *figure) key() [3]string { return [3]string{g.Benchmark, g.Name, g.System} }
 
-// readFigures reads the numbers of a report: of a system that is of several methods, those of each.
+// readFigures reads the numbers of a report; for a system of several methods, the numbers of each.
 func readFigures(file string) (all []figure, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -98,7 +98,7 @@ func readFigures(file string) (all []figure, err error) {
 	return append(slices.DeleteFunc(report.Figures, mixed), all...), nil
 }
 
-// row is the figure as a line of the table.
+// row returns the figure as a line of the table.
 func (g figure) row() string {
 	interval, chance, value := "", "", "undefined"
 	if g.Low != nil && g.High != nil {

@@ -13,12 +13,12 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// small writes the book's configurations as they run on the small backbone. Each keeps what it is about (data, labels,
-// head, loss, mode) and takes the rest (backbone, question, adapter, optimizer, steps) from the demonstration's.
+// small writes the book's configurations for the small backbone. Each keeps its specific parts (data, labels, head,
+// loss, mode) and takes the rest (backbone, question, adapter, optimizer, steps) from the demonstration.
 type small struct{ root, out string }
 
-// epochs of a configuration. One that draws one output of each instruction per epoch sees about as many samples as in
-// one epoch of the demonstration with as many instructions.
+// smallEpochs is the number of epochs of a configuration. One that draws one output of each instruction per epoch
+// then sees about as many samples as in one epoch of the demonstration with as many instructions.
 const smallEpochs = 6
 
 func (s *small) write() (n int, err error) {
@@ -50,7 +50,7 @@ func (s *small) write() (n int, err error) {
 		to := filepath.Join(s.out, inside)
 		if old, err := os.ReadFile(to); err == nil && string(old) == string(raw) {
 			n++
-			continue // as new as it was
+			continue // unchanged: keep its time stamp
 		}
 		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return n, err
@@ -94,12 +94,12 @@ func put(m *yaml.MapSlice, key string, value any) {
 	*m = append(*m, yaml.MapItem{Key: key, Value: value})
 }
 
-// smallPolicy is a configuration that learns from rewards, in small.
+// smallPolicy returns the small version of a configuration that learns from rewards.
 func smallPolicy(book, out yaml.MapSlice, objective any) (yaml.MapSlice, error) {
 	v, _ := get(book, "grpo")
 	keys, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("grpo: {...} was expected")
+		return nil, fmt.Errorf("want grpo: {...}")
 	}
 	keys["max_completion_length"] = 8
 	put(&out, "objective", objective)
@@ -108,14 +108,14 @@ func smallPolicy(book, out yaml.MapSlice, objective any) (yaml.MapSlice, error) 
 	return out, nil
 }
 
-// convert makes a configuration small; nil: it is not one of a run of label or train.
+// convert scales a configuration down; nil: it is not a configuration of label or train.
 func (s *small) convert(file string) (yaml.MapSlice, error) {
 	book, err := readYAML(file)
 	if err != nil {
 		return nil, err
 	}
 	if sources, ok := get(book, "sources"); ok {
-		// Thresholds that were measured with other encoders do not hold here: percentiles stand in for them, where there are
+		// Thresholds that were measured with other encoders do not apply here: percentiles replace them, if there are
 		// targets to measure.
 		if strings.Contains(fmt.Sprint(sources), "adiee-magicbrush") {
 			put(&book, "profile", "adiee-paper")
@@ -123,7 +123,7 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 		return book, nil
 	}
 	mode, ok := get(book, "mode")
-	if _, hasData := get(book, "data"); !ok || !hasData { // score distil fills in the data of its own
+	if _, hasData := get(book, "data"); !ok || !hasData { // score distil fills in its own data
 		return nil, nil
 	}
 	base, drop := "scorer.yaml", []string{"out", "data", "head", "loss", "epochs"}
@@ -151,7 +151,7 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 		if objective, ok := get(book, "objective"); ok {
 			return smallPolicy(book, out, objective)
 		}
-		if v, ok := get(book, "text"); ok { // every weight learns, at a tenth of an adapter's rate
+		if v, ok := get(book, "text"); ok { // all weights are trained, at a tenth of an adapter's learning rate
 			out = slices.DeleteFunc(out, func(item yaml.MapItem) bool { return item.Key == "lora" })
 			put(&out, "text", v)
 			put(&out, "optimizer", map[string]any{"lr": 3e-4})
@@ -161,7 +161,7 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 	loss, _ := get(book, "loss")
 	weights, ok := loss.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("loss: {text: ..., score: ...} was expected")
+		return nil, fmt.Errorf("want loss: {text: ..., score: ...}")
 	}
 	put(&out, "loss", map[string]any{"text": 0, "score": weights["score"]}) // the small question has no answer
 	return out, nil

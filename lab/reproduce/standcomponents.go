@@ -7,19 +7,20 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// emotions are AIM-Bench's, expressions FED-Bench's. The miniature world has neither: samples get names in turn.
+// emotions are AIM-Bench's, expressions FED-Bench's. The miniature world has neither: samples are assigned names in
+// turn.
 var (
 	emotions    = []string{"amusement", "awe", "contentment", "excitement", "anger", "disgust", "fear", "sadness"}
 	expressions = []string{"angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"}
 )
 
-// twoEditors are the editors whose pictures the benchmarks of components have: the first two outputs of each group.
+// twoEditors are the editors in the component benchmarks: the first two outputs of each group.
 var twoEditors = []string{"Editor-A", "Editor-B"}
 
-// judged is what a made-up judge of 0 to 10 says: the truth, rounded.
+// judged returns the answer of a simulated judge of 0 to 10: the truth, rounded.
 func judged(r row) float64 { return math.Round(10 * r.truth.Degree) }
 
-// quality is 10 but for outputs that were ruined.
+// quality returns 10 except for ruined outputs.
 func quality(r row) float64 {
 	switch r.truth.Kind {
 	case miniature.Corrupt:
@@ -30,7 +31,7 @@ func quality(r row) float64 {
 	return 10
 }
 
-// aimBench writes AIM-Bench's layout with two editors, and components that a made-up judge gives.
+// aimBench writes AIM-Bench's layout with two editors, and components from a simulated judge.
 func (s *set) aimBench(w *folder) {
 	var samples, lines []map[string]any
 	for i, g := range s.groups {
@@ -58,8 +59,8 @@ func (s *set) aimBench(w *folder) {
 	writeLines(w, "components.jsonl", lines)
 }
 
-// fedBench writes a table of triplets with two editors for simple instructions, and components that a made-up judge
-// gives.
+// fedBench writes a table of triplets with two editors for simple instructions, and components from a simulated
+// judge.
 func (s *set) fedBench(w *folder) {
 	var triplets, lines []map[string]any
 	for i, g := range s.groups {

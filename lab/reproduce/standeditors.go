@@ -8,14 +8,14 @@ import (
 	"assay/internal/stats"
 )
 
-// chosen is an editor whose outputs are the best, by their truth, of so many that are drawn for each instruction; of a
-// negative number the worst.
+// chosen is an editor whose outputs are, by truth, the best of a number drawn for each instruction; the worst for a
+// negative number.
 type chosen struct {
 	name string
 	of   int
 }
 
-// editorRow is a line of a table of several editors' outputs.
+// editorRow is a row of a table with outputs of several editors.
 type editorRow struct {
 	ID            string `json:"id"`
 	Sample        string `json:"sample"`
@@ -28,7 +28,7 @@ type editorRow struct {
 	Method        string `json:"method"`
 }
 
-// edits writes the outputs of editors as edits.jsonl, and returns their mean degrees in truth.
+// edits writes the outputs of editors as edits.jsonl, and returns their mean true degrees.
 func (s *set) edits(w *folder, editors []chosen) []float64 {
 	rng := stats.NewRand(4)
 	var lines []editorRow
@@ -62,7 +62,7 @@ func (s *set) tuned(w *folder) {
 	s.edits(w, []chosen{{"magicbrush", 1}, {"feedback", 2}, {"conditioning", 3}})
 }
 
-// arena writes the outputs of editors that are better and worse, and their ranking in truth.
+// arena writes the outputs of better and worse editors, and their true ranking.
 func (s *set) arena(w *folder) {
 	editors := []chosen{{"best of 4", 4}, {"best of 3", 3}, {"best of 2", 2}, {"one", 1}, {"worst of 2", -2},
 		{"worst of 3", -3}}

@@ -16,15 +16,15 @@ import (
 	"assay/lab/internal/miniature"
 )
 
-// standIns are sets of the miniature world, as `miniature` writes them into files, and the folder where they are
-// written anew in published layouts.
+// standIns are data sets of the miniature world, as written by `miniature`, and the folder where they are rewritten
+// in published layouts.
 type standIns struct{ train, edits, exam, out string }
 
-// editors are published names for those of the miniature world: weak ones for weak ones, strong for strong.
+// editors maps the editors of the miniature world to published names: weak to weak, strong to strong.
 var editors = map[string]string{"stray": "diffedit", "rough": "sdedit", "plain": "instructpix2pix",
 	"steady": "magicbrush", "careful": "aurora"}
 
-// global are the families of edits that concern a whole picture, as Emu Edit's tasks global and style do.
+// global are the families of edits of the whole picture, like Emu Edit's tasks global and style.
 var global = []miniature.Family{"temperature", "grey", "sepia", "invert", "light", "focus", "pixelate"}
 
 func (s *standIns) write() error {
@@ -55,7 +55,7 @@ func (s *standIns) write() error {
 	} {
 		dir := filepath.Join(s.out, part.name)
 		if _, err := os.Stat(dir); err == nil {
-			continue // complete, or it would not be there
+			continue // if it exists, it is complete
 		}
 		if err := os.MkdirAll(s.out, 0o777); err != nil {
 			return err
@@ -72,7 +72,7 @@ func (s *standIns) write() error {
 	return nil
 }
 
-// set is a set of the miniature world: rows of its tables by group, in their order, with the truth of each.
+// set is a data set of the miniature world: rows of its tables by group, in order, with the truth of each.
 type set struct {
 	dir            string
 	groups, chains [][]row
@@ -90,7 +90,7 @@ type row struct {
 	TargetCaption string `json:"target_caption"`
 	Method        string `json:"method"`
 
-	Chain      string `json:"img_id"` // of chains, with the pictures of a turn
+	Chain      string `json:"img_id"` // for chains, with the pictures of a turn
 	TurnSource string `json:"source_img"`
 	TurnTarget string `json:"target_img"`
 
@@ -137,7 +137,7 @@ func readSet(dir string) (*set, error) {
 	return s, err
 }
 
-// cell is a value of a table, and the kind of its column.
+// cell is a value of a table with the kind of its column.
 type cell struct {
 	name  string
 	kind  data.Kind
@@ -148,7 +148,7 @@ func picture(name, path string) cell { return cell{name, data.KindImage, path} }
 func text(name, value string) cell   { return cell{name, data.KindText, value} }
 
 // magicBrush writes ADIEE-MagicBrush-Data: a row for each instruction, with the outputs of all editors. Similarities
-// are left for the labels' encoders.
+// are computed later by the encoders of the labels.
 func (s *set) magicBrush(w *folder) {
 	var rows [][]cell
 	for _, g := range s.groups {
@@ -199,8 +199,8 @@ func (s *set) sequences(w *folder) {
 // raters is the number of people who rate each output of ImagenHub.
 const raters = 3
 
-// rate is what a simulated rater says of an output, in steps of a half: how well the instruction was followed, and how
-// natural the picture is. The former is the true degree with an error of up to 0.2.
+// rate returns the ratings of a simulated rater for an output, in steps of 0.5: how well the instruction was
+// followed, which is the true degree with an error of up to 0.2, and how natural the picture is.
 func rate(rng *rand.Rand, t miniature.Truth) (sc, pq float64) {
 	followed := t.Degree + 0.4*rng.Float64() - 0.2
 	switch {
@@ -219,7 +219,7 @@ func rate(rng *rand.Rand, t miniature.Truth) (sc, pq float64) {
 	return sc, pq
 }
 
-// imagenHub writes ImagenHub's ratings and pictures, with the editors that every instruction has.
+// imagenHub writes ImagenHub's ratings and pictures, with the editors that have outputs for every instruction.
 func (s *set) imagenHub(w *folder) {
 	rng := stats.NewRand(1)
 	lookup := map[string]map[string]string{}
@@ -270,7 +270,7 @@ func (s *set) pairsOf(rng *rand.Rand) (pairs [][2]row) {
 	return pairs
 }
 
-// better says which of two outputs is the better one: 1, -1, or 0 if the degrees differ by Margin at most.
+// better returns which of two outputs is better: 1, -1, or 0 if the degrees differ by at most Margin.
 func better(a, b row) int {
 	switch d := a.truth.Degree - b.truth.Degree; {
 	case d > miniature.Margin:

@@ -12,24 +12,24 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// wording takes the questions and answers of a scorer from the user's copy of ADIEE's paper, which this repository does
-// not hold, and puts them into configurations in place.
+// wording takes the questions and answers of a scorer from the user's copy of ADIEE's paper, which is not in this
+// repository, and puts them into configurations in place.
 type wording struct{ from string }
 
-// worded is what was found.
+// worded describes the wording that was found.
 type worded struct {
 	Questions int  `json:"questions"`
 	Answers   int  `json:"answers"`
-	Published bool `json:"published"` // the wording is that of the paper, by its digest
+	Published bool `json:"published"` // the wording matches the paper, by its digest
 }
 
 // paperWording is the SHA-256 of the quoted lines of arXiv 2507.07317, appendix B, each with a line feed.
 const paperWording = "51e0e42b00efc84673e1e43c498e0d82a4af5ca93a93bd3a20f3b82f0b528073"
 
-// quoted is a line that is one quoted text with a placeholder, as in a list: of a paper, or of a program.
+// quoted matches a line that is one quoted text with a placeholder, as in a list of a paper or program.
 var quoted = regexp.MustCompile(`^[\s•*,\-]*["“”'](.*\[(INSTRUCTION|SCORE)\].*)["“”'][\s,.]*$`)
 
-// read finds the texts. As the released code has it, the instruction stands in double quotes, and an answer follows the
+// read finds the texts. As in the released code, the instruction is in double quotes, and an answer follows the
 // generation prompt after a space and ends with a full stop.
 func (f *wording) read() (questions, answers []string, published bool, err error) {
 	raw, err := os.ReadFile(f.from)
@@ -54,8 +54,8 @@ func (f *wording) read() (questions, answers []string, published bool, err error
 		answers = append(answers, " "+strings.TrimSuffix(text, ".")+".")
 	}
 	if len(questions) == 0 || len(answers) == 0 {
-		return nil, nil, false, fmt.Errorf("%s: %d questions with [INSTRUCTION] and %d answers with [SCORE], each a "+
-			"quoted line, were found: at least one of each was expected", f.from, len(questions), len(answers))
+		return nil, nil, false, fmt.Errorf("%s: found %d questions with [INSTRUCTION] and %d answers with [SCORE], each a "+
+			"quoted line: want at least one of each", f.from, len(questions), len(answers))
 	}
 	return questions, answers, hex.EncodeToString(sum.Sum(nil)) == paperWording, nil
 }
@@ -87,11 +87,12 @@ func (f *wording) write(files []string) (*worded, error) {
 	return &worded{len(questions), len(answers), published}, nil
 }
 
-// replaced gives a configuration another list of texts under a key; all else, comments too, stays as it is.
+// replaced replaces the list of texts under a key of a configuration; everything else, including comments, is
+// unchanged.
 func replaced(text, key string, list []string) (string, error) {
 	at := regexp.MustCompile(`(?m)^`+key+`:.*\n(?:[ \t]+.*\n)*`).FindAllStringIndex(text, -1)
 	if len(at) != 1 {
-		return "", fmt.Errorf("%d keys %q: one was expected", len(at), key)
+		return "", fmt.Errorf("%d keys %q: want one", len(at), key)
 	}
 	var b strings.Builder
 	b.WriteString(key + ":\n")

@@ -1,6 +1,6 @@
-// Command scale measures what score batch costs beside the model, by the number of rows. Tables over 20,000 small
-// pictures are scored by a scorer that computes nothing, each in a process of its own. Reading, decoding, digests, the
-// journal and the table that is written are those of score batch. docs/decisions/clusters.md has what it found.
+// Command scale measures the overhead of score batch besides the model, by the number of rows. It scores tables over
+// 20,000 small pictures with a scorer that computes nothing, each in a separate process. Reading, decoding, digests,
+// the journal and the output table are those of score batch. docs/decisions/clusters.md has the results.
 //
 //	build/lab/scale --rows 10000,100000,1000000
 package main
@@ -31,10 +31,10 @@ import (
 )
 
 func main() {
-	rows := flag.String("rows", "10000,100000", "numbers of rows, with commas between")
+	rows := flag.String("rows", "10000,100000", "numbers of rows, separated by commas")
 	pictures := flag.Int("pictures", 20_000, "distinct pictures, of 64 x 64 pixels")
 	folder := flag.String("folder", "build/scale", "folder for pictures, tables and the store of digests")
-	child := flag.Int("child", 0, "score the table of so many rows, and print what it took")
+	child := flag.Int("child", 0, "score the table with this many rows, and print its cost")
 	flag.Parse()
 	abs, err := filepath.Abs(*folder)
 	switch {
@@ -50,29 +50,29 @@ func main() {
 	}
 }
 
-// result is what a table took.
+// result is the cost of a table.
 type result struct {
 	Rows             int
-	RowsPerSec, CPU  float64 // CPU: ms a row
-	Read, Allocated  float64 // KiB a row
-	Live             float64 // MiB of heap in use when all rows are scored
-	Scored, Resident float64 // largest resident MiB: until then, and when the table is written, too
+	RowsPerSec, CPU  float64 // CPU: ms per row
+	Read, Allocated  float64 // KiB per row
+	Live             float64 // MiB of heap in use after all rows are scored
+	Scored, Resident float64 // peak resident MiB: until then, and including writing the table
 }
 
 func run(folder string, pictures int, rows string) error {
 	if err := draw(folder, pictures); err != nil {
 		return err
 	}
-	counts := []int{pictures} // the first run finds the digests of all files
+	counts := []int{pictures} // the first run computes the digests of all files
 	for text := range strings.SplitSeq(rows, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return fmt.Errorf("--rows: %q is no number of rows", text)
+			return fmt.Errorf("--rows: %q is not a number of rows", text)
 		}
 		counts = append(counts, n)
 	}
-	fmt.Print("| rows | rows/s | CPU time a row | read a row | allocated a row | heap in use when all are scored | " +
-		"largest resident memory until then | and at the end |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Print("| rows | rows/s | CPU time per row | read per row | allocated per row | heap in use after scoring | " +
+		"peak resident memory until then | at the end |\n|---|---|---|---|---|---|---|---|\n")
 	var cpu []float64
 	for i, n := range counts {
 		if err := write(folder, n, pictures); err != nil {
@@ -88,13 +88,13 @@ func run(folder string, pictures int, rows string) error {
 			cpu = append(cpu, r.CPU)
 		}
 	}
-	const hours = 1e8 / 1000 / 3600 // of 1e8 rows, by ms of one
-	fmt.Printf("\nOn paper: 1e8 rows take %.1f to %.1f hours of one core, beside the model.\n", slices.Min(cpu)*hours,
+	const hours = 1e8 / 1000 / 3600 // of 1e8 rows per ms of one row
+	fmt.Printf("\nExtrapolated: 1e8 rows take %.1f to %.1f core hours besides the model.\n", slices.Min(cpu)*hours,
 		slices.Max(cpu)*hours)
 	return nil
 }
 
-// measure scores a table in a process of its own.
+// measure scores a table in a separate process.
 func measure(folder string, rows int) (r result, err error) {
 	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", folder)
 	c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(folder, "store")), os.Stderr
@@ -107,7 +107,7 @@ func measure(folder string, rows int) (r result, err error) {
 
 func picturePath(i int) string { return fmt.Sprintf("pictures/%03d/%05d.png", i/100, i) }
 
-// draw makes pictures that are all different: noise over a colour.
+// draw makes distinct pictures: noise over a colour.
 func draw(folder string, pictures int) error {
 	errs := make([]error, pictures)
 	workers.Do(pictures, func(i int) { errs[i] = drawOne(filepath.Join(folder, picturePath(i)), i) })
@@ -126,14 +126,14 @@ func drawOne(path string, i int) error {
 		p.Pix[k] = byte(i*37+k%3*60) + byte(random.IntN(16))
 	}
 	var b bytes.Buffer
-	return errors.Join(p.EncodePNG(&b), os.WriteFile(path, b.Bytes(), 0o666)) // not forced to the disk one by one
+	return errors.Join(p.EncodePNG(&b), os.WriteFile(path, b.Bytes(), 0o666)) // not synced one by one
 }
 
 func tablePath(folder string, rows int) string {
 	return filepath.Join(folder, fmt.Sprintf("rows-%d.parquet", rows))
 }
 
-// write writes a table of edits: groups of four edits of one source by one instruction.
+// write writes a table of edits: groups of four edits of one source for one instruction.
 func write(folder string, rows, pictures int) error {
 	return data.WriteTable(tablePath(folder, rows), func(yield func(data.Row, error) bool) {
 		for i := range rows {
@@ -153,7 +153,7 @@ func write(folder string, rows, pictures int) error {
 // nothing is a scorer that computes nothing.
 type nothing struct{}
 
-// firstPixel is what nothing prepares.
+// firstPixel is the prepared sample of nothing.
 type firstPixel float32
 
 func (firstPixel) Size(edit.Inputs) int { return 1 }
@@ -220,10 +220,10 @@ func score(folder string, rows int) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// peak is the word before the largest resident memory. Rusage would count what the parent had.
+// peak is the key of the peak resident memory. Rusage would include the peak of the parent process.
 const peak = "VmHWM:"
 
-// look tells what memory holds now.
+// look records the current memory figures.
 func (r *result) look() error {
 	resident, err := told("/proc/self/status", peak)
 	runtime.GC()
@@ -233,7 +233,7 @@ func (r *result) look() error {
 	return err
 }
 
-// told finds the number behind a word in a file of the system.
+// told returns the number after a key in a system file.
 func told(path, word string) (float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -242,7 +242,7 @@ func told(path, word string) (float64, error) {
 	_, behind, _ := strings.Cut(string(text), word)
 	fields := strings.Fields(behind)
 	if len(fields) == 0 {
-		return 0, fmt.Errorf("%s does not tell %s", path, word)
+		return 0, fmt.Errorf("%s has no %s", path, word)
 	}
 	return strconv.ParseFloat(fields[0], 64)
 }

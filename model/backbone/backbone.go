@@ -1,12 +1,12 @@
 // Package backbone opens Hugging Face checkpoints of vision-language models.
 //
-// config.json names a family (model_type), which [Register] has made known. The family reads its part of the
-// configuration and the image processor's, and is from then on an [Architecture]: pictures become a [Picture] (pixels
-// as the vision tower takes them, and the number of tokens they take in the text), its tower and the standard decoder
-// (package nn) become graphs. A [Backbone] is such an architecture with its weights; every tensor that the
+// config.json names a family (model_type), which was registered with [Register]. The family reads its part of the
+// configuration and that of the image processor, and returns an [Architecture]. The architecture turns pictures into
+// a [Picture] (pixels in the vision tower's layout, and the number of tokens in the text), and its tower and the
+// standard decoder (package nn) into graphs. A [Backbone] is an architecture with its weights; every tensor that the
 // configuration calls for is compared with the file.
 //
-// A new family is a folder beside llavanext and qwen2vl that calls [Register].
+// A new family is a folder next to llavanext and qwen2vl that calls [Register].
 package backbone
 
 import (
@@ -27,49 +27,49 @@ import (
 	"assay/model/nn"
 )
 
-// Architecture knows one kind of checkpoint.
+// Architecture is an opened checkpoint of one family.
 type Architecture interface {
-	// Decoder describes the language model and where its parameters lie.
+	// Decoder describes the language model and the names of its parameters.
 	Decoder() *nn.Decoder
-	// HeadSizes are the numbers of each head of attention, of the decoder and of the vision tower.
+	// HeadSizes returns the attention head sizes of the decoder and of the vision tower.
 	HeadSizes() []int
-	// Keys names the parameters outside the decoder's layers.
+	// Keys returns the names of the parameters outside the decoder's layers.
 	Keys() nn.Keys
-	// Placeholder is the text that stands for a picture in prompts; EndOfTurn closes the answer, "" if the tokenizer
+	// Placeholder is the text that represents a picture in prompts; EndOfTurn ends the answer, "" if the tokenizer
 	// decides.
 	Placeholder() string
 	EndOfTurn() string
-	// CanPair reports whether source and edit can be shown in that way.
+	// CanPair reports whether source and edit can be shown in this way.
 	CanPair(pair string) bool
 	// Prepare turns a picture, or the two frames of a pair shown as frames, into the vision tower's inputs.
 	Prepare(frames ...*data.Picture) (*Picture, error)
-	// Processing is all that Prepare depends on: where it is the same, so are the inputs.
+	// Processing describes everything that Prepare depends on: if it is equal, so are the inputs.
 	Processing() string
-	// ProcessorConfig has the sizes that Prepare and Feeds compute with, for those who run an export.
+	// ProcessorConfig returns the sizes that Prepare and Feeds use, for programs that run an export.
 	ProcessorConfig() ProcessorConfig
 	// Feeds joins prepared pictures into the inputs that Vision declares.
 	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
 	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see
 	// [Decoder.FeatureWidth].
 	Vision(g *nn.Graph) string
-	// Inputs says what Vision's inputs besides pixel_values are, by name, for those who run an export.
+	// Inputs describes Vision's inputs besides pixel_values, by name, for programs that run an export.
 	Inputs() map[string]string
-	// Parameters lists all tensors that the configuration calls for, as this checkpoint spells them.
+	// Parameters lists all tensors that the configuration calls for, with this checkpoint's names.
 	Parameters() nn.Parameters
 	// VisionKey reports whether a parameter belongs to the vision side (tower, projector).
 	VisionKey(key string) bool
-	// Positions returns the rotary positions of a sequence: for 1-D ones nil, meaning 0, 1, 2...
+	// Positions returns the rotary positions of a sequence; nil for 1-D positions, meaning 0, 1, 2...
 	Positions(ids []int64, pictures []*Picture) [][]int64
 }
 
-// Picture is one picture (or pair of frames) as the vision tower takes it.
+// Picture is one picture (or pair of frames) prepared for the vision tower.
 type Picture struct {
 	Height, Width int       // pixels, before the family's own resizing
 	Pixels        []float32 // the family's layout
 	Rows          int       // tiles or patches: the first dimension of pixel_values
-	Seen          int       // patches that see each other in the tower, where their number is the picture's; else 0
+	Seen          int       // patches that see each other in the tower, if that is the whole picture; else 0
 	Tokens        int       // placeholder tokens it takes in the text
-	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
+	Layout        any       // further family data, comparable: pictures with equal layouts can share a graph
 
 	Key      store.Key // digest of the content
 	Features []float32 // [tokens, feature width] once the vision tower has run
@@ -83,7 +83,7 @@ var (
 	families   = map[string]Family{}
 )
 
-// Register makes a family known under the model_type of its config.json.
+// Register registers a family under the model_type of its config.json.
 func Register(modelType string, f Family) {
 	familiesMu.Lock()
 	defer familiesMu.Unlock()
@@ -97,20 +97,20 @@ type Backbone struct {
 	Weights *checkpoints.Weights
 }
 
-// OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close
+// OpenBackbone opens a Hugging Face checkpoint directory and checks its tensors against its configuration. Close
 // releases the mapped weights.
 func OpenBackbone(dir string) (*Backbone, error) {
 	return openBackbone(dir, checkpoints.OpenWeights, nil)
 }
 
-// DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from
-// its configuration, so that graphs can be built.
+// DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes are then derived
+// from its configuration, so that graphs can be built.
 func DescribeBackbone(dir string) (*Backbone, error) {
 	return openBackbone(dir, checkpoints.OpenOrAbsent, nil)
 }
 
-// openBackbone opens a checkpoint directory with the weights that the function opens. amend (may be nil) makes another
-// config.json of the one that is there.
+// openBackbone opens a checkpoint directory and its weights, with the given function. amend (may be nil) modifies
+// config.json.
 func openBackbone(
 	dir string, weights func(dir string) (*checkpoints.Weights, error),
 	amend func(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error),
@@ -173,7 +173,7 @@ func openBackbone(
 // Close releases the weights.
 func (o *Backbone) Close() error { return o.Weights.Close() }
 
-// PictureTokens are the tokens of each picture.
+// PictureTokens returns the number of tokens of each picture.
 func PictureTokens(pictures []*Picture) []int {
 	counts := make([]int, len(pictures))
 	for i, q := range pictures {
@@ -182,14 +182,14 @@ func PictureTokens(pictures []*Picture) []int {
 	return counts
 }
 
-// PrepareAdjoint is implemented by an [Architecture] whose gradients reach the given pictures: it is the transpose of
-// the linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
-// returns the gradient of each of the frames that p was prepared from.
+// PrepareAdjoint is implemented by an [Architecture] that can return gradients of the original pictures. It is the
+// transpose of the linear map in Prepare (resizing, tiling or patching, normalisation): from grad, in the layout of
+// p.Pixels, it computes the gradient of each frame that p was prepared from.
 type PrepareAdjoint interface {
 	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
 }
 
-// Twin is the picture without features, which come and go: see visionFeatures.fill.
+// Twin returns the picture without features, which are set and cleared: see Fill in package exec.
 func (p *Picture) Twin() *Picture {
 	return &Picture{
 		Height: p.Height,
@@ -203,7 +203,7 @@ func (p *Picture) Twin() *Picture {
 	}
 }
 
-// Bytes is the memory of its pixels and features.
+// Bytes returns the memory of its pixels and features.
 func (p *Picture) Bytes() int64 { return 4 * int64(len(p.Features)+len(p.Pixels)) }
 
 // Ways of showing a source and its edit to a backbone: see [Architecture.CanPair].

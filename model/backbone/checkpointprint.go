@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// describing are the files of a checkpoint, besides its weights, that what it computes depends on.
+// describing lists the files of a checkpoint, besides its weights, that affect its outputs.
 var describing = []string{
 	"config.json",
 	"tokenizer.json",
@@ -24,9 +24,8 @@ var describing = []string{
 	checkpoints.IndexFile,
 }
 
-// Fingerprint identifies a checkpoint by the whole content of its files. 16 GB are read once, at about a gigabyte a
-// second and core; after that the system's word that a file has not changed will do: see [store.Files]. Weights that
-// are absent do not count.
+// Fingerprint identifies a checkpoint by the full contents of its files. 16 GB are read once, at about a gigabyte per
+// second and core; after that, unchanged file metadata is enough: see [store.Files]. Absent weights do not count.
 func Fingerprint(dir string, w *checkpoints.Weights) (string, error) {
 	var parts, paths []string
 	for _, name := range describing {
@@ -38,7 +37,7 @@ func Fingerprint(dir string, w *checkpoints.Weights) (string, error) {
 		}
 		parts = append(parts, name, k.String())
 	}
-	if w.Dir() != dir { // weights of their own: their index says which tensors of a file count
+	if w.Dir() != dir { // separate weights: their index lists the tensors of each file that count
 		switch k, err := store.FileDigest(filepath.Join(w.Dir(), checkpoints.IndexFile)); {
 		case err == nil:
 			parts = append(parts, "weights", k.String())

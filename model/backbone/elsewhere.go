@@ -9,10 +9,12 @@ import (
 	"assay/checkpoints"
 )
 
-// ownTensors are how names begin, in checkpoints of released judges, that are not the backbone's: their heads.
+// ownTensors lists the name prefixes of the heads in checkpoints of released judges, which are not part of the
+// backbone.
 var ownTensors = []string{"rm_head.", "rm_heads.", "score_decoder."}
 
-// BackboneName is the name that a tensor of a judge's checkpoint has in its backbone's; false: it is not of it.
+// BackboneName returns the name in the backbone of a tensor of a judge's checkpoint; false: it is not part of the
+// backbone.
 func BackboneName(stored string) (string, bool) {
 	for _, own := range ownTensors {
 		if strings.HasPrefix(stored, own) {
@@ -22,10 +24,10 @@ func BackboneName(stored string) (string, bool) {
 	return strings.TrimPrefix(stored, "vlm."), true
 }
 
-// OpenBackboneWith opens the checkpoint directory dir with other weights than its own: a directory, or one .safetensors
-// file, in the names of any version of transformers, maybe below "vlm.". The size of the vocabulary is that of their
-// embedding table, whatever config.json says: judges that were trained with a new token have a table of their own.
-// Their heads are left out: package released reads them.
+// OpenBackboneWith opens the checkpoint directory dir with weights from elsewhere: a directory, or one .safetensors
+// file, with tensor names of any version of transformers, optionally under "vlm.". The vocabulary size is that of
+// their embedding table, regardless of config.json: judges that were trained with a new token have their own table.
+// Their heads are skipped: package released reads them.
 func OpenBackboneWith(dir, weights string) (*Backbone, error) {
 	return openBackbone(dir, func(string) (*checkpoints.Weights, error) {
 		w, err := checkpoints.OpenWeightsAt(weights)
@@ -40,20 +42,20 @@ func OpenBackboneWith(dir, weights string) (*Backbone, error) {
 	}, VocabOfTable)
 }
 
-// VocabOfTable gives config.json the vocab_size of the embedding table.
+// VocabOfTable sets vocab_size in config.json to that of the embedding table.
 func VocabOfTable(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error) {
 	table := ""
 	for _, name := range w.Names() {
 		if strings.HasSuffix(name, "embed_tokens.weight") {
 			if table != "" {
-				return nil, fmt.Errorf("%s: %s and %s: which one is the embedding table?", w.Dir(), table, name)
+				return nil, fmt.Errorf("%s: cannot tell which of %s and %s is the embedding table", w.Dir(), table, name)
 			}
 			table = name
 		}
 	}
 	info, ok := w.Info(table)
 	if !ok || len(info.Shape) != 2 {
-		return nil, fmt.Errorf("%s: there is no embedding table (embed_tokens.weight) among its %d tensors", w.Dir(),
+		return nil, fmt.Errorf("%s: no embedding table (embed_tokens.weight) among its %d tensors", w.Dir(),
 			len(w.Names()))
 	}
 	rows := json.RawMessage(strconv.FormatInt(info.Shape[0], 10))

@@ -11,13 +11,13 @@ import (
 	"assay/onnx"
 )
 
-// storedType is how configurations name the type of the weights, today and before transformers 5.
+// storedType is the type of the weights in a configuration, as named today and before transformers 5.
 type storedType struct {
 	Today  string `json:"dtype"`
 	Before string `json:"torch_dtype"`
 }
 
-// or is the type of absent weights: the first one named, float32 if none is.
+// or returns the type of absent weights: the first one named, float32 if there is none.
 func (s storedType) or(other storedType) onnx.DType {
 	types := map[string]onnx.DType{"float32": onnx.Float, "float16": onnx.Float16, "bfloat16": onnx.BFloat16}
 	for _, name := range []string{s.Today, s.Before, other.Today, other.Before} {
@@ -28,16 +28,16 @@ func (s storedType) or(other storedType) onnx.DType {
 	return onnx.Float
 }
 
-// shown is how many wrong tensors an error names.
+// shown is the maximum number of wrong tensors that an error lists.
 const shown = 40
 
 var floating = map[onnx.DType]bool{onnx.Float: true, onnx.Float16: true, onnx.BFloat16: true}
 
-// leftovers are ends of names of buffers that older versions of transformers stored and newer ones compute.
+// leftovers are name suffixes of buffers that older versions of transformers stored and newer ones compute.
 var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_emb.inv_freq", ".masked_bias"}
 
-// fit declares the parameters where weights are absent. Otherwise it reports every parameter that is missing or of
-// another shape, and every stored tensor that nothing uses: then the configuration is not that of the weights.
+// fit declares the parameters if the weights are absent. Otherwise it reports every parameter that is missing or has
+// a different shape, and every stored tensor that is not used: then configuration and weights do not match.
 func fit(p nn.Parameters, w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {
@@ -57,7 +57,7 @@ func fit(p nn.Parameters, w *checkpoints.Weights, t onnx.DType) error {
 			wrong = append(wrong, fmt.Errorf("%s is missing; it should have shape %v", x.Name, x.Shape))
 		case ok && !floating[info.Type]:
 			wrong = append(wrong,
-				fmt.Errorf("%s holds %v; float32, float16 or bfloat16 is read (are the weights quantised?)", x.Name, info.Type))
+				fmt.Errorf("%s has type %v, want float32, float16 or bfloat16 (are the weights quantised?)", x.Name, info.Type))
 		case ok && !slices.Equal(info.Shape, x.Shape):
 			wrong = append(wrong, fmt.Errorf("%s has shape %v; it should be %v", x.Name, info.Shape, x.Shape))
 		}
@@ -74,5 +74,5 @@ func fit(p nn.Parameters, w *checkpoints.Weights, t onnx.DType) error {
 	if n > shown {
 		wrong = append(wrong[:shown], fmt.Errorf("and %d more", n-shown))
 	}
-	return fmt.Errorf("%d tensors do not fit config.json, which calls for %d:\n%w", n, len(p), errors.Join(wrong...))
+	return fmt.Errorf("%d tensors do not match config.json, which calls for %d:\n%w", n, len(p), errors.Join(wrong...))
 }

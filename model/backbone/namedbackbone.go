@@ -9,7 +9,7 @@ import (
 	"regexp"
 )
 
-// NoBackbone explains that a folder has no config.json: err says so.
+// NoBackbone explains the error err for a folder without config.json.
 func NoBackbone(dir string, err error) error {
 	if name := HubName(dir); name != "" && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("backbone: %w: if %s is on Hugging Face, fetch it first: score fetch %s", err, name, name)
@@ -18,14 +18,14 @@ func NoBackbone(dir string, err error) error {
 		return fmt.Errorf("backbone: %w: %s is a scorer, not a checkpoint", err, dir)
 	}
 	return fmt.Errorf(
-		"backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
+		"backbone: %w (want a Hugging Face checkpoint directory with config.json and *.safetensors)", err)
 }
 
-// hubNames are how Hugging Face calls models: organisation/name.
+// hubNames matches model names on Hugging Face: organisation/name.
 var hubNames = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// HubName is the name on Hugging Face that a path may stand for: its last two parts, if there is a folder for them
-// but none of the first one; "": it stands for none.
+// HubName returns the name on Hugging Face that a path may refer to: its last two parts, if the folder before them
+// exists but the first of the two does not; "": none.
 func HubName(path string) string {
 	path = filepath.Clean(path)
 	parent := filepath.Dir(path)
@@ -36,7 +36,7 @@ func HubName(path string) string {
 	return name
 }
 
-// Exists reports whether a file or folder is there.
+// Exists reports whether a file or folder exists.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

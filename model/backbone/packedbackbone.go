@@ -9,8 +9,8 @@ import (
 	"assay/model/nn"
 )
 
-// declarePacked derives the packed layers of absent weights: the language model's linear layers, and the tower's where
-// bitsandbytes, which packs all that it is not told to leave alone, does.
+// declarePacked derives the packed layers of absent weights: the language model's linear layers, and also the tower's
+// for bitsandbytes, which packs every layer that it is not told to skip.
 func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config) {
 	if packing == nil || !w.Absent() {
 		return
@@ -23,7 +23,8 @@ func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config
 	}
 }
 
-// Unpacked is an error if the backbone has packed layers, which says what cannot be done.
+// Unpacked returns an error that ends with what, the operation that is not possible, if the backbone has packed
+// layers.
 func (o *Backbone) Unpacked(what string) error {
 	for _, name := range o.Weights.Names() {
 		if o.Weights.Quantized(name) != nil {

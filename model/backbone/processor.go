@@ -14,17 +14,17 @@ import (
 	"assay/internal/strictjson"
 )
 
-// Colours is how an image processor normalises: (x/255 - Mean) / Std for each of red, green and blue.
+// Colours is the normalisation of an image processor: (x/255 - Mean) / Std for each of red, green and blue.
 type Colours struct{ Mean, Std [3]float32 }
 
-// ProcessorConfig is what a program needs to make a checkpoint's inputs, in the words of Hugging Face's files.
+// ProcessorConfig is what a program needs to build a checkpoint's inputs, with the key names of Hugging Face's files.
 type ProcessorConfig struct {
 	ModelType    string     `json:"model_type"`
-	ImageToken   string     `json:"image_token"` // stands for a picture in prompts
+	ImageToken   string     `json:"image_token"` // represents a picture in prompts
 	ImageTokenID int64      `json:"image_token_id"`
 	PositionAxes int        `json:"position_axes"`           // of position_ids: 1, or 3: time, row, column
-	TextTokens   int        `json:"max_position_embeddings"` // at most, besides those of pictures
-	MaxPosition  int64      `json:"max_position,omitempty"`  // of any token; 0: no limit. Dynamic rope has one
+	TextTokens   int        `json:"max_position_embeddings"` // at most, not counting picture tokens
+	MaxPosition  int64      `json:"max_position,omitempty"`  // of any token; 0: no limit. Only dynamic rope has one
 	ImageMean    [3]float32 `json:"image_mean"`
 	ImageStd     [3]float32 `json:"image_std"`
 	PatchSize    int        `json:"patch_size"`
@@ -33,14 +33,14 @@ type ProcessorConfig struct {
 	GridPinpoints [][2]int `json:"image_grid_pinpoints,omitempty"` // [height, width] of its grids of tiles
 
 	MergeSize         int `json:"merge_size,omitempty"`          // Qwen-VLs: patches along the edge of a token
-	TemporalPatchSize int `json:"temporal_patch_size,omitempty"` // frames of a patch
-	MinPixels         int `json:"min_pixels,omitempty"`          // that a picture is resized to
+	TemporalPatchSize int `json:"temporal_patch_size,omitempty"` // frames per patch
+	MinPixels         int `json:"min_pixels,omitempty"`          // of a resized picture
 	MaxPixels         int `json:"max_pixels,omitempty"`
 	WindowSize        int `json:"window_size,omitempty"`             // Qwen2.5-VL: edge of a window, pixels
 	PositionRows      int `json:"num_position_embeddings,omitempty"` // Qwen3-VL: rows of the tower's position table
 }
 
-// Processor completes the family's ProcessorConfig with what all families have.
+// Processor returns the family's ProcessorConfig, completed with the fields that all families share.
 func (o *Backbone) Processor() ProcessorConfig {
 	p, d := o.ProcessorConfig(), o.Decoder()
 	p.ImageToken, p.ImageTokenID = o.Placeholder(), d.ImageToken
@@ -51,36 +51,36 @@ func (o *Backbone) Processor() ProcessorConfig {
 	return p
 }
 
-// ImageProcessor says how the image processor of one kind of model is read.
+// ImageProcessor describes how to read the image processor of one kind of model.
 type ImageProcessor struct {
 	Kinds []string                   // names of the classes, without the endings Fast and Pil
 	Read  func(o *strictjson.Object) // the keys of this kind
-	Outer func(o *strictjson.Object) // the keys of processor_config.json besides image_processor; nil: they do not matter
+	Outer func(o *strictjson.Object) // the keys of processor_config.json besides image_processor; nil: they are ignored
 }
 
-// processorKeys change no number of an image processor.
+// processorKeys are keys that do not affect the outputs of an image processor.
 var processorKeys = strictjson.Harmless{
 	// names
 	"processor_class":  nil,
 	"_processor_class": nil,
 	"auto_map":         {nil},
-	// of the caller
+	// options of the caller
 	"return_tensors":   nil,
 	"device":           nil,
 	"disable_grouping": nil,
 
 	"_valid_processor_keys": nil,
-	"do_convert_rgb":        nil, // pictures are RGB before
-	"default_to_square":     nil, // what a size of one number means, which is refused or the same
+	"do_convert_rgb":        nil, // pictures are already RGB
+	"default_to_square":     nil, // the meaning of a single-number size, which is rejected or makes no difference
 	"data_format":           {"channels_first", nil},
 	"input_data_format":     {nil},
-	"do_pad":                nil, // whole pictures of zeros behind the last one of a batch
+	"do_pad":                nil, // pads a batch with all-zero pictures
 	"pad_size":              {nil},
 }
 
-// ReadImageProcessor reads the image processor of a checkpoint where transformers does: image_processor in
-// processor_config.json, else preprocessor_config.json. It returns the colours and the file's name for errors.
-// Processors that do anything but a bicubic resize, x/255 and normalisation are refused.
+// ReadImageProcessor reads the image processor of a checkpoint from where transformers does: image_processor in
+// processor_config.json, else preprocessor_config.json. It returns the colours, and the file's name for errors.
+// Processors that do anything besides a bicubic resize, x/255 and normalisation are rejected.
 func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, err error) {
 	o, outer, file, err := OpenProcessor(dir)
 	if err != nil {
@@ -118,7 +118,7 @@ func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, e
 	}
 	for key, v := range map[string][]float64{"image_mean": mean, "image_std": std} {
 		if len(v) != 3 || key == "image_std" && slices.Min(v) <= 0 {
-			o.Failf(key, "%v: three numbers are wanted, of image_std positive ones", v)
+			o.Failf(key, "%v: want three numbers, positive ones for image_std", v)
 			return c, file, o.Err()
 		}
 	}
@@ -134,7 +134,7 @@ func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, e
 	return c, file, o.Err()
 }
 
-// OpenProcessor finds the image processor's object and that of processor_config.json, nil if there is none.
+// OpenProcessor returns the image processor's object and that of processor_config.json, nil if there is none.
 func OpenProcessor(dir string) (image, outer *strictjson.Object, file string, err error) {
 	file = filepath.Join(dir, "processor_config.json")
 	if outer, err = open(file); outer != nil {
@@ -147,7 +147,7 @@ func OpenProcessor(dir string) (image, outer *strictjson.Object, file string, er
 	}
 	file = filepath.Join(dir, "preprocessor_config.json")
 	if image, err = open(file); errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w, nor is there an image_processor in a processor_config.json beside it: fetch it "+
+		err = fmt.Errorf("%w, and no image_processor in a processor_config.json next to it: get the file "+
 			"from where the checkpoint comes from", err)
 	}
 	return image, outer, file, err
@@ -161,11 +161,11 @@ func open(file string) (*strictjson.Object, error) {
 	return strictjson.Parse(file, raw)
 }
 
-// Size is a size in an image processor's configuration: {"shortest_edge": n}, {"height": h, "width": w}, or, in old
-// files, n, which is a resize's shortest edge or a crop's side.
+// Size is a size in an image processor's configuration: {"shortest_edge": n}, {"height": h, "width": w}, or in old
+// files just n, the shortest edge of a resize or the side of a crop.
 type Size struct{ Shortest, Height, Width int }
 
-// ReadSize reads a size; the default stays where the key is absent.
+// ReadSize reads a size, or leaves the default if the key is absent.
 func ReadSize(o *strictjson.Object, key string, s *Size) {
 	if raw := o.Raw(key); raw == nil || string(raw) == "null" {
 		return
@@ -173,7 +173,7 @@ func ReadSize(o *strictjson.Object, key string, s *Size) {
 		square := false
 		o.Opt("default_to_square", &square)
 		if *s = (Size{Shortest: n}); n < 1 || square {
-			o.Failf(key, "%d: an object is wanted, with shortest_edge or height and width", n)
+			o.Failf(key, "%d: want an object with shortest_edge or height and width", n)
 		}
 		return
 	}

@@ -1,7 +1,7 @@
 package batch
 
-// BatchesBy sorts the indices 0..n-1 into batches of one kind. kind returns that of an index, and how many of it make a
-// full batch; one always fits.
+// BatchesBy sorts the indices 0..n-1 into batches of one kind. kind returns the kind of an index, and how many of that
+// kind make a full batch; one always fits.
 func BatchesBy[K comparable](n int, kind func(i int) (k K, most int)) [][]int {
 	at := map[K]int{}
 	var batches [][]int
@@ -17,7 +17,7 @@ func BatchesBy[K comparable](n int, kind func(i int) (k K, most int)) [][]int {
 	return batches
 }
 
-// Pick returns the elements at some indices.
+// Pick returns the elements at the given indices.
 func Pick[T any](all []T, indices []int) []T {
 	out := make([]T, len(indices))
 	for i, j := range indices {

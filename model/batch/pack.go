@@ -1,13 +1,13 @@
-// Package batch makes inputs of graphs out of samples.
+// Package batch turns samples into inputs of graphs.
 //
-// A [Sample] is an edit as tokens and pictures. [Limits.Batches] sorts samples into runs of like lengths, those that
-// begin with the same tokens and pictures together. [Packer.Pack] lays the samples of a run one after the other,
-// without padding between sequences of one group:
+// A [Sample] is an edit as tokens and pictures. [Limits.Batches] sorts samples into runs of similar length; samples
+// that start with the same tokens and pictures run together. [Packer.Pack] puts the samples of a run one after the
+// other, without padding between sequences of one group:
 //
-//	samples -> spans (what of each is read, and from which row on) -> prefixes taken out -> groups of equal shape
+//	samples -> spans (what of each is read, starting at which row) -> prefixes split off -> groups of equal shape
 //	-> [Inputs]: text_ids, order, position_ids, group sizes, selected rows, targets
 //
-// Package nn says what the rows of a packed batch mean to attention (nn.Packing).
+// Package nn defines what the rows of a packed batch mean to attention (nn.Packing).
 package batch
 
 import (
@@ -22,10 +22,10 @@ import (
 	"assay/model/nn"
 )
 
-// Names of inputs of scorers' graphs that a batch has, besides those of package nn.
+// Names of a batch's inputs to scorers' graphs, in addition to the names in package nn.
 const (
 	InScoreRows   = "score_rows"   // [examples] int64: selected rows whose states are read
-	InTargetScore = "target_score" // [targets, 1] float: 1 where the target is the score token
+	InTargetScore = "target_score" // [targets, 1] float: 1 if the target is the score token
 )
 
 // Inputs is a batch as graph inputs.
@@ -33,9 +33,9 @@ type Inputs struct {
 	Feeds    map[string]*tensor.Dense
 	Groups   int
 	Follows  []int     // of the groups, see Packing; nil: none follows another
-	Step     bool      // see packing
+	Step     bool      // see Packer
 	Order    []int     // order[i] is the sample at place i of the packed batch
-	Rows     int       // tokens that are multiplied
+	Rows     int       // rows that go through the products
 	Targets  [][]Range // text targets of each place; nil without loss
 	Shares   []float64 // of each place: Sample.Share
 	Pictures []*backbone.Picture
@@ -44,7 +44,7 @@ type Inputs struct {
 // Range is a part of a vector.
 type Range struct{ First, N int }
 
-// TargetCount is the number of text targets at a place.
+// TargetCount returns the number of text targets at a place.
 func (p *Inputs) TargetCount(place int) (n int) {
 	for _, s := range p.Targets[place] {
 		n += s.N
@@ -52,7 +52,7 @@ func (p *Inputs) TargetCount(place int) (n int) {
 	return n
 }
 
-// AllTargets is the number of text targets of all places.
+// AllTargets returns the number of text targets of all places.
 func (p *Inputs) AllTargets() (n int) {
 	for place := range p.Targets {
 		n += p.TargetCount(place)
@@ -60,43 +60,43 @@ func (p *Inputs) AllTargets() (n int) {
 	return n
 }
 
-// Packer says what a batch is packed for.
+// Packer describes what a batch is packed for.
 type Packer struct {
 	Vocab  int64 // id of the score token
 	Before bool  // read the state before the score token
 	Table  bool  // the score token, if there is one, is a row of the embedding table
-	Loss   bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
+	Loss   bool  // keep what the text loss needs; otherwise nothing after the score token is read
 	All    bool  // text loss over all tokens
-	Even   bool  // one group, of samples that are filled up, so that one graph serves all batches: see even
-	Share  int   // samples of one prefix from which on it is a sequence of its own; 0: it never is
-	Slack  int   // rows by which a sample may be filled up at its end to be in a group with longer ones
+	Even   bool  // one group of padded samples, so that one graph serves all batches: see even
+	Share  int   // minimum number of samples with a prefix for it to become a separate sequence; 0: it never does
+	Slack  int   // maximum rows of padding at a sample's end to put it in a group with longer ones
 	Step   bool  // values are kept for a backward pass
 }
 
 // SmallSlack is the slack of training small models.
 const SmallSlack = 8
 
-// branchSlack is the part of its own rows by which a branch may be filled up: one in so many.
+// branchSlack limits the padding of a branch to one part in branchSlack of its own rows.
 const branchSlack = 16
 
-// Span is the part of a sample that enters the graph. Tokens and rows count from the sample's beginning.
+// Span is the part of a sample that enters the graph. Tokens and rows count from the sample's start.
 type Span struct {
 	Length    int // tokens read
-	Filled    int // the same with what is filled up
+	Filled    int // tokens including padding
 	First     int // first selected row
 	Selected  int // rows selected
 	ScorePos  int // row whose state is the score's
 	Index     int // in the batch
 	Predicted int // text targets
 
-	From     int  // tokens that stand in the prefix
-	prefix   int  // of a branch: which prefix of the batch, from 1; 0: none
-	IsPrefix bool // it is a prefix: of the sample, and of others
+	From     int  // tokens that are in the prefix
+	prefix   int  // for a branch: which prefix of the batch, starting at 1; 0: none
+	IsPrefix bool // it is a prefix of the sample and of others
 }
 
 func (s *Span) rows() int { return s.Filled - s.From }
 
-// Span is the part of sample i of a batch that enters the graph.
+// Span returns the part of sample i of a batch that enters the graph.
 func (o Packer) Span(s *Sample, i int) Span {
 	at := s.ScoreIndex
 	if o.Before {
@@ -129,7 +129,7 @@ func (o Packer) Span(s *Sample, i int) Span {
 	}
 }
 
-// Pack lays samples one after the other, shortest first, in groups of equal shape (see Packing); prefixes stand first.
+// Pack puts samples one after the other, shortest first, in groups of equal shape (see Packing); prefixes come first.
 func (o Packer) Pack(samples []*Sample, positions func(*Sample) [][]int64) (*Inputs, error) {
 	spans := make([]Span, len(samples))
 	for i, s := range samples {
@@ -173,7 +173,7 @@ func (o Packer) Pack(samples []*Sample, positions func(*Sample) [][]int64) (*Inp
 	return p, nil
 }
 
-// less orders the spans of a batch: prefixes first, then what follows none, then branches, each by its shape.
+// less orders the spans of a batch: prefixes first, then samples without a prefix, then branches, each by shape.
 func (s *Span) less(t *Span) bool {
 	if s.IsPrefix != t.IsPrefix {
 		return s.IsPrefix
@@ -186,9 +186,9 @@ func (s *Span) less(t *Span) bool {
 	return false
 }
 
-// Level decides what length each sample is padded to: that of a longer one of the same group, at most slack rows away.
-// Behind a prefix it is at most a branchSlack-th of its own rows. A small model spends more time on a group than on
-// some more rows, and any model opens fewer graphs: see stepParts.
+// Level chooses the length to which each sample is padded: the length of a longer sample of the same group, at most
+// slack rows more. After a prefix, a step may also pad by 1/branchSlack of the branch's own rows. A small model
+// spends more time on a group than on a few more rows, and any model opens fewer graphs: see stepParts.
 func (o Packer) Level(spans []Span) {
 	type kind struct {
 		selected, from int
@@ -204,7 +204,7 @@ func (o Packer) Level(spans []Span) {
 		s := &spans[i]
 		k, slack := kind{s.Selected, s.From, s.IsPrefix}, o.Slack
 		switch {
-		case s.IsPrefix: // a branch goes on where its prefix ends
+		case s.IsPrefix: // a branch continues where its prefix ends
 			slack = 0
 		case o.Step && s.prefix > 0:
 			slack = max(slack, (longest[k]-s.From)/branchSlack)
@@ -216,8 +216,8 @@ func (o Packer) Level(spans []Span) {
 	}
 }
 
-// even makes spans alike: all are filled up to one length, and as many rows of each are selected. A GPU is busy with
-// the rows of many sequences in one product, and a second graph would need weights of its own there.
+// even makes spans alike: all are padded to one length, and the same number of rows of each is selected. A GPU needs
+// the rows of many sequences in one product to be busy, and a second graph would need its own weights there.
 func even(spans []Span) {
 	length, selected := 0, 0
 	for _, s := range spans {
@@ -283,7 +283,7 @@ func (o Packer) FillRows(
 			return err
 		}
 		members = append(members, slices.Repeat([]int64{int64(s.Member)}, sp.rows())...)
-		for range sp.Filled - sp.Length { // nothing looks at these rows: they are last
+		for range sp.Filled - sp.Length { // nothing attends to these rows: they are last
 			order = append(order, int64(len(ids)))
 			ids = append(ids, 0)
 		}
@@ -296,12 +296,12 @@ func (o Packer) FillRows(
 	return nil
 }
 
-// appendPositions appends a span's positions, of the sample's axis, to those of each axis; prefix are those of the
-// spans that lead groups.
+// appendPositions appends a span's part of the sample's positions, axis, to the batch's positions on each axis; prefix
+// holds the positions of the prefixes.
 func (sp *Span) appendPositions(axes, axis, prefix [][]int64) error {
 	for a := range axis {
 		if sp.prefix > 0 && !slices.Equal(axis[a][:sp.From], prefix[(sp.prefix-1)*len(axis)+a][:sp.From]) {
-			return fmt.Errorf("internal error, please report it: what stands before two edits has other positions")
+			return fmt.Errorf("internal error, please report it: two edits with one prefix have different positions in it")
 		}
 		axes[a] = append(axes[a], axis[a][sp.From:sp.Length]...)
 		axes[a] = append(axes[a], make([]int64, sp.Filled-sp.Length)...)
@@ -309,7 +309,7 @@ func (sp *Span) appendPositions(axes, axis, prefix [][]int64) error {
 	return nil
 }
 
-// FillGroups writes the groups' sizes and the rows that the last layer delivers.
+// FillGroups writes the groups' sizes and the rows that the last layer returns.
 func (o Packer) FillGroups(p *Inputs, spans []Span) {
 	var rows, lengths, selectRows, selectEach, selects, places, scores []int64
 	var prefixes [][]int64
@@ -338,7 +338,7 @@ func (o Packer) FillGroups(p *Inputs, spans []Span) {
 	}
 	p.Groups = len(rows)
 	p.Feeds["group_rows"], p.Feeds["group_lengths"], p.Feeds[InScoreRows] = Vector(rows), Vector(lengths), Vector(scores)
-	n := 0 // groups of prefixes, of which no rows are selected
+	n := 0 // groups of prefixes, which have no selected rows
 	if len(leading) == 0 {
 		p.Follows = nil
 	} else {
@@ -356,7 +356,7 @@ func (o Packer) FillGroups(p *Inputs, spans []Span) {
 	o.fillSegments(p, spans)
 }
 
-// fillTargets writes what the text loss predicts: every selected row predicts the token after it.
+// fillTargets writes the targets of the text loss: every selected row predicts the token after it.
 func (o Packer) fillTargets(p *Inputs, spans []Span, samples []*Sample) {
 	var predict, ids []int64
 	var isScore []float32
@@ -367,7 +367,7 @@ func (o Packer) fillTargets(p *Inputs, spans []Span, samples []*Sample) {
 		for k := range s.Predicted {
 			id, score := samples[s.Index].IDs[s.First+k+1], float32(0)
 			if id == o.Vocab {
-				id, score = 0, 1 // any row of the table: the score token's logit is its own
+				id, score = 0, 1 // any row of the table: the score token's logit is computed separately
 			}
 			predict, ids, isScore = append(predict, int64(offset+k)), append(ids, id), append(isScore, score)
 		}
@@ -395,8 +395,8 @@ func Vector[T int64 | float32](v []T) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(v)), tensor.WithBacking(v))
 }
 
-// TokenWeights makes the text loss of every sample the mean over its targets, times its share and weight. A prefix is a
-// part of all samples that follow it.
+// TokenWeights returns token weights that make the text loss of every sample the mean over its targets, times its share
+// and weight. A prefix is part of all samples that follow it.
 func (p *Inputs) TokenWeights(weight float64) *tensor.Dense {
 	each := make([]float64, p.Feeds[nn.InTargets].DataSize())
 	for place := range p.Order {

@@ -2,17 +2,17 @@ package batch
 
 import "slices"
 
-// MinShared is the number of samples from which on their common prefix runs once.
+// MinShared is the minimum number of samples for their common prefix to run once.
 const MinShared = 2
 
-// Run is what runs together.
+// Run is a set of samples that run together.
 type Run struct {
 	Samples []int // indices
 	Packer
 }
 
-// Batches sorts samples into runs: those that begin alike share prefixes, the others run with those of their length.
-// oneGraph: a second graph would need weights of its own, so that all samples that can go through that of prefixes do.
+// Batches sorts samples into runs: samples with the same start share prefixes, the others run with samples of their
+// length. oneGraph: a second graph would need its own weights, so that all samples that can use the prefix graph do.
 func (l Limits) Batches(pk Packer, samples []*Sample, oneGraph bool) (out []Run) {
 	pk.Even = l.Near > 1
 	spans := make([]Span, len(samples))
@@ -50,7 +50,7 @@ func (l Limits) Batches(pk Packer, samples []*Sample, oneGraph bool) (out []Run)
 }
 
 // sharing sorts families into runs of one shape, as full as the limits allow. A family that is too large for one is cut
-// into parts of equal size, unless these would have less than least members.
+// into parts of equal size, unless these would have fewer than least members.
 func (l Limits) sharing(spans []Span, families []*PrefixGroup, least int) (runs [][]int) {
 	type shape struct{ cut, length, selected int }
 	type open struct{ run, rows int }
@@ -59,7 +59,7 @@ func (l Limits) sharing(spans []Span, families []*PrefixGroup, least int) (runs 
 		first := spans[f.Members[0]]
 		length := l.rounded(first.Length)
 		each, most := length-f.cut, l.Shared
-		if length > most { // it is exceeded anyway, and two that share have fewer rows than two by themselves
+		if length > most { // it is exceeded anyway, and two that share have fewer rows than two separate ones
 			most = f.cut + least*each
 		}
 		fit := max(least, (most-f.cut)/each)
@@ -81,7 +81,7 @@ func (l Limits) sharing(spans []Span, families []*PrefixGroup, least int) (runs 
 	return runs
 }
 
-// Count counts the tokens of a run, and of the samples each by itself.
+// Count returns the number of tokens of a run, and of the samples run separately.
 func (o Packer) Count(samples []*Sample) (together, alone int) {
 	spans := make([]Span, len(samples))
 	for i, s := range samples {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSharing: samples that begin alike run together as far as the limit allows, and in twos where a sample alone
+// TestSharing: samples with the same start run together as far as the limit allows, and in pairs if a single sample
 // exceeds it.
 func TestSharing(t *testing.T) {
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"assay/model/backbone"
 )
 
-// Contexts are the numbers of columns that the rows of each group look at.
+// Contexts returns the number of columns that the rows of each group attend to.
 func (p *Inputs) Contexts() []int64 {
 	lengths := p.Feeds["group_lengths"].Data().([]int64)
 	out := slices.Clone(lengths)
@@ -24,15 +24,15 @@ func (p *Inputs) Contexts() []int64 {
 	return out
 }
 
-// PrefixGroup is what samples of a batch begin with.
+// PrefixGroup is a prefix and the samples of a batch that share it.
 type PrefixGroup struct {
 	cut     int // tokens of the prefix
 	Members []int
 }
 
-// cut is the number of tokens that a sample may share with others: up to the beginning of its last picture, which is
-// the edit in most layouts. They are at least two, and have a picture. 0: none. Of a choice, or an answer, it is what
-// all of them have in common.
+// cut returns the number of tokens that a sample may share with others: up to the start of its last picture, which is
+// the edit in most layouts. They are at least two, and include a picture. 0: none. For choices and answers it is the
+// part that all of them have in common.
 func (o Packer) cut(s *Sample, sp *Span) int {
 	at := s.Common
 	if n := len(s.Pictures); at == 0 && n > 1 {
@@ -43,7 +43,7 @@ func (o Packer) cut(s *Sample, sp *Span) int {
 	} else {
 		at = min(at, sp.First)
 	}
-	// No product has a single row: see packing.span.
+	// No product has a single row: see Packer.Span.
 	if at < 2 || sp.Length-at < 2 || slices.Contains(s.IDs[:at], o.Vocab) {
 		return 0
 	}
@@ -62,7 +62,7 @@ func (o Packer) cut(s *Sample, sp *Span) int {
 	return at
 }
 
-// beginning is the same for samples that begin with the same tokens and pictures.
+// beginning returns a key that is equal for samples that start with the same tokens and pictures.
 func (s *Sample) beginning(cut int) string {
 	key := binary.LittleEndian.AppendUint64(make([]byte, 0, 8*cut+64), uint64(s.Member))
 	for _, id := range s.IDs[:cut] {
@@ -76,8 +76,8 @@ func (s *Sample) beginning(cut int) string {
 	return string(key)
 }
 
-// Families finds samples that begin alike, at least least of each kind: of one length when it is rounded up to a
-// multiple of near, unless that is 0. They come in the order of their first samples.
+// Families finds groups of at least least samples with the same start, and of one length when rounded up to a multiple
+// of near, unless near is 0. They are in the order of their first samples.
 func (o Packer) Families(spans []Span, samples []*Sample, least, near int) (out []*PrefixGroup) {
 	type kind struct {
 		beginning        string
@@ -102,7 +102,7 @@ func (o Packer) Families(spans []Span, samples []*Sample, least, near int) (out 
 	return slices.DeleteFunc(out, func(f *PrefixGroup) bool { return len(f.Members) < least })
 }
 
-// SharePrefixes takes what several samples begin with out of their spans, and makes spans of it.
+// SharePrefixes removes prefixes that several samples share from their spans, and appends them as separate spans.
 func (o Packer) SharePrefixes(spans []Span, samples []*Sample) []Span {
 	if o.Share == 0 {
 		return spans
@@ -130,7 +130,7 @@ func (o Packer) SharePrefixes(spans []Span, samples []*Sample) []Span {
 	return spans
 }
 
-// uniform says whether prefixes of one length stand before all of n samples: any others would make one more graph.
+// uniform reports whether all n samples have prefixes of one length: otherwise one more graph would be needed.
 func uniform(families []*PrefixGroup, n int) bool {
 	for _, f := range families {
 		n -= len(f.Members)
@@ -141,7 +141,7 @@ func uniform(families []*PrefixGroup, n int) bool {
 	return n == 0
 }
 
-// pictures are those of a span of a sample.
+// pictures returns the pictures in a span of a sample.
 func (s *Span) pictures(of *Sample) (out []*backbone.Picture) {
 	for i, p := range of.Pictures {
 		if at := of.Tokens.Pictures[i]; at >= s.From && at < s.Length {
@@ -156,10 +156,10 @@ func (s *Span) alike(t *Span) bool {
 	return s.IsPrefix == t.IsPrefix && s.From == t.From && s.Filled == t.Filled && s.Selected == t.Selected
 }
 
-// prefixPlace is where a prefix stands: which group, and which sequence of it.
+// prefixPlace is the place of a prefix: which group, and which sequence in it.
 type prefixPlace struct{ group, sequence int }
 
-// prefixPlaces are the places of the prefixes, which stand first.
+// prefixPlaces returns the places of the prefixes, which come first.
 func (o Packer) prefixPlaces(spans []Span) (out []prefixPlace) {
 	for i := range spans {
 		at := prefixPlace{}

@@ -13,20 +13,21 @@ type Sample struct {
 	text.Tokens
 	Pictures []*backbone.Picture
 
-	// Share is what the mean over the sample's text targets counts in a step's text loss, relative to other samples;
-	// 0: as much as any other's, 1.
+	// Share is the weight of the mean over the sample's text targets in a step's text loss, relative to other samples;
+	// 0: the default, 1.
 	Share float64
 
-	Member int // of an ensemble: which of its scorers reads it
+	Member int // in an ensemble: which of its scorers reads it
 
-	Pass int       // index of the pass that it is made for
+	Pass int       // index of the pass that it is for
 	Rest []*Sample // of the other passes
 
-	Choices []*Sample // of joint choices: each behind the prompt
-	Common  int       // of a choice or an answer: tokens that it begins with as the others do
+	Choices []*Sample // for joint choices: each after the prompt
+	Common  int       // for a choice or an answer: initial tokens in common with the others
 }
 
-// Size implements [edit.Inputs]: values of pixels, without pictures that the sample before shows, too.
+// Size implements [edit.Inputs]: the number of pixel values, without pictures that are also in the previous
+// sample.
 func (s *Sample) Size(before edit.Inputs) (n int) {
 	shared := map[*float32]bool{}
 	if b, ok := before.(*Sample); ok && b != nil {
@@ -44,7 +45,7 @@ func (s *Sample) Size(before edit.Inputs) (n int) {
 	return n
 }
 
-// ImageTokens is the number of tokens that its pictures take.
+// ImageTokens returns the number of tokens that its pictures take.
 func (s *Sample) ImageTokens() int {
 	n := 0
 	for _, p := range s.Pictures {
@@ -53,8 +54,8 @@ func (s *Sample) ImageTokens() int {
 	return n
 }
 
-// Copy returns a sample that can be scored at the same time as this one: what scoring writes is its own, pixels are
-// shared.
+// Copy returns a sample that can be scored at the same time as this one: it has its own copy of what scoring writes,
+// and shares pixels.
 func (s *Sample) Copy() *Sample {
 	c := *s
 	c.Pictures = make([]*backbone.Picture, len(s.Pictures))
@@ -73,10 +74,10 @@ func copySamples(all []*Sample) (out []*Sample) {
 	return out
 }
 
-// Sequences are the samples of all passes.
+// Sequences returns the samples of all passes.
 func (s *Sample) Sequences() []*Sample { return append([]*Sample{s}, s.Rest...) }
 
-// Saying is the sample after the model has said some tokens.
+// Saying returns the sample after the model has generated some tokens.
 func (s *Sample) Saying(said []int64) *Sample {
 	out := *s
 	out.IDs = slices.Concat(s.IDs, said)
@@ -84,7 +85,7 @@ func (s *Sample) Saying(said []int64) *Sample {
 	return &out
 }
 
-// Other is a sample like this one with pictures of its own, that it shares with those of the same round.
+// Other returns a sample like this one but with different picture keys, which it shares with samples of the same round.
 func (s *Sample) Other(round byte) *Sample {
 	if round == 0 {
 		return s

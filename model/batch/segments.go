@@ -2,8 +2,8 @@ package batch
 
 import "assay/model/nn"
 
-// fillSegments writes who attends to whom: all rows, and the selected ones. A branch attends to the rows of its prefix,
-// then to its own. The prefixes stand first.
+// fillSegments writes which rows attend to which, for all rows and for the selected ones. A branch attends to the rows
+// of its prefix, then to its own. The prefixes come first.
 func (o Packer) fillSegments(p *Inputs, spans []Span) {
 	var all, selected nn.SegmentTable
 	var prefixes []int // first rows

@@ -10,7 +10,7 @@ import (
 	"assay/onnx"
 )
 
-// tables are weights that are not there.
+// tables are absent weights.
 type tables map[string]*onnx.Tensor
 
 func (w tables) Has(name string) bool                     { return w[name] != nil }

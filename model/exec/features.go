@@ -11,15 +11,15 @@ import (
 	"assay/model/nn"
 )
 
-// visionFeatures computes what a frozen vision tower makes of pictures, once for each distinct one: features are kept
-// in memory, and in a store where they outlive the process.
+// visionFeatures computes a frozen vision tower's features of pictures, once for each distinct picture. Features are
+// cached in memory, and in a store where they outlive the process.
 type visionFeatures struct {
 	sessions *Sessions
 	cache    *PictureCache
-	stored   func() (*store.Bucket, error) // opened when features are first wanted; nil: there is no store
+	stored   func() (*store.Bucket, error) // opened when features are first needed; nil: there is no store
 }
 
-// featureKind is what a store calls vision features, with the version of their computation.
+// featureKind is the name of vision features in a store, with the version of their computation.
 const featureKind = "features-1"
 
 func newVisionFeatures(
@@ -37,10 +37,10 @@ func newVisionFeatures(
 	})}
 }
 
-// ClearCache forgets all pictures in memory: for measurements.
+// ClearCache drops all pictures in memory: for measurements.
 func (f *visionFeatures) ClearCache() { f.cache.clear() }
 
-// Fill gives every picture its features. Each distinct one that has none runs through the tower once. Only pictures of
+// Fill sets every picture's features. Each distinct picture without them runs through the tower once. Only pictures of
 // one layout run together: nothing is padded, and the features of a picture do not depend on the others. It returns the
 // pictures that got features.
 func (f *visionFeatures) Fill(ctx context.Context, samples []*batch.Sample) (filled []*backbone.Picture, err error) {
@@ -115,7 +115,7 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*backbone.Pictu
 	all := out[nn.InFeatures].Data().([]float32)
 	for _, p := range todo {
 		size := p.Tokens * width
-		p.Features, all = append([]float32(nil), all[:size]...), all[size:] // its own memory: the run's is freed as a whole
+		p.Features, all = append([]float32(nil), all[:size]...), all[size:] // a copy: the run's memory is freed at once
 		if stored != nil {
 			stored.Remember(p.Key, store.FloatBytes(p.Features))
 		}

@@ -17,12 +17,12 @@ import (
 	"assay/ort"
 )
 
-// fusedLimit is how far what a GPU's kernels compute in bfloat16 may be from the CPU's loops in float32, of the norm.
-// Rounding alone is 0.2 to 0.6 %.
+// fusedLimit is the largest relative error, by norm, of a GPU's bfloat16 kernels against the CPU's float32 loops.
+// Rounding alone causes 0.2 to 0.6 %.
 const fusedLimit = 0.02
 
-// checkFused tries the fused operators on a GPU beside the CPU's, once for each device and size of heads of a process:
-// a kernel that is wrong there, or was built for another driver, is an error, not a number.
+// checkFused compares the fused operators on a GPU with the CPU's, once per process for each device and head size: a
+// kernel that is wrong there, or was built for another driver, causes an error instead of a wrong number.
 func checkFused(device string, sizes []int) error {
 	for _, size := range sizes {
 		at, _ := fusedChecks.LoadOrStore(fmt.Sprint(device, " ", size), sync.OnceValue(func() error {
@@ -35,15 +35,15 @@ func checkFused(device string, sizes []int) error {
 	return nil
 }
 
-// checkFusedHeads tries the fused operators over heads of one size.
+// checkFusedHeads checks the fused operators for one head size.
 func checkFusedHeads(device string, size int) error {
 	n, err := ort.FusedKernels(device)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: those of a release, and of `make "+
-			"cuda-ops` in a checkout, are for compute capability 8.x, 9.0 and 10.0", device)
+		return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: a release, and `make "+
+			"cuda-ops` in a checkout, have them for compute capability 8.x, 9.0 and 10.0", device)
 	}
 	return compareFused(size, func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (
 		map[string]*tensor.Dense, error) {
@@ -60,10 +60,10 @@ func checkFusedHeads(device string, size int) error {
 	})
 }
 
-// errWrongKernels is why fused operators are not used where they compute something else.
+// errWrongKernels is the reason for not using fused operators that compute wrong values.
 var errWrongKernels = errors.New("libassay_ops.so is wrong on this GPU")
 
-var fusedChecks sync.Map // device and size of heads: func() error
+var fusedChecks sync.Map // device and head size: func() error
 
 // runFused runs a model, in bfloat16 on the device under test or in float32 on the CPU.
 type runFused func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error)
@@ -104,7 +104,7 @@ func distance(a, b []float32) float64 {
 	return math.Sqrt(difference / norm)
 }
 
-// fusedTrial is a model of all fused operators over heads of a size, and its inputs: a prefix of 20 rows that two
+// fusedTrial returns a model of all fused operators for a head size, and its inputs: a prefix of 20 rows that two
 // sequences follow, the second of them longer than a tile.
 func fusedTrial(size int, t onnx.DType) (*onnx.Model, map[string]*tensor.Dense) {
 	const heads, kv, width = 4, 2, 1300
@@ -154,7 +154,7 @@ func fusedTrial(size int, t onnx.DType) (*onnx.Model, map[string]*tensor.Dense) 
 	both := narrow("gate_up", rows, 2*width)
 	op("SwiGLU", nil, "y", both)
 	op("SwiGLUGrad", nil, "dx", narrow("dy", rows, width), both)
-	// Gradients of k and v are summed by another kernel where each head of keys has one of queries.
+	// Gradients of k and v are summed by another kernel if each key head has one query head.
 	for _, c := range []struct {
 		name string
 		kv   int

@@ -12,13 +12,13 @@ import (
 
 // Kernel choices of [Options].
 const (
-	KernelsAuto  = "auto"  // fused where a GPU has kernels of them, else plain
-	KernelsPlain = "plain" // operators of ONNX and of the runtime
-	KernelsFused = "fused" // those of libassay_ops.so; an error where they cannot be used
+	KernelsAuto  = "auto"  // fused if there are kernels for the GPU, else plain
+	KernelsPlain = "plain" // operators of ONNX and the runtime
+	KernelsFused = "fused" // operators of libassay_ops.so; an error if they cannot be used
 )
 
-// chooseKernels decides what layers are built of. The CPU's kernels of fused operators are plain loops, for tests: auto
-// is plain there, so that results keep their bits.
+// chooseKernels selects the operators that layers are built from. The CPU kernels of fused operators are simple loops,
+// for tests: auto means plain there, so that results keep their bits.
 func (n *Network) chooseKernels(want string, planned bool) error {
 	if want == "" && n.OnCUDA() {
 		var err error
@@ -51,8 +51,8 @@ func (n *Network) chooseKernels(want string, planned bool) error {
 	return nil
 }
 
-// fusable is why layers cannot be built of the fused operators. planned: the device is not here, and may have the
-// library. anySize: heads of sizes without a kernel do, too.
+// fusable returns why layers cannot be built from the fused operators. planned: the device is not on this machine, and
+// may have the library. anySize: head sizes without a kernel are accepted too.
 func (n *Network) fusable(planned, anySize bool) error {
 	computes := onnx.Float
 	if n.OnCUDA() {
@@ -67,7 +67,7 @@ func (n *Network) fusable(planned, anySize bool) error {
 	sizes := n.Backbone.HeadSizes()
 	for _, size := range sizes {
 		if n.OnCUDA() && !anySize && !slices.Contains(nn.FusedHeads, size) {
-			return fmt.Errorf("heads have %d numbers, and the kernels for GPUs are for %v", size, nn.FusedHeads)
+			return fmt.Errorf("heads of size %d have no GPU kernels, only %v do", size, nn.FusedHeads)
 		}
 	}
 	switch {
@@ -80,14 +80,14 @@ func (n *Network) fusable(planned, anySize bool) error {
 	return err
 }
 
-// Kernels are what layers are built of, and why.
+// Kernels returns the operators that layers are built from, and why.
 func (n *Network) Kernels() Kernels { return Kernels{n.Plan.Kernels, n.Plan.KernelsWhy} }
 
-// Kernels are the operators that layers are built of, and why these.
+// Kernels are the operators that layers are built from, and the reason for the choice.
 type Kernels struct {
 	Used nn.Kernels
 	Why  string
 }
 
-// String is "fused (faster on a GPU)".
+// String returns, for example, "fused (faster on a GPU)".
 func (k Kernels) String() string { return fmt.Sprintf("%s (%s)", k.Used, k.Why) }

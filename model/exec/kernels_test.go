@@ -14,7 +14,7 @@ type heads struct {
 
 func (h heads) HeadSizes() []int { return h.sizes }
 
-// TestAutoHeads: auto takes the fused operators where decoder and tower both have heads that kernels are compiled for.
+// TestAutoHeads: auto uses the fused operators if decoder and tower both have heads that kernels are compiled for.
 func TestAutoHeads(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -23,8 +23,8 @@ func TestAutoHeads(t *testing.T) {
 	}{
 		{"Qwen2.5-VL", 128, 80, "fused (faster on a GPU)"},
 		{"Qwen3-VL", 128, 72, "fused (faster on a GPU)"},
-		{"decoder", 96, 80, "plain (heads have 96 numbers, and the kernels for GPUs are for [64 72 80 128])"},
-		{"tower", 128, 88, "plain (heads have 88 numbers, and the kernels for GPUs are for [64 72 80 128])"},
+		{"decoder", 96, 80, "plain (heads of size 96 have no GPU kernels, only [64 72 80 128] do)"},
+		{"tower", 128, 88, "plain (heads of size 88 have no GPU kernels, only [64 72 80 128] do)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := &Network{

@@ -6,8 +6,8 @@ import (
 	"assay/model/nn"
 )
 
-// Variant attends to the long sequences of a batch in blocks, and so to its long pictures where the tower is in the
-// graph. Its groups follow others as those of the batch do.
+// Variant returns the variant that attends to the long sequences of a batch in blocks, and also to its long pictures if
+// the tower is in the graph. Its groups follow each other as in the batch.
 func (n *Network) Variant(p *batch.Inputs, vision bool) nn.Variant {
 	chunks := p.Step && n.InChunks(p.AllTargets(), n.Packer.All)
 	if n.Plan.Kernels == nn.Fused { // one graph for all
@@ -22,8 +22,8 @@ func (n *Network) Variant(p *batch.Inputs, vision bool) nn.Variant {
 	return v
 }
 
-// InChunks reports whether a loss over the vocabulary is computed in chunks of its targets: where there are more of
-// them than rows of a chunk. Where a second graph has weights of its own, all batches are, if they may have many.
+// InChunks reports whether a loss over the vocabulary is computed in chunks of its targets: if there are more targets
+// than rows of a chunk. If a second graph would need its own weights, all batches use chunks if they may have many.
 func (n *Network) InChunks(targets int, many bool) bool {
 	if n.Plan.LossRows > 0 {
 		return targets > n.Plan.LossRows
@@ -35,8 +35,8 @@ func (n *Network) InChunks(targets int, many bool) bool {
 	return targets > rows
 }
 
-// BlocksFrom is the number of rows from which a sequence is attended to in blocks. Where a second graph has weights of
-// its own, there are no more kinds of graphs than needed.
+// BlocksFrom is the number of rows from which a sequence is attended to in blocks. If a second graph would need
+// its own weights, there are no more kinds of graphs than needed.
 func (n *Network) BlocksFrom(step bool) int {
 	if n.Plan.Blocks > 0 || step || n.Plan.Small || n.OneGraph() {
 		return n.Plan.Blocks.From()
@@ -57,7 +57,7 @@ func (n *Network) longPictures(pictures []*backbone.Picture) bool {
 	return false
 }
 
-// inPieces says which groups of a batch attend in pieces.
+// inPieces returns which groups of a batch attend in pieces.
 func (n *Network) inPieces(p *batch.Inputs) (groups []bool) {
 	from, least := int64(nn.PiecesFrom), int64(nn.MinPieceRows)
 	if n.Plan.Pieces > 0 {
@@ -73,5 +73,6 @@ func (n *Network) inPieces(p *batch.Inputs) (groups []bool) {
 	return groups
 }
 
-// MaxTokens is the most tokens of a batch that `micro_batch: auto` makes: larger products gain nothing on a GPU either.
+// MaxTokens is the maximum number of tokens in a batch with `micro_batch: auto`: larger products do not gain anything,
+// even on a GPU.
 const MaxTokens = 32 << 10

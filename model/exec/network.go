@@ -2,9 +2,9 @@
 //
 // A [Network] is what graphs are built over: a backbone, an adapter, a scorer's own tensors, and the [Plan] of how they
 // are built on this device. A [Recipe] is a graph that is built when it is first needed. [Sessions] hold the runtime's
-// session for each variant of each recipe, and on a GPU the parameters that stay there ([Residence]). [VisionFeatures]
-// keep what a frozen tower makes of pictures, in memory and in a store. The [Runner] puts these together: it takes
-// samples through batches, features and sessions to outputs, and says how much memory that takes.
+// session for each variant of each recipe, and on a GPU the parameters that stay there ([Residence]). Vision features
+// cache the outputs of a frozen tower, in memory and in a store. The [Runner] combines these: it takes samples through
+// batches, features and sessions to outputs, and estimates how much memory that takes.
 package exec
 
 import (
@@ -26,11 +26,11 @@ import (
 	"assay/ort"
 )
 
-// Training says which tensors are trained: those are inputs of the graphs, all others are constants.
+// Training selects which tensors are trained: these are inputs of the graphs, all others are constants.
 type Training int
 
 const (
-	TrainNothing  Training = iota // scoring alone
+	TrainNothing  Training = iota // only scoring
 	TrainScorer                   // adapter, head and score token
 	TrainBackbone                 // and every parameter of the backbone
 )
@@ -40,7 +40,7 @@ const (
 type Network struct {
 	Backbone *backbone.Backbone
 	Adapter  *lora.Adapter            // nil: none
-	Members  int                      // scorers of an ensemble, whose adapters are joined; 0: it is one scorer
+	Members  int                      // scorers of an ensemble, whose adapters are joined; 0: a single scorer
 	Tensors  map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
 	DType    string                   // of the large products: float32 or bfloat16
 	Plain    bool                     // rotary positions are 0, 1... on all axes, whatever the family's are
@@ -48,17 +48,17 @@ type Network struct {
 	Plan     Plan
 }
 
-// Plan says how graphs are built and run. It is decided once, when a backbone is opened.
+// Plan describes how graphs are built and run. It is decided once, when a backbone is opened.
 type Plan struct {
 	Training     Training
-	Trains       func(name string) bool // which of the tensors that training is about; nil: all
+	Trains       func(name string) bool // which of the tensors selected by Training; nil: all
 	trainsVision bool                   // some of them are before the vision features
-	Recompute    bool                   // layers are recomputed in the backward pass: memory rather than time
-	WithLMHead   bool                   // logits over the vocabulary are wanted, and nothing is trained
+	Recompute    bool                   // layers are recomputed in the backward pass: saves memory, costs time
+	WithLMHead   bool                   // logits over the vocabulary are needed, and nothing is trained
 	Device       string                 // cpu, cuda:N
-	RunDevice    string                 // where graphs made for device run; "": there
+	RunDevice    string                 // where graphs built for Device run; "": on Device
 	Small        bool                   // few parameters, and on the CPU
-	Prepack      bool                   // weights are packed though the model is not small: see packsFor
+	Prepack      bool                   // weights are prepacked although the model is not small: see PacksFor
 	Limits       batch.Limits
 	Blocks       nn.Blocks
 	Pieces       int
@@ -68,7 +68,7 @@ type Plan struct {
 	KernelsWrong bool // on this GPU
 }
 
-// CompletePlan decides what depends on the size of all that was loaded.
+// CompletePlan makes the choices that depend on the total size of what was loaded.
 func (n *Network) CompletePlan(threads int) {
 	n.Plan.trainsVision = n.trainsTower()
 	parameters, _ := n.Weights()
@@ -80,15 +80,15 @@ func (n *Network) CompletePlan(threads int) {
 	}
 }
 
-// onePicture reports whether pictures go through the frozen tower one by one: where its weights lie in the file, and in
-// training on the CPU. There a narrow product on several threads rounds by the number of its rows, and which pictures
-// still lack features is not the same after a run was stopped.
+// onePicture reports whether pictures go through the frozen tower one by one: if its weights are used from the file,
+// and in training on the CPU. There the rounding of a narrow product on several threads depends on its number of rows,
+// and a resumed run would have other pictures without features.
 func (n *Network) onePicture() bool {
 	return n.LowMemory() && !n.Plan.Small && !n.Plan.WithLMHead || n.Plan.Training != TrainNothing && !n.OnCUDA()
 }
 
-// ResolveDevice makes auto a device that is here, and refuses one that is not, unless graphs are for elsewhere.
-// With it, the kernels are chosen.
+// ResolveDevice resolves auto to a device of this machine and refuses a device that is missing, unless graphs are for
+// another machine. It also chooses the kernels.
 func (n *Network) ResolveDevice(elsewhere bool, kernels string) (err error) {
 	if !elsewhere {
 		if n.Plan.Device, err = ort.Resolve(n.Plan.Device); err != nil {
@@ -115,7 +115,7 @@ func (n *Network) Adapt(a *lora.Adapter) error {
 	if err := n.checkOutput(a); err != nil {
 		return err
 	}
-	if err := BindAdapter(a, n.Backbone.Weights); err != nil { // a fresh one has what it brings whole from here on
+	if err := BindAdapter(a, n.Backbone.Weights); err != nil { // a fresh one now has the parameters that it replaces
 		return fmt.Errorf("the adapter: %w", err)
 	}
 	if err := a.CheckWhole(n.Backbone.Weights); err != nil {
@@ -134,7 +134,7 @@ func (n *Network) AdaptMembers(adapters []*lora.Adapter) error {
 		}
 		for _, t := range a.Targets {
 			if !n.ofDecoder(t.Module) || t.Module == outputModule {
-				return fmt.Errorf("member %d: the adapter changes %s: members of an ensemble share what lies outside the layers "+
+				return fmt.Errorf("member %d: the adapter changes %s: members of an ensemble share everything outside the layers "+
 					"of the language model", i+1, t.Module)
 			}
 		}
@@ -148,8 +148,8 @@ func (n *Network) AdaptMembers(adapters []*lora.Adapter) error {
 	return nil
 }
 
-// checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
-// trained. Only the layers of towers, projector and decoder go through it. A scorer with a token of its own reads none.
+// checkOutput refuses a low-rank adapter over the output layer if rows of that layer are read, or anything is trained.
+// Adapters apply only to the layers of towers, projector and decoder. A scorer with its own token reads no such row.
 func (n *Network) checkOutput(a *lora.Adapter) error {
 	if n.Plan.Training == TrainNothing && !n.Plan.WithLMHead && !n.Packer.Table {
 		return nil
@@ -157,16 +157,16 @@ func (n *Network) checkOutput(a *lora.Adapter) error {
 	for _, t := range a.Targets {
 		if t.Module == outputModule || strings.HasSuffix(t.Module, "."+outputModule) {
 			return fmt.Errorf("the adapter changes %s, the output layer: that is not supported. Leave it out of the targets, "+
-				"bring it whole by modules_to_save, or make one checkpoint of both with train merge", t.Module)
+				"save it in full with modules_to_save, or merge both into one checkpoint with train merge", t.Module)
 		}
 	}
 	return nil
 }
 
-// outputModule is what PEFT calls the output layer of every family.
+// outputModule is the name of every family's output layer in PEFT.
 const outputModule = "lm_head"
 
-// BindAdapter gives an adapter what it needs of a backbone; of absent weights, the shapes alone.
+// BindAdapter gives an adapter what it needs from a backbone; only the shapes if the weights are absent.
 func BindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
 	if w.Absent() {
 		return a.Describe(w)
@@ -174,13 +174,13 @@ func BindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
 	return a.Bind(w)
 }
 
-// Device is where the graphs run: cpu or cuda:N.
+// Device returns the device that graphs are built for: cpu or cuda:N.
 func (n *Network) Device() string { return n.Plan.Device }
 
-// RunsOn is where sessions run.
+// RunsOn returns the device on which sessions run.
 func (n *Network) RunsOn() string { return cmp.Or(n.Plan.RunDevice, n.Plan.Device) }
 
-// OnCUDA reports whether graphs are made for a GPU.
+// OnCUDA reports whether graphs are built for a GPU.
 func (n *Network) OnCUDA() bool { return strings.HasPrefix(n.Plan.Device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
@@ -202,7 +202,7 @@ func (n *Network) Weights() (parameters, bytes int64) {
 			bytes += count * size
 			continue
 		}
-		if info.Type.IsFloat() { // as it is computed with: casts of constants are computed once
+		if info.Type.IsFloat() { // in the type of the computation: casts of constants are computed once
 			size = int64(onnx.Float.Size())
 			if n.OnCUDA() && n.DType == "bfloat16" && len(info.Shape) > 1 {
 				size = int64(onnx.BFloat16.Size())
@@ -213,13 +213,13 @@ func (n *Network) Weights() (parameters, bytes int64) {
 	return parameters, bytes
 }
 
-// Absent says what is missing of the backbone's weights; nil if they are there.
+// Absent returns an error that names the missing weights of the backbone; nil if none are missing.
 func (n *Network) Absent() error { return n.Backbone.Weights.Why() }
 
-// Partly tells whether a part of the absent weights is there: a shard is missing.
+// Partly reports whether only a part of the weights is absent: a shard is missing.
 func (n *Network) Partly() bool { return n.Backbone.Weights.Partly() }
 
-// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+// Damage returns an error that names a backbone or scorer tensor with NaN or infinities; nil if there is none.
 func (n *Network) Damage() error {
 	name, what, err := n.Backbone.Weights.NonFinite()
 	if err != nil {
@@ -255,8 +255,8 @@ func (n *Network) NewGraph(name string) *nn.Graph {
 	return g
 }
 
-// Computes is the type of the large products: half precision on CUDA alone. float16 is that of tests, which run on the
-// CPU what has kernels there in this type.
+// Computes returns the type of the large products: half precision only on CUDA. float16 is for tests, which run on the
+// CPU the graphs that have kernels there in this type.
 func (n *Network) Computes() onnx.DType {
 	if half, ok := map[string]onnx.DType{"bfloat16": onnx.BFloat16, "float16": onnx.Float16}[n.DType]; ok &&
 		n.OnCUDA() {
@@ -265,10 +265,10 @@ func (n *Network) Computes() onnx.DType {
 	return onnx.Float
 }
 
-// isTrained tells whether a tensor of the scorer or the backbone is trained, where training is about it.
+// isTrained reports whether a tensor of the scorer or the backbone is trained, if Training selects it.
 func (n *Network) isTrained(name string) bool { return n.Plan.Trains == nil || n.Plan.Trains(name) }
 
-// VisionTrained reports whether the vision features depend on what is trained, so that they cannot be kept.
+// VisionTrained reports whether the vision features depend on trained parameters, so that they cannot be cached.
 func (n *Network) VisionTrained() bool { return n.Plan.trainsVision }
 
 func (n *Network) trainsTower() bool {
@@ -287,25 +287,25 @@ func (n *Network) trainsTower() bool {
 	})
 }
 
-// ofDecoder tells whether a module or parameter is behind the vision features.
+// ofDecoder reports whether a module or parameter comes after the vision features.
 func (n *Network) ofDecoder(path string) bool {
 	return strings.HasPrefix(path, n.Backbone.Decoder().Module) || strings.HasPrefix(path, "lm_head")
 }
 
-// VisionRecipe is the graph of the vision tower for some pictures.
+// VisionRecipe returns the graph of the vision tower for the given pictures.
 func (n *Network) VisionRecipe(pictures []*backbone.Picture) Recipe {
-	r := Recipe{Name: "vision", Build: n.visionGraph, Rare: n.Plan.Training != TrainNothing} // features are kept
+	r := Recipe{Name: "vision", Build: n.visionGraph, Rare: n.Plan.Training != TrainNothing} // features are cached
 	return r.With(nn.Variant{Pictures: n.longPictures(pictures)})
 }
 
-// visionGraph is the vision tower alone.
+// visionGraph builds only the vision tower.
 func (n *Network) visionGraph(g *nn.Graph) (*nn.Program, error) {
 	f := n.Backbone.Vision(g)
 	g.Output(nn.InFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.Backbone.Decoder().FeatureWidth()))
 	return &nn.Program{Model: g.M, Params: g.Params}, g.Err()
 }
 
-// Positions are the rotary positions of a sample on every axis, [axes][tokens].
+// Positions returns the rotary positions of a sample on every axis, [axes][tokens].
 func (n *Network) Positions(s *batch.Sample) [][]int64 {
 	if !n.Plain {
 		if axes := n.Backbone.Positions(s.IDs, s.Pictures); axes != nil {
@@ -322,16 +322,17 @@ func (n *Network) Positions(s *batch.Sample) [][]int64 {
 	return [][]int64{axis}
 }
 
-// LowMemory reports whether the backbone is packed, and so memory scarce: half precision is then not widened for good.
+// LowMemory reports whether the backbone is packed, and so memory scarce: half-precision weights are then not widened
+// permanently.
 func (n *Network) LowMemory() bool {
 	return n.Plan.Training != TrainBackbone && n.Backbone.Unpacked("") != nil
 }
 
-// OneGraph reports whether a second graph would need weights of its own, so that all samples that can go through that
-// of prefixes do.
+// OneGraph reports whether a second graph would need its own weights, so that all samples that can use the prefix graph
+// do.
 func (n *Network) OneGraph() bool { return n.OnCUDA() || n.LowMemory() }
 
-// Finite refuses a score that is no number.
+// Finite refuses a score that is NaN or infinite.
 func (n *Network) Finite(score float32) (float64, error) {
 	v := float64(score)
 	if math.IsNaN(v) || math.IsInf(v, 0) {

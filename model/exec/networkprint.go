@@ -21,7 +21,7 @@ func (n *Network) BackboneFingerprint() (string, error) {
 	return backbone.Fingerprint(n.Backbone.Dir, n.Backbone.Weights)
 }
 
-// Arithmetic says how values are computed: they are not the same to the last bit elsewhere.
+// Arithmetic describes how values are computed: other arithmetic does not give the same bits.
 func (n *Network) Arithmetic() string {
 	device := "cpu "
 	if n.OnCUDA() {
@@ -95,11 +95,11 @@ func (n *Network) Fingerprint(identity string, own, module func(name string) boo
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
-// NoScorer is what fingerprints say of the configuration where there is no scorer.
+// NoScorer is the configuration in fingerprints without a scorer.
 const NoScorer = "{Format:0 Backbone: Pair: PairSize:[] Question: Answer: TextLoss: ScoreRange:[0 0] " +
 	"Head:{Hidden:[] Activation: Kind: Values:[]} ScoreToken: ScorePosition: DType: ChatTemplate: EndOfTurn:}"
 
-// featurePrint identifies what image features depend on besides the picture: the backbone, and an adapter's layers in
+// featurePrint identifies what image features depend on besides the picture: the backbone, and an adapter's layers on
 // its vision side.
 func (n *Network) featurePrint(identity string) (string, error) {
 	print, err := n.Fingerprint(identity, func(string) bool { return false }, func(module string) bool {

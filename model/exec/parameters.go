@@ -41,8 +41,8 @@ func (s *Sessions) Parameters(step Recipe, resident bool) (*Parameters, error) {
 	return p, nil
 }
 
-// RecomputeFirst makes steps compute the first so many layers again in the backward pass and keep the values of the
-// others, whatever the tuner's options say. It is for a tuner that has run no step yet.
+// RecomputeFirst makes steps recompute that many of the first layers in the backward pass and keep the values of the
+// others, regardless of the tuner's options. It is for a tuner that has not run a step yet.
 func (p *Parameters) RecomputeFirst(layers int) {
 	s := p.sessions
 	s.mu.Lock()
@@ -59,7 +59,7 @@ func (p *Parameters) Params() (names []string, values []*tensor.Dense) {
 	return names, values
 }
 
-// Shapes returns the shapes by name; of a plan they are known without the values.
+// Shapes returns the shapes by name; in a plan they are known without the values.
 func (p *Parameters) Shapes() map[string][]int64 {
 	out := make(map[string][]int64, len(p.List))
 	for _, x := range p.List {
@@ -68,12 +68,12 @@ func (p *Parameters) Shapes() map[string][]int64 {
 	return out
 }
 
-// Begin begins a step of the optimizer whose gradients are added up on the device: parameters as they are now, and sums
-// of no gradients.
+// Begin starts an optimizer step whose gradients are summed on the device: it uploads the current parameters and resets
+// the sums.
 func (p *Parameters) Begin(ctx context.Context) error {
 	s := p.sessions
 	if s.Resident == nil {
-		return errors.New("this tuner was not made to keep parameters on its device")
+		return errors.New("this tuner was not created to keep parameters on its device")
 	}
 	if err := s.Resident.open(s.net.Plan.Device, s.options.CUDA); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (p *Parameters) Begin(ctx context.Context) error {
 	return s.Resident.begin(ctx, s.Param)
 }
 
-// Sums brings the sums of the gradients of all runs since Begin, in the order of List.
+// Sums fetches the sums of the gradients of all runs since Begin, in the order of List.
 func (p *Parameters) Sums(ctx context.Context, into [][]float32) error {
 	return p.sessions.Resident.fetch(ctx, into)
 }

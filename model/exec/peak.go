@@ -13,14 +13,14 @@ import (
 	"assay/onnx"
 )
 
-// shapesOf are the shapes of a run's inputs, and the contents of those that other shapes are computed from.
+// shapesOf holds the shapes of a run's inputs, and the contents of the inputs from which other shapes are computed.
 type shapesOf map[string]*onnx.Tensor
 
-// maxContents is the length up to which an integer input counts as one that shapes are computed from (sizes of
+// maxContents is the maximum length of an integer input from which shapes are assumed to be computed (sizes of
 // groups).
 const maxContents = 64
 
-// Shapes are the shapes of what is fed to a run.
+// Shapes returns the shapes of a run's feeds.
 func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	out := shapesOf{}
 	for _, f := range feeds {
@@ -44,7 +44,7 @@ func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 
 // Peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment. Every
 // value lives from its node to its last reader, reshaped ones share memory, and weights are not counted. unknown counts
-// the values whose size could not be worked out: they count as the largest value that they are computed from.
+// the values whose size could not be determined: they count as the largest value that they are computed from.
 func Peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
 	m = inputs.declare(m)
 	types, err := onnx.Infer(m)
@@ -66,7 +66,8 @@ func Peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 	return l.peak, l.unknown, nil
 }
 
-// bodyPeak is the peak of the last step of a Scan, whose blocks of queries see most keys, with the states before it.
+// bodyPeak returns the peak of the last step of a Scan, whose block of queries sees the most keys, with the states
+// before it.
 func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err error) {
 	inner := types.LastStep(n)
 	if inner == nil {
@@ -81,7 +82,7 @@ func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err er
 	return bytes + most, unknown, err
 }
 
-// declare returns a copy of a model with inputs of these shapes; those whose contents count are constants.
+// declare returns a copy of a model with inputs of these shapes; inputs with contents become constants.
 func (s shapesOf) declare(m *onnx.Model) *onnx.Model {
 	c := *m
 	c.Inputs, c.Initializers = nil, slices.Clone(m.Initializers)
@@ -103,9 +104,9 @@ func (s shapesOf) declare(m *onnx.Model) *onnx.Model {
 	return &c
 }
 
-// liveness counts who still reads which value.
+// liveness counts the remaining readers of each value.
 type liveness struct {
-	owner      map[string]string // value -> the one whose memory it shares
+	owner      map[string]string // value -> the value whose memory it shares
 	size       map[string]int64
 	readers    map[string]int
 	constant   map[string]bool // folded when the session is opened
@@ -137,8 +138,8 @@ func newLiveness(m *onnx.Model) *liveness {
 	return l
 }
 
-// run makes room for what a node computes, then frees what nobody reads any more.
-// inner is what its body takes meanwhile.
+// run allocates a node's outputs, then frees values that have no readers left. inner is the memory that its body takes
+// meanwhile.
 func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 	for _, y := range n.Outputs {
 		if y == "" || l.of(y) != y {
@@ -157,15 +158,15 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 		l.done(l.of(x))
 	}
 	for _, y := range n.Outputs {
-		if l.of(y) == y && l.readers[y] == 0 { // nobody reads it
+		if l.of(y) == y && l.readers[y] == 0 { // it has no readers
 			l.live -= l.size[y]
 			l.size[y] = 0
 		}
 	}
 }
 
-// largest is the size of the largest value that a node reads: what one of unknown size counts as. Those are
-// the distinct rows of what was read more than once, of which there are at most as many as reads.
+// largest returns the size of the largest value that a node reads, which an output of unknown size counts as. Such
+// outputs are the distinct rows of what was read more than once: there are at most as many as reads.
 func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 	for _, x := range n.Reads() {
 		size := l.size[l.of(x)]
@@ -177,7 +178,8 @@ func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 	return bytes
 }
 
-// scratch is what a node takes besides its outputs while it runs: products with a packed weight make that float32.
+// scratch returns the memory that a node needs besides its outputs while it runs: products with a packed weight
+// dequantize it to float32.
 func scratch(n *onnx.Node, types *onnx.Types) int64 {
 	if n.Domain == onnx.FusedDomain && n.Op == "FlashAttentionGrad" { // g o', gradients of k and v in parts: ops/cuda.cc
 		if sizes, ok := types.Of(n.Inputs[1]).Sizes(); ok {
@@ -201,7 +203,7 @@ func (l *liveness) of(name string) string {
 	return name
 }
 
-// fold marks what is computed from constants alone.
+// fold marks values that are computed only from constants.
 func (l *liveness) fold(n *onnx.Node) bool {
 	for _, x := range n.Reads() {
 		if !l.constant[x] {
@@ -233,7 +235,7 @@ func (l *liveness) done(x string) {
 	}
 }
 
-// WithFeatures is a sample whose pictures, those of its other passes too, have features, of no value.
+// WithFeatures returns a sample whose pictures, including the pictures of its other passes, have placeholder features.
 func WithFeatures(s *batch.Sample, width int) *batch.Sample {
 	out := *s
 	out.Pictures, out.Rest = nil, nil
@@ -250,7 +252,7 @@ func WithFeatures(s *batch.Sample, width int) *batch.Sample {
 	return &out
 }
 
-// VisionPeak is that of the frozen vision tower over the pictures of copies of a sample.
+// VisionPeak returns the peak of the frozen vision tower over the pictures of copies of a sample.
 func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
 	b, err := r.Sessions.Graph(r.net.VisionRecipe(s.Pictures))
 	if err != nil {
@@ -274,7 +276,7 @@ func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
 	return bytes, err
 }
 
-// ScorePeak is that of scoring copies of a sample: as edits that share what they begin with, and as edits that do not.
+// ScorePeak returns the peak of scoring copies of a sample, both as edits that share a prefix and as edits that do not.
 func (r *Runner) ScorePeak(graph Recipe, s *batch.Sample, micro int) (int64, error) {
 	copies := slices.Repeat([]*batch.Sample{WithFeatures(s, r.net.Backbone.Decoder().FeatureWidth())}, micro)
 	first := r.net.Plan.Limits.Batches(r.net.Packer, copies, r.net.OneGraph())[0]
@@ -286,7 +288,7 @@ func (r *Runner) ScorePeak(graph Recipe, s *batch.Sample, micro int) (int64, err
 	return max(most, n), err
 }
 
-// packedPeak is that of one run of scoring.
+// packedPeak returns the peak of one scoring run.
 func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Sample) (int64, error) {
 	p, err := pk.Pack(samples, r.net.Positions)
 	if err != nil {
@@ -306,8 +308,8 @@ func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Samp
 	return bytes, err
 }
 
-// StepPeak is the peak of a training step over that many rows with these inputs: with the factors of the dropout, and
-// the sums of gradients that lie on the device.
+// StepPeak returns the peak of a training step over that many rows with these inputs, including the dropout factors and
+// the sums of gradients on the device.
 func (r *Runner) StepPeak(b *nn.Program, rows int, inputs ...map[string]*tensor.Dense) (int64, error) {
 	in := Shapes(inputs...)
 	pool := 2 * int64(rows) * int64(b.Widest)

@@ -20,16 +20,16 @@ type PictureCache struct {
 	order *list.List               // most recently used first
 	edits map[store.Key]cachedEdit // by ScorerConfig.cacheKey
 
-	recent map[store.Key]weak.Pointer[backbone.Picture] // prepared, and still held by somebody
+	recent map[store.Key]weak.Pointer[backbone.Picture] // prepared, and still referenced
 }
 
-// cachedEdit is what is known of an edit, whether its pictures are still there or not.
+// cachedEdit describes an edit, whether or not its pictures are still cached.
 type cachedEdit struct {
 	pictures []store.Key
 	tokens   []int // of each picture
 }
 
-// maxEdits bounds the memory of keys of edits; when it is reached all are forgotten.
+// maxEdits bounds the memory of keys of edits; when it is reached, all are dropped.
 const maxEdits = 1 << 20
 
 func newPictureCache(limit int64) *PictureCache {
@@ -38,7 +38,7 @@ func newPictureCache(limit int64) *PictureCache {
 	return c
 }
 
-// clear forgets all pictures.
+// clear drops all pictures.
 func (c *PictureCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *PictureCache) clear() {
 	c.recent = map[store.Key]weak.Pointer[backbone.Picture]{}
 }
 
-// PictureKey identifies what the backbone is shown: a picture, or two frames.
+// PictureKey identifies the backbone's visual input: a picture, or two frames.
 func PictureKey(frames []*data.Picture) store.Key {
 	var parts []string
 	for _, p := range frames {
@@ -57,18 +57,18 @@ func PictureKey(frames []*data.Picture) store.Key {
 	return store.KeyOf(parts...)
 }
 
-// Get returns the picture of a key; nil: it is not there.
+// Get returns the picture of a key; nil if it is not cached.
 func (c *PictureCache) Get(key store.Key) *backbone.Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.touch(key)
 }
 
-// maxRecent bounds the memory of keys of pictures that nobody holds any more.
+// maxRecent bounds the memory of keys of pictures that are no longer referenced.
 const maxRecent = 1 << 12
 
-// Prepared returns a picture that was prepared before, if anybody still has it; its pixels are not to be changed. The
-// edits of a group come one after the other, each with its source.
+// Prepared returns a picture that was prepared before, if it is still referenced; its pixels must not be changed. The
+// edits of a group arrive one after the other, each with its source.
 func (c *PictureCache) Prepared(key store.Key) *backbone.Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *PictureCache) Prepared(key store.Key) *backbone.Picture {
 	return p.Twin()
 }
 
-// Remember notes a picture that was prepared, for as long as anybody holds it: see Prepared.
+// Remember records a prepared picture for as long as it is referenced: see Prepared.
 func (c *PictureCache) Remember(p *backbone.Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *PictureCache) touch(key store.Key) *backbone.Picture {
 	return e.Value.(*backbone.Picture)
 }
 
-// OfEdit returns the pictures of an edit if all of them are still there.
+// OfEdit returns the pictures of an edit if all of them are still cached.
 func (c *PictureCache) OfEdit(key store.Key) []*backbone.Picture {
 	if key == (store.Key{}) {
 		return nil
@@ -116,7 +116,7 @@ func (c *PictureCache) OfEdit(key store.Key) []*backbone.Picture {
 	return out
 }
 
-// PutEdit notes the pictures of an edit: see OfEdit.
+// PutEdit records the pictures of an edit: see OfEdit.
 func (c *PictureCache) PutEdit(key store.Key, pictures []*backbone.Picture) {
 	if key == (store.Key{}) {
 		return
@@ -133,14 +133,14 @@ func (c *PictureCache) PutEdit(key store.Key, pictures []*backbone.Picture) {
 	c.edits[key] = cachedEdit{keys, backbone.PictureTokens(pictures)}
 }
 
-// Tokens are the numbers of tokens of an edit's pictures, from when they were prepared; nil: not known.
+// Tokens returns the token counts of an edit's pictures, recorded when they were prepared; nil: not known.
 func (c *PictureCache) Tokens(key store.Key) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.edits[key].tokens
 }
 
-// Put remembers a picture; its owner must not change it any more.
+// Put caches a picture; its owner must no longer change it.
 func (c *PictureCache) Put(p *backbone.Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

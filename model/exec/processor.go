@@ -8,17 +8,18 @@ import (
 	"fmt"
 )
 
-// ProcessorOptions are what a configuration says of texts.
+// ProcessorOptions are a configuration's settings for texts.
 type ProcessorOptions struct {
 	ChatTemplate string // Jinja; "": the checkpoint's
 	EndOfTurn    string // token that ends an answer; "": the family's
 	Numbers      string // text before each picture: see text.WithNumbers
 	Pair         string // how messages show pictures: see CheckPair
 	Token        string // the score token; "": there is none
-	AddsToken    bool   // it is no row of the vocabulary
+	AddsToken    bool   // it is not a row of the vocabulary
 }
 
-// Processor makes inputs of texts and pictures: a tokenizer with its chat template, and the backbone's image processor.
+// Processor turns texts and pictures into inputs: a tokenizer with its chat template, and the backbone's image
+// processor.
 type Processor struct {
 	Text      *text.Processor
 	Pictures  *PictureCache
@@ -53,7 +54,7 @@ func newProcessor(n *Network, pictures *PictureCache, o ProcessorOptions) (*Proc
 // Close frees the tokenizer.
 func (p *Processor) Close() error { return p.Text.Close() }
 
-// checkTokens compares the tokenizer's placeholder of pictures with the model's, and looks for the end of a turn.
+// checkTokens compares the tokenizer's picture placeholder with the model's, and checks that the end of a turn exists.
 func (p *Processor) checkTokens() error {
 	if err := checkPlaceholder(p.Text, p.net.Backbone); err != nil {
 		return err
@@ -67,8 +68,8 @@ func (p *Processor) checkTokens() error {
 	return nil
 }
 
-// checkPlaceholder compares the tokenizer's placeholder of pictures with that of config.json, by which transformers
-// finds them.
+// checkPlaceholder compares the tokenizer's picture placeholder with the one in config.json, which transformers uses to
+// find pictures.
 func checkPlaceholder(t *text.Processor, b *backbone.Backbone) error {
 	id, err := t.ID(b.Placeholder())
 	if want := b.Decoder().ImageToken; err == nil && int64(id) != want {
@@ -81,7 +82,7 @@ func checkPlaceholder(t *text.Processor, b *backbone.Backbone) error {
 	return nil
 }
 
-// Picture prepares what the backbone is shown, unless it is in the cache and its pixels are not wanted.
+// Picture prepares the backbone's visual input, unless it is cached and its pixels are not needed.
 func (p *Processor) Picture(frames []*data.Picture, pixels bool) (*backbone.Picture, error) {
 	key := PictureKey(frames)
 	if !pixels {
@@ -98,14 +99,14 @@ func (p *Processor) Picture(frames []*data.Picture, pixels bool) (*backbone.Pict
 	}
 	q.Key = key
 	p.Pictures.Remember(q)
-	if p.net.VisionTrained() { // features change with every step: what can be kept are the pixels
+	if p.net.VisionTrained() { // features change with every step: only the pixels can be cached
 		p.Pictures.Put(q)
 	}
 	return q, nil
 }
 
-// WordTokens is how many of n tokens belong to no picture. Pictures are bounded by their tiles, and published
-// checkpoints go beyond their positions with them; a text that does is an error, which says what to shorten.
+// WordTokens returns how many of n tokens do not belong to a picture. Pictures are bounded by their tiles, and
+// published checkpoints exceed their positions with them; a text that does is an error, which names what to shorten.
 func (p *Processor) WordTokens(n int, counts []int, what string) (int, error) {
 	for _, c := range counts {
 		n -= c
@@ -117,7 +118,7 @@ func (p *Processor) WordTokens(n int, counts []int, what string) (int, error) {
 	return n, nil
 }
 
-// EndOfTurn is the token that ends an answer.
+// EndOfTurn returns the token that ends an answer.
 func (p *Processor) EndOfTurn() string {
 	for _, t := range []string{p.endOfTurn, p.net.Backbone.EndOfTurn()} {
 		if t != "" {

@@ -12,19 +12,19 @@ import (
 	"assay/ort"
 )
 
-// On a device that is not the host, feeding parameters to every run and taking gradients from every run is most of what
-// is copied. So they may stay there. Parameters go up once for a step of the optimizer, graphs add their gradients to
-// sums that lie on the device, and the sums come down once. They are added in the order of the runs, so that they are,
-// bit for bit, what the host would have added up.
+// On a device other than the host, most copying is feeding parameters to every run and fetching gradients from every
+// run. So they may stay on the device. Parameters are uploaded once per optimizer step, graphs add their gradients to
+// sums on the device, and the sums are downloaded once. They are added in the order of the runs, so that they equal,
+// bit for bit, the sums that the host would compute.
 
-// transferred is the number of elements that are put together for one transfer.
+// transferred is the number of elements per transfer.
 const transferred = 16 << 20
 
-// Residence is the memory of a device that holds parameters and the sums of their gradients.
+// Residence is device memory that holds parameters and the sums of their gradients.
 type Residence struct {
 	params []nn.Param // in the order of Params
-	first  []int64    // element that each begins with; the first one of all is a zero
-	size   int64      // elements of all parameters, with what lies between them
+	first  []int64    // first element of each; element 0 is a zero
+	size   int64      // elements of all parameters, with the gaps between them
 	buffer *ort.Buffer
 	values map[string]*ort.View
 	sums   map[string]*ort.View
@@ -33,7 +33,7 @@ type Residence struct {
 	begun  bool
 }
 
-// newResidence lays out memory for parameters; it is taken when the first step begins.
+// newResidence lays out memory for parameters; it is allocated when the first step begins.
 func newResidence(params []nn.Param) *Residence {
 	r := &Residence{params: params, size: ort.Alignment}
 	for _, p := range params {
@@ -43,13 +43,13 @@ func newResidence(params []nn.Param) *Residence {
 	return r
 }
 
-// open takes the memory.
+// open allocates the memory.
 func (r *Residence) open(device string, o ort.CUDAOptions) (err error) {
 	if r.buffer != nil {
 		return nil
 	}
 	if r.buffer, err = ort.NewBuffer(device, 2*r.size, o); err != nil {
-		return fmt.Errorf("memory of the device for parameters and sums of gradients: %w", err)
+		return fmt.Errorf("device memory for parameters and sums of gradients: %w", err)
 	}
 	r.values, r.sums, r.zeros = map[string]*ort.View{}, map[string]*ort.View{}, map[int]*ort.View{}
 	for i, p := range r.params {
@@ -72,8 +72,8 @@ func (r *Residence) open(device string, o ort.CUDAOptions) (err error) {
 	return nil
 }
 
-// each goes through all elements in parts: copying is called for every stretch of a parameter in a part, from lo to
-// hi-1 of its elements.
+// each iterates over all elements in parts: copying is called for every range of a parameter in a part, from lo to hi-1
+// of its elements.
 func (r *Residence) each(
 	transfer func(at int64, part []float32) error, copying func(i int, lo, hi int64, part []float32),
 	before bool,
@@ -102,7 +102,7 @@ func (r *Residence) each(
 	return nil
 }
 
-// begin brings the parameters up as they are now, and begins sums anew.
+// begin uploads the current parameters and resets the sums.
 func (r *Residence) begin(ctx context.Context, value func(name string) *tensor.Dense) error {
 	r.begun, r.summed = false, map[string]bool{}
 	err := r.each(func(at int64, part []float32) error { return r.buffer.Write(ctx, at, part) },
@@ -113,10 +113,10 @@ func (r *Residence) begin(ctx context.Context, value func(name string) *tensor.D
 	return err
 }
 
-// fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
+// fetch downloads the sums, in the order of the parameters; zeros if nothing was added.
 func (r *Residence) fetch(ctx context.Context, into [][]float32) error {
 	if !r.begun || len(into) != len(r.params) {
-		return fmt.Errorf("there are no sums of %d gradients: the step was not begun, or it failed", len(into))
+		return fmt.Errorf("no sums of %d gradients: the step was not started with Begin, or it failed", len(into))
 	}
 	err := r.each(func(at int64, part []float32) error { return r.buffer.Read(ctx, r.size+at, part) },
 		func(i int, lo, hi int64, part []float32) { copy(into[i][lo:hi], part) }, false)
@@ -128,12 +128,12 @@ func (r *Residence) fetch(ctx context.Context, into [][]float32) error {
 	return err
 }
 
-// run runs a session that adds up gradients.
+// run runs a session that sums gradients.
 func (r *Residence) run(
 	ctx context.Context, on *Session, in map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
 	if !r.begun {
-		return nil, errors.New("a step whose gradients are added up has to begin with Begin")
+		return nil, errors.New("a step whose gradients are summed on the device must start with Begin")
 	}
 	views := ort.Views{In: map[string]*ort.View{}, Out: map[string]*ort.View{}}
 	for _, p := range on.Params {
@@ -145,7 +145,7 @@ func (r *Residence) run(
 		views.Out[nn.OfSummed+p.Name] = r.sums[p.Name]
 	}
 	out, err := on.RunWith(ctx, in, nil, views)
-	if err != nil { // it may have come to some of the sums
+	if err != nil { // some of the sums may have changed
 		r.begun = false
 		return nil, err
 	}
@@ -172,10 +172,10 @@ func (r *Residence) addTo(in shapesOf) {
 	}
 }
 
-// count counts the memory of the device, and of the host what is put together for a transfer.
+// count counts the device memory, and the host memory used for a transfer.
 func (r *Residence) count(u *Usage) {
 	stage := 4 * min(r.size, transferred)
 	u.Bytes["parameters"] = 4*r.size + stage
 	u.Bytes["sums of gradients"] = 4 * r.size
-	u.Host["gradients and optimizer"] += stage - 2*4*u.Trainable // no run's gradients come down
+	u.Host["gradients and optimizer"] += stage - 2*4*u.Trainable // gradients of runs are not downloaded
 }

@@ -4,22 +4,22 @@ import (
 	"errors"
 )
 
-// Runner runs graphs over packed samples: sessions, and the features that a frozen tower makes of pictures.
+// Runner runs graphs over packed samples, with sessions and a frozen tower's features of pictures.
 type Runner struct {
 	net      *Network
 	Sessions *Sessions
 	Features *visionFeatures
 }
 
-// newRunner opens nothing yet. identity is what a configuration says about scores; as far as image features depend on
-// it.
+// newRunner does not open anything yet. identity is the part of a scorer's configuration that image features depend on.
 func newRunner(n *Network, o *Options, pictures *PictureCache, identity string) *Runner {
 	s := newSessions(n, o)
 	print := func() (string, error) { return n.featurePrint(identity) }
 	return &Runner{n, s, newVisionFeatures(s, pictures, o.Store, print)}
 }
 
-// Open makes what prepares texts and pictures, and what runs graphs over them. They share the pictures in memory.
+// Open returns the processor of texts and pictures and the runner of graphs over them. They share the pictures in
+// memory.
 func Open(n *Network, o *Options, p ProcessorOptions, identity string) (*Processor, *Runner, error) {
 	pictures := newPictureCache(o.cacheSize())
 	processor, err := newProcessor(n, pictures, p)

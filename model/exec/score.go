@@ -11,7 +11,7 @@ import (
 	"assay/model/batch"
 )
 
-// EachBatch runs sessions over samples, packed in batches of one length, each with the features of its pictures. It
+// EachBatch runs sessions over samples, packed into batches of one length, with the features of their pictures. It
 // calls read, several times at once, for every sample with its place in its batch's outputs.
 func (r *Runner) EachBatch(
 	ctx context.Context, graph Recipe, pk batch.Packer, samples []*batch.Sample,
@@ -49,7 +49,7 @@ func (r *Runner) EachBatch(
 	return nil
 }
 
-// runBatch runs samples of one length; order[place] is the index of the sample at that place of the outputs.
+// runBatch runs samples of one length; order[place] is the index of the sample at that place in the outputs.
 func (r *Runner) runBatch(
 	ctx context.Context, graph Recipe, pk batch.Packer, samples []*batch.Sample,
 ) (order []int, out map[string]*tensor.Dense, err error) {

@@ -18,10 +18,10 @@ import (
 type Recipe struct {
 	Name  string
 	Build func(g *nn.Graph) (*nn.Program, error)
-	Rare  bool // it runs seldom: its memory of a GPU is given back behind each run
+	Rare  bool // it runs rarely: its GPU memory is released after each run
 }
 
-// With is the recipe of a variant.
+// With returns the recipe of a variant.
 func (r Recipe) With(v nn.Variant) Recipe {
 	build := r.Build
 	r.Name, r.Build = v.Name(r.Name), func(g *nn.Graph) (*nn.Program, error) {
@@ -31,8 +31,8 @@ func (r Recipe) With(v nn.Variant) Recipe {
 	return r
 }
 
-// Sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is
-// trained.
+// Sessions holds the graphs of a network and the runtime's sessions over them, by name, with the values of trained
+// parameters.
 type Sessions struct {
 	net     *Network
 	options *Options
@@ -67,14 +67,14 @@ func newSessions(n *Network, o *Options) *Sessions {
 	}
 }
 
-// Graph returns the graph of that name without opening it.
+// Graph returns the graph of a recipe without opening it.
 func (s *Sessions) Graph(r Recipe) (*nn.Program, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.build(r)
 }
 
-// build builds a graph, or takes it from those that wait for their session. s.mu is held.
+// build builds a graph, or returns one that is built and not opened yet. s.mu is held.
 func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 	if b := s.graphs[r.Name]; b != nil {
 		return b, nil
@@ -92,7 +92,7 @@ func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 	return b, nil
 }
 
-// Session returns the session of that name, building and opening its graph the first time.
+// Session returns the session of a recipe, building and opening its graph the first time.
 func (s *Sessions) Session(r Recipe) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Sessions) Session(r Recipe) (*Session, error) {
 	if err := s.readTrained(b.Params); err != nil {
 		return nil, err
 	}
-	s.net.Backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
+	s.net.Backbone.Weights.Forget() // the pages read so far: the sessions have their own mapping
 	if s.options.OnGraph != nil {
 		s.options.OnGraph(r.Name, b.Model)
 	}
@@ -140,7 +140,7 @@ func (s *Sessions) Session(r Recipe) (*Session, error) {
 	return opened, nil
 }
 
-// profile is the prefix of the next session's trace.
+// profile returns the prefix of the next session's trace.
 func (s *Sessions) profile() string {
 	if s.options.Profile == "" {
 		return ""
@@ -148,7 +148,7 @@ func (s *Sessions) profile() string {
 	return fmt.Sprintf("%s-%d", s.options.Profile, len(s.Open))
 }
 
-// Run feeds a session what it declares: the batch and the trained parameters.
+// Run feeds a session the inputs that it declares: the batch and the trained parameters.
 func (s *Sessions) Run(
 	ctx context.Context, on *Session, feeds ...map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
@@ -169,11 +169,11 @@ func (s *Sessions) Run(
 	return on.Session.Run(ctx, in)
 }
 
-// FeedParams gives a run of a session that is no step the parameters that train, as they are: of a device where they
-// stay, as they were when the last step began.
+// FeedParams feeds the current trained parameters to a run that is not a training step. Parameters that stay on a
+// device have their values from the start of the last step.
 func (s *Sessions) FeedParams(on *Session, in map[string]*tensor.Dense, views ort.Views) error {
 	if len(on.Params) > 0 && s.Resident != nil && !s.Resident.begun {
-		return errors.New("parameters that stay on the device have to be brought there with Begin")
+		return errors.New("parameters that stay on the device must be uploaded with Begin first")
 	}
 	for _, p := range on.Params {
 		if s.Resident != nil {
@@ -197,7 +197,7 @@ func (s *Sessions) readTrained(params []nn.Param) (err error) {
 	return nil
 }
 
-// Param is the value of a trained parameter.
+// Param returns the value of a trained parameter.
 func (s *Sessions) Param(name string) *tensor.Dense {
 	if t := s.net.Tensors[name]; t != nil {
 		return t
@@ -217,7 +217,7 @@ func (s *Sessions) close() error {
 	return errors.Join(errs...)
 }
 
-// DropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.
+// DropoutFeeds draws the pool of factors, and the offset of each LoRA layer in it.
 func DropoutFeeds(rate float64, s *Session, rows int, seed uint64) map[string]*tensor.Dense {
 	if rate == 0 || s.Sites == 0 {
 		return nil

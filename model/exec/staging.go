@@ -13,8 +13,8 @@ import (
 	"assay/ort"
 )
 
-// staging keeps the memory that batches are put together in from run to run. Features of a batch take 80 MB: the first
-// touch of new memory would cost more than the copy, and page-locked memory is slow to make.
+// staging reuses the memory in which batches are assembled from run to run. Features of a batch take 80 MB: the first
+// touch of new memory would cost more than the copy, and pinned memory is slow to allocate.
 type staging struct {
 	net *Network
 
@@ -23,7 +23,7 @@ type staging struct {
 	closed bool
 }
 
-// spare is the number of free buffers that are kept: runs beside each other take one each.
+// spare is the maximum number of free buffers: concurrent runs take one each.
 const spare = 2
 
 // take returns memory for n numbers.
@@ -39,11 +39,11 @@ func (s *staging) take(n int) *ort.HostBuffer {
 	return ort.NewHostBuffer(s.net.RunsOn(), n+n/8)
 }
 
-// give takes memory back. Of too many the smallest goes.
+// give returns memory for reuse. If there are too many buffers, the smallest is freed.
 func (s *staging) give(b *ort.HostBuffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed { // while the run was going on
+	if s.closed { // during the run
 		b.Close()
 		return
 	}
@@ -67,8 +67,8 @@ func (s *staging) close() error {
 	return errors.Join(errs...)
 }
 
-// VisionFeeds is what a packed batch feeds a graph about its pictures: pixels where the tower is in the graph, else
-// features. done is to be called behind the run.
+// VisionFeeds returns the feeds for a packed batch's pictures: pixels if the tower is in the graph, else features. done
+// must be called after the run.
 func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense, done func(), err error) {
 	if s.net.VisionTrained() {
 		feeds, err = s.net.Backbone.Feeds(p.Pictures)
@@ -84,7 +84,7 @@ func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense,
 	return features(all, s.net), func() { s.staging.give(b) }, nil
 }
 
-// VisionShapes is VisionFeeds for a plan, which reads no values.
+// VisionShapes is VisionFeeds for a plan, which does not read values.
 func (s *Sessions) VisionShapes(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 	if s.net.VisionTrained() && len(p.Pictures) > 0 {
 		return s.net.Backbone.Feeds(p.Pictures)
@@ -96,7 +96,7 @@ func (s *Sessions) VisionShapes(p *batch.Inputs) (map[string]*tensor.Dense, erro
 	return features(make([]float32, max(n, s.net.Backbone.Decoder().FeatureWidth())), s.net), nil
 }
 
-// ShownFeeds is VisionFeeds of a batch that may be without pictures: it has a row of zeros then.
+// ShownFeeds is VisionFeeds for a batch that may have no pictures: the features are then a row of zeros.
 func (s *Sessions) ShownFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense, done func(), err error) {
 	if len(p.Pictures) > 0 {
 		return s.VisionFeeds(p)

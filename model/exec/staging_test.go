@@ -6,7 +6,7 @@ import (
 	"assay/ort"
 )
 
-// TestStaging: a buffer that is large enough is taken again; of too many that are free, the smallest goes.
+// TestStaging: a buffer that is large enough is reused; if too many are free, the smallest is freed.
 func TestStaging(t *testing.T) {
 	s := &staging{net: &Network{Plan: Plan{Device: "cpu"}}}
 	take := func(n int) *ort.HostBuffer {
@@ -35,6 +35,6 @@ func TestStaging(t *testing.T) {
 		t.Errorf("closing: got error %v, %d numbers left", err, len(large.Values()))
 	}
 	if s.give(other); other.Values() != nil || len(s.free) > 0 {
-		t.Errorf("behind the end %d numbers are left, and %d buffers are free, want none", len(other.Values()), len(s.free))
+		t.Errorf("after closing, %d numbers are left, and %d buffers are free, want none", len(other.Values()), len(s.free))
 	}
 }

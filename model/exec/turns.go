@@ -8,8 +8,8 @@ import (
 	"assay/model/text"
 )
 
-// CheckPair reports what is wrong with how messages show pictures: "" and sequence one by one, frames each two as the
-// frames of one.
+// CheckPair returns an error for an unknown way of showing pictures in messages: "" and sequence show them one by one,
+// frames every two as the frames of one.
 func CheckPair(pair string) error {
 	switch pair {
 	case "", backbone.Sequence, backbone.Frames:
@@ -18,11 +18,11 @@ func CheckPair(pair string) error {
 	return fmt.Errorf("%q: messages show pictures as %s or %s", pair, backbone.Sequence, backbone.Frames)
 }
 
-// Frames reports whether messages show each two pictures as the frames of one.
+// Frames reports whether messages show every two pictures as the frames of one.
 func (p *Processor) Frames() bool { return p.pair == backbone.Frames }
 
-// Turns are messages about so many pictures as the backbone is shown them. With frames two pictures that follow each
-// other in a message take one place; each is how many pictures a place takes.
+// Turns returns messages about that many pictures in the form shown to the backbone. With frames, two consecutive
+// pictures of a message take one place; each is the number of pictures per place.
 func (p *Processor) Turns(messages []text.Message, pictures int) (turns []text.Message, each int, err error) {
 	each = 1
 	if p.Frames() {
@@ -42,20 +42,20 @@ func (p *Processor) Turns(messages []text.Message, pictures int) (turns []text.M
 			}
 			if last := k == len(m.Content)-1; last || !c.Image && c.Text != "" {
 				if row%each != 0 {
-					return nil, 0, fmt.Errorf("message %d: %d pictures in a row: each two are the frames of one, so an even number "+
-						"is wanted", i+1, row)
+					return nil, 0, fmt.Errorf("message %d: %d pictures in a row: every two are the frames of one, so an even number "+
+						"is required", i+1, row)
 				}
 				row = 0
 			}
 		}
 	}
 	if shown != pictures {
-		return nil, 0, fmt.Errorf("the messages show %d pictures, and there are %d", shown, pictures)
+		return nil, 0, fmt.Errorf("the messages show %d pictures, but there are %d", shown, pictures)
 	}
 	return turns, each, nil
 }
 
-// FitFrames are the pictures of one place of a message: the second of two frames is resized to the first.
+// FitFrames returns the pictures of one place in a message: the second of two frames is resized to the first.
 func FitFrames(shown []*data.Picture) ([]*data.Picture, error) {
 	out := make([]*data.Picture, len(shown))
 	for i, p := range shown {

@@ -8,7 +8,7 @@ import (
 	"assay/model/text"
 )
 
-// TestTurns: with frames each two pictures that follow each other in a message take one place. In the table i is a
+// TestTurns: with frames, every two consecutive pictures of a message take one place. In the table i is a
 // picture, a dot an empty text, any other letter a text, | the next message.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct{ name, pair, messages, want string }{
@@ -51,7 +51,7 @@ func TestTurns(t *testing.T) {
 			}
 			got := strings.Join(shown, "|")
 			if err != nil {
-				got, _, _ = strings.Cut(err.Error(), ": each two")
+				got, _, _ = strings.Cut(err.Error(), ": every two")
 			}
 			if got != c.want {
 				t.Errorf("got %q (error %v), want %q", got, err, c.want)

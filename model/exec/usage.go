@@ -8,15 +8,15 @@ import (
 	"assay/onnx"
 )
 
-// Usage is what training needs.
+// Usage is the memory that training needs.
 type Usage struct {
 	Parameters int64            // of backbone and scorer
 	Trainable  int64            // of them
-	Bytes      map[string]int64 // memory of the device, by what for
-	Host       map[string]int64 // on CUDA, memory of the machine; on the CPU that is Bytes
+	Bytes      map[string]int64 // device memory, by purpose
+	Host       map[string]int64 // on CUDA, host memory; on the CPU that is Bytes
 }
 
-// Counts is Counts of what trains the parameters.
+// Counts returns the number of parameters, the number of trainable ones, and the memory of the weights.
 func (n *Network) Counts(params []nn.Param) Usage {
 	u := Usage{Bytes: map[string]int64{}}
 	u.Parameters, u.Bytes["weights"] = n.Weights()
@@ -31,16 +31,16 @@ func (n *Network) Counts(params []nn.Param) Usage {
 
 const (
 	Program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
-	arenaSlack = 16       // one part in so many of an arena lies between its blocks
+	arenaSlack = 16       // one part in arenaSlack of an arena is lost between its blocks
 
-	// On CUDA an arena grows by regions of up to a GiB, and no block lies across two: more of it is lost.
+	// On CUDA an arena grows by regions of up to a GiB, and no block spans two: more of it is lost.
 	CUDASlack  = 8
 	CUDARegion = 1 << 30 // bytes
-	// What a process takes of a GPU before it computes: the driver's context, kernels, workspaces of cuBLAS.
+	// GPU memory that a process needs before it computes: the driver's context, kernels, workspaces of cuBLAS.
 	CUDAContext = 1 << 30
 )
 
-// AddTraining adds what training needs besides the weights: for the optimizer, of graphs, and for the pictures.
+// AddTraining adds the memory that training needs besides the weights: for the optimizer, graphs and pictures.
 func (r *Runner) AddTraining(
 	u *Usage, params []nn.Param, s *batch.Sample, micro, pictures int, peaks Peaks,
 ) error {
@@ -50,17 +50,17 @@ func (r *Runner) AddTraining(
 		return err
 	}
 	r.AddPictures(u, s, micro, pictures, !r.net.VisionTrained())
-	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // those that are made ready beside the step
+	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // pictures that are prepared during the step
 	if r.net.OnCUDA() {
 		r.Split(u, len(peaks))
-		if u.Bytes["parameters"] = 4 * u.Trainable; r.Sessions.Resident != nil { // else fed to every run
+		if u.Bytes["parameters"] = 4 * u.Trainable; r.Sessions.Resident != nil { // otherwise they are fed to every run
 			r.Sessions.Resident.count(u)
 		}
 	}
 	return nil
 }
 
-// held is what sums of gradients and an optimizer take.
+// held returns the memory of the sums of gradients and an optimizer.
 func (r *Runner) held(params []nn.Param) (bytes int64) {
 	if r.Sessions.options.Held != nil {
 		return r.Sessions.options.Held(params)
@@ -71,10 +71,10 @@ func (r *Runner) held(params []nn.Param) (bytes int64) {
 	return bytes
 }
 
-// Peaks are the memory of graphs at their worst moments, for a batch of samples as long as one, by what they do.
+// Peaks holds the peak memory of graphs, for a batch of samples as long as the given one, by what the graphs do.
 type Peaks = map[string]func(s *batch.Sample, batch int) (bytes int64, err error)
 
-// AddPeaks adds what graphs hold at their worst moments, with what their arenas lose.
+// AddPeaks adds the peak memory of graphs, including what their arenas lose.
 func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) error {
 	for what, peak := range peaks {
 		n, err := peak(s, batch)
@@ -90,7 +90,7 @@ func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) err
 	return nil
 }
 
-// AddPictures adds what lies on the host of the pictures: pixels of a batch, features, if they are kept.
+// AddPictures adds the host memory of the pictures: pixels of a batch, and features if they are cached.
 func (r *Runner) AddPictures(u *Usage, s *batch.Sample, batch, pictures int, kept bool) {
 	var pixels, features int64
 	for _, q := range s.Pictures {
@@ -104,7 +104,7 @@ func (r *Runner) AddPictures(u *Usage, s *batch.Sample, batch, pictures int, kep
 	u.Bytes["program"] = Program
 }
 
-// Split sorts memory by where it lies, and adds what the device takes for itself. That is its context, and of each
+// Split divides memory into device and host memory, and adds the overhead of the device: its context, and for each
 // session's arena the rest of its last region, half of one on average.
 func (r *Runner) Split(u *Usage, sessions int) {
 	u.Host = map[string]int64{}

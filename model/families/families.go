@@ -1,4 +1,4 @@
-// Package families links every backbone family into a program: import it for its effect.
+// Package families registers every backbone family in a program: import it for its side effects.
 package families
 
 import (

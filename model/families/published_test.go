@@ -11,7 +11,7 @@ import (
 	"assay/model/backbone"
 )
 
-// published are the configurations of checkpoints on the Hub, and how many parameters those have.
+// published lists configurations of checkpoints on the Hub and their numbers of parameters.
 var published = map[string]int64{
 	"llava-v1.6-mistral-7b-hf": 7566747648,
 	"llama3-llava-next-8b-hf":  8355276800,
@@ -24,10 +24,10 @@ var published = map[string]int64{
 	"Qwen2.5-VL-72B-Instruct":  73410777344,
 }
 
-// configurations are files of these checkpoints.
+// configurations is an archive with files of these checkpoints.
 const configurations = "testdata/published.zip"
 
-// Every key of a published configuration is known, and what follows from them is the checkpoint's size.
+// Every key of a published configuration is known, and the configuration yields the checkpoint's number of parameters.
 func TestPublished(t *testing.T) {
 	folder := packed.Unpack(t, configurations)
 	for name, want := range published {
@@ -55,8 +55,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// A checkpoint of Qwen2.5-VL's architecture with another language model, of MiMo-7B's sizes and with the keys that its
-// configuration has besides. What transformers would ignore there is refused if it says otherwise.
+// A checkpoint of Qwen2.5-VL's architecture with another language model: MiMo-7B's sizes and its additional
+// configuration keys. Keys that transformers would ignore are refused if their values differ from what it computes.
 func TestOtherLanguageModel(t *testing.T) {
 	raw, folder := packed.File(t, configurations, "Qwen2.5-VL-72B-Instruct/config.json"), packed.Unpack(t, configurations)
 	for change, want := range map[string]string{
@@ -99,7 +99,7 @@ func TestOtherLanguageModel(t *testing.T) {
 	}
 }
 
-// What is not supported is refused by its name, with what would be missing.
+// An unsupported model type is refused; the error names it and what would be missing.
 func TestLacking(t *testing.T) {
 	for kind, want := range map[string]string{
 		"qwen3_vl_moe": "mixture of experts",

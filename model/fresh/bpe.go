@@ -10,8 +10,8 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// byteLetters writes every byte as one printable letter, as GPT-2 does: printable bytes as themselves, the rest from
-// 256 on.
+// byteLetters maps every byte to one printable letter, as GPT-2 does: printable bytes to themselves, the rest to code
+// points starting at 256.
 var byteLetters = func() (letters [256]rune) {
 	next := rune(256)
 	for b := range letters {
@@ -27,8 +27,8 @@ var byteLetters = func() (letters [256]rune) {
 
 // bpe is a byte-level byte-pair encoding. The ids of Tokens are their indices.
 type bpe struct {
-	// Tokens are, in byteLetters' spelling, the 256 bytes in the order of their letters, with a suffix these once more,
-	// then the merges.
+	// Tokens are, in byteLetters' spelling, the 256 bytes in the order of their letters, then the same with the suffix
+	// if there is one, then the merges.
 	Tokens []string
 	Merges [][2]string // in the order of their rank
 }
@@ -43,7 +43,7 @@ type candidate struct {
 	words []int32
 }
 
-// queue is a heap: the highest count first, of equal ones the pair of the smallest ids.
+// queue is a heap: highest count first; ties go to the pair with the smallest ids.
 type queue []candidate
 
 func (q queue) Len() int      { return len(q) }
@@ -61,9 +61,10 @@ func (q queue) Less(i, j int) bool {
 }
 
 // trainBPE learns merges from documents, cut into words by a regular expression, until there are size tokens (at least
-// the 256 bytes) or no two tokens are neighbours any more. The result depends on the documents only, and equals that of
-// the tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression). A suffix
-// (CLIP's "</w>") is written behind the last byte of every word, and makes it another token; 512 are then the least.
+// the 256 bytes) or no neighbouring tokens are left to merge. The result depends only on the documents, and is the same
+// as the tokenizers library's (BpeTrainer with the byte-level alphabet and a pre-tokenizer with that expression). A
+// suffix (CLIP's "</w>") is appended to the last byte of every word, which makes it a different token; the minimum size
+// is then 512.
 func trainBPE(documents []string, words, suffix string, size int) (*bpe, error) {
 	least := 256
 	if suffix != "" {
@@ -82,7 +83,7 @@ func trainBPE(documents []string, words, suffix string, size int) (*bpe, error) 
 	return t.result(), nil
 }
 
-// countWords cuts documents into words; the words come sorted.
+// countWords cuts documents into words and counts them; the words are sorted.
 func countWords(documents []string, words string) (texts []string, counts []int, err error) {
 	pattern, err := regexp2.Compile(words, regexp2.None)
 	if err != nil {
@@ -166,8 +167,8 @@ func (t *trainer) enqueue(where map[pair][]int32) {
 	}
 }
 
-// merge makes one token of the commonest pair; false if there is none. Counts in the queue may be out of date: such a
-// pair goes back in with the right one.
+// merge turns the most frequent pair into one token; false if there is none. Counts in the queue may be stale: such a
+// pair is queued again with its current count.
 func (t *trainer) merge() bool {
 	for len(t.queue) > 0 {
 		top := heap.Pop(&t.queue).(candidate)
@@ -197,7 +198,7 @@ func (t *trainer) merge() bool {
 	return false
 }
 
-// replace merges p in one word and counts the pairs that vanish and appear.
+// replace merges p in one word and updates the counts of the pairs that disappear and appear.
 func (t *trainer) replace(where map[pair][]int32, w int32, p pair, id int32) []int32 {
 	word := t.words[w]
 	out := word[:0]

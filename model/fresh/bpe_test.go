@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// Tokens, merges and, through the written tokenizer.json, encodings are those of the tokenizers library's own trainer
+// Tokens, merges and encodings (with the written tokenizer.json) equal those of the tokenizers library's own trainer
 // (tools/oracle/bpe.py).
 func TestBPEAsTokenizersLibrary(t *testing.T) {
 	corpus, err := os.ReadFile("testdata/corpus.txt")

@@ -5,7 +5,7 @@ import (
 	"maps"
 )
 
-// decimal is a number that JSON spells with a point, as Python spells a float.
+// decimal is a number that is written to JSON with a decimal point, as Python writes a float.
 type decimal float64
 
 func (d decimal) MarshalJSON() ([]byte, error) {

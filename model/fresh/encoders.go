@@ -15,15 +15,15 @@ import (
 	"assay/model/nn"
 )
 
-// Transformer are the sizes of one transformer of an encoder.
+// Transformer has the sizes of one transformer of an encoder.
 type Transformer struct{ Hidden, Layers, Heads, Intermediate int }
 
 // CLIPSizes are the dimensions of a CLIP.
 type CLIPSizes struct {
-	Picture, Patch int // side of a picture, a multiple of that of a patch, pixels
+	Picture, Patch int // sides of a picture and of a patch, pixels; Picture is a multiple of Patch
 	Vision, Text   Transformer
 	Projection     int // width of the embeddings
-	Context        int // most tokens of a text
+	Context        int // maximum tokens of a text
 	Vocab          int // tokens at most: 512 bytes, two special ones, and merges
 }
 
@@ -42,7 +42,7 @@ const (
 )
 
 // CreateCLIP makes the checkpoint directory dir of a CLIP whose tokenizer learns from lines of text. dir must not
-// exist, or be empty; it appears complete or not at all, and the same arguments give the same bytes.
+// exist or must be empty; it appears complete or not at all, and the same arguments produce the same bytes.
 func CreateCLIP(dir string, s CLIPSizes, text string, seed uint64) error {
 	if err := errors.Join(grid(s.Picture, s.Patch), s.Vision.check("vision"), s.Text.check("text")); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (t Transformer) check(which string) error {
 	if t.Hidden < 4 || t.Hidden%4 != 0 || t.Layers < 1 || t.Heads < 1 || t.Hidden%t.Heads != 0 || t.Intermediate < 1 {
 		return SizeError{
 			which,
-			fmt.Sprintf("%+v: want a width that is a multiple of 4 and of the heads, and at least one of each", t),
+			fmt.Sprintf("%+v: the width must be a multiple of 4 and of the heads, and each number at least 1", t),
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func (b *bpe) clipTokenizer() object {
 	}
 }
 
-// parameters are all tensors of a CLIP but logit_scale.
+// parameters are all tensors of a CLIP except logit_scale.
 func (s CLIPSizes) parameters(rows int) nn.Parameters {
 	var p nn.Parameters
 	tower := func(key string, t Transformer) {

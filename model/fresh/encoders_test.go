@@ -20,8 +20,8 @@ var testCLIP = CLIPSizes{
 	Vocab:      700,
 }
 
-// The tokenizers library reads the tokenizer: words that were seen often are one token with CLIP's ending, and what was
-// never seen comes back from its bytes.
+// The tokenizers library reads the tokenizer: frequent words are one token with CLIP's ending, and unseen text is
+// recovered from its bytes.
 func TestCLIPTokenizer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "clip")
 	if err := CreateCLIP(dir, testCLIP, strings.Repeat("a photo of Two red circles\n", 3), 1); err != nil {
@@ -58,7 +58,7 @@ func TestCLIPTokenizer(t *testing.T) {
 	}
 }
 
-// The same arguments give the same bytes; others do not, and wrong sizes are refused before anything is written.
+// The same arguments produce the same bytes, others do not, and invalid sizes are refused before anything is written.
 func TestCreateEncoders(t *testing.T) {
 	dino := DINOSizes{Picture: 32, Patch: 8, Transformer: Transformer{16, 2, 2, 32}}
 	for name, create := range map[string]func(dir string, seed uint64) error{
@@ -95,7 +95,7 @@ func TestCreateEncoders(t *testing.T) {
 		"ratio":      CreateDINO(dir, uneven, 1),
 	} {
 		if err == nil {
-			t.Errorf("a wrong %s was taken", what)
+			t.Errorf("an invalid %s was accepted", what)
 		}
 	}
 	if _, err := os.Stat(dir); err == nil {

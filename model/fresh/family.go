@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Families that a checkpoint can be of, by their model_type.
+// Families of checkpoints by their model_type.
 const (
 	LlavaNext = "llava_next"
 	Qwen2VL   = "qwen2_vl"
@@ -17,12 +17,12 @@ const (
 	Qwen3VL   = "qwen3_vl"
 )
 
-// family is the tokenizer, the configuration and the sizes of one architecture's checkpoints; package model knows their
-// tensors.
+// family is the tokenizer, the configuration and the sizes of one architecture's checkpoints; their tensors are defined
+// in package model.
 type family struct {
 	words     string   // regular expression that cuts text into words
-	special   []string // tokens behind the BPE's
-	added     []string // tokens behind the special ones, which stay when ids become text
+	special   []string // tokens after those of the BPE
+	added     []string // tokens after the special ones, which are kept when ids are decoded
 	begin     string   // token in front of every text; "": none
 	end       string   // of a turn
 	padding   string
@@ -32,13 +32,13 @@ type family struct {
 	template  string // of chats, Jinja
 	image     string // name of the token of a picture in tokenizer_config.json; "": none
 
-	defaults func(s *Sizes)                                 // sizes that only this family has
-	check    func(s Sizes, want wanted)                     // of them
-	files    func(s Sizes, v *vocabulary) map[string]object // config.json, the processors'
-	generate object                                         // how published checkpoints draw tokens; nil: nothing is said
+	defaults func(s *Sizes)                                 // sets the sizes that only this family has
+	check    func(s Sizes, want wanted)                     // checks them
+	files    func(s Sizes, v *vocabulary) map[string]object // config.json and the processors' files
+	generate object                                         // sampling settings of published checkpoints; nil: none
 }
 
-// wanted notes a problem with the size of that key unless ok.
+// wanted records a problem with the size named key unless ok.
 type wanted func(ok bool, key, format string, args ...any)
 
 var families = map[string]*family{
@@ -48,7 +48,7 @@ var families = map[string]*family{
 	Qwen3VL:   &qwen3VL,
 }
 
-// Families are the names of all of them, sorted.
+// Families returns the names of all families, sorted.
 func Families() []string { return slices.Sorted(maps.Keys(families)) }
 
 func familyOf(name string) (*family, error) {
@@ -69,7 +69,7 @@ type vocabulary struct {
 // rowMultiple is what the rows of the embedding table are rounded up to, so that matrix products have even sizes.
 const rowMultiple = 64
 
-// train learns at most size tokens, special ones included, from documents.
+// train learns a vocabulary of at most size tokens, special ones included, from documents.
 func (f *family) train(documents []string, size int) (*vocabulary, error) {
 	if f.nfc {
 		documents = slices.Clone(documents)
@@ -101,10 +101,10 @@ var (
 	colourStd  = []float64{0.26862954, 0.26130258, 0.27577711}
 )
 
-// initializerRange is what configurations carry for weights that a library adds; Init does not use it.
+// initializerRange is the config value for weights that a library adds later; Init does not use it.
 const initializerRange = decimal(0.02)
 
-// textConfig is what the families' language models have in common.
+// textConfig is the part of text_config that the families have in common.
 func (s Sizes) textConfig(v *vocabulary, kind string, eps float64) object {
 	return object{
 		"model_type":              kind,

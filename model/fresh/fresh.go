@@ -1,6 +1,9 @@
-// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen-VL architectures in Hugging Face files.
-// Each has a tokenizer trained on given text, and weights ready to be trained from scratch. transformers loads them
-// like any other.
+// Package fresh creates new checkpoints: small models of the LLaVA-NeXT and Qwen-VL architectures, and CLIP and DINOv2
+// encoders, in Hugging Face files that transformers loads like any other.
+//
+// [Create] checks the [Sizes], trains a byte-level BPE on the given text, writes config, processor and tokenizer files,
+// and initialises the weights for training from scratch ([Init]). [CreateCLIP] and [CreateDINO] do this for encoders,
+// of which DINO's has no tokenizer. The same arguments produce the same bytes.
 package fresh
 
 import (
@@ -14,7 +17,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
 	"assay/model/backbone"
-	_ "assay/model/families" // they know their parameters
+	_ "assay/model/families" // their parameter lists
 )
 
 // Summary describes a new checkpoint.
@@ -22,7 +25,7 @@ type Summary struct {
 	Folder           string `json:"folder"`
 	Parameters       int    `json:"parameters"`
 	TextParameters   int    `json:"text_parameters"`   // of the language model and its tables
-	VisionParameters int    `json:"vision_parameters"` // of the vision tower, and what joins it to the language model
+	VisionParameters int    `json:"vision_parameters"` // of the vision tower and its projector or merger
 	Vocab            int    `json:"vocab"`             // tokens, special ones included
 	Merges           int    `json:"merges"`
 	Rows             int    `json:"rows"`                  // of the embedding table
@@ -30,8 +33,9 @@ type Summary struct {
 	Seed             uint64 `json:"seed"`
 }
 
-// Create makes the checkpoint directory dir from sizes, the UTF-8 text files that the tokenizer learns from, and a
-// seed. The same arguments give the same bytes. dir must not exist, or be empty; it appears complete or not at all.
+// Create writes the checkpoint directory dir from sizes, the UTF-8 text files that the tokenizer is trained on, and a
+// seed. The same arguments produce the same bytes. dir must not exist or must be empty; it appears complete or not at
+// all.
 func Create(dir string, sizes Sizes, texts []string, seed uint64) (Summary, error) {
 	if err := sizes.Check(); err != nil {
 		return Summary{}, err
@@ -56,7 +60,7 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Summary, erro
 	return facts, err
 }
 
-// write puts every file of the checkpoint into dir and counts the parameters: those that package model wants of this
+// write writes every file of the checkpoint into dir and counts the parameters that package model expects for this
 // configuration.
 func (s Sizes) write(dir string, v *vocabulary, facts *Summary) error {
 	for name, value := range s.files(v) {
@@ -86,7 +90,7 @@ func (s Sizes) write(dir string, v *vocabulary, facts *Summary) error {
 	return checkpoints.WriteFile(filepath.Join(dir, checkpoints.SingleFile), tensors, map[string]string{"format": "pt"})
 }
 
-// readTexts reads the files that the tokenizer learns from.
+// readTexts reads the files that the tokenizer is trained on.
 func readTexts(paths []string) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no text to train the tokenizer on: name at least one file")

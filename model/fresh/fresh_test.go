@@ -119,8 +119,7 @@ func eachFamily(t *testing.T, test func(t *testing.T, name string)) {
 	}
 }
 
-// The files, the keys in them and the names and shapes of the tensors are those that transformers saves for these
-// sizes.
+// The files, their keys and the names and shapes of the tensors are the same as transformers saves for these sizes.
 func TestFilesAsTransformers(t *testing.T) {
 	eachFamily(t, func(t *testing.T, name string) {
 		dir, facts := create(t, name, 1)
@@ -143,7 +142,7 @@ func TestFilesAsTransformers(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", file, d)
 			}
 		}
-		// What is left of the tokenizer without its ids and merges is the way that text is cut.
+		// Without its ids and merges, the rest of the tokenizer is how text is split.
 		want := readObject(t, filepath.Join(reference, "tokenizer.json"))
 		got := readObject(t, filepath.Join(dir, "tokenizer.json"))
 		for _, o := range []map[string]any{want, got} {
@@ -160,7 +159,7 @@ func TestFilesAsTransformers(t *testing.T) {
 		}
 		entries, err := os.ReadDir(filepath.Dir(dir))
 		if err != nil || len(entries) != 1 {
-			t.Errorf("%v left beside the checkpoint (%v)", entries, err)
+			t.Errorf("%v left next to the checkpoint (%v)", entries, err)
 		}
 	})
 }
@@ -215,7 +214,7 @@ func forget(o map[string]any) {
 	}
 }
 
-// Prompts are those of the reference's template, and its pictures and texts survive the tokenizer.
+// Prompts equal those of the reference's template, and pictures and texts survive the tokenizer.
 func TestPrompts(t *testing.T) {
 	eachFamily(t, func(t *testing.T, name string) {
 		dir, facts := create(t, name, 1)
@@ -249,7 +248,7 @@ func TestPrompts(t *testing.T) {
 	})
 }
 
-// The same arguments give the same bytes, another seed other weights and the same tokenizer.
+// The same arguments produce the same bytes; another seed produces other weights and the same tokenizer.
 func TestSeeds(t *testing.T) {
 	eachFamily(t, func(t *testing.T, name string) {
 		a, _ := create(t, name, 5)
@@ -269,7 +268,7 @@ func TestSeeds(t *testing.T) {
 	})
 }
 
-// fresh are the first values of a model of these sizes.
+// fresh returns the initial values of a model of these sizes.
 func fresh(t *testing.T, s Sizes) map[string]*tensor.Dense {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "backbone")
@@ -283,7 +282,7 @@ func fresh(t *testing.T, s Sizes) map[string]*tensor.Dense {
 	return tensors
 }
 
-// Deviations are those promised; a tensor does not depend on how many others there are.
+// Standard deviations are as documented; a tensor does not depend on the number of other tensors.
 func TestInit(t *testing.T) {
 	for family, want := range map[string]map[string]float64{
 		LlavaNext: {
@@ -323,7 +322,7 @@ func TestInit(t *testing.T) {
 		}
 		tensors := fresh(t, s)
 		for name, want := range want {
-			// Cut at three deviations, the distribution's own is 0.9867.
+			// Truncated at three deviations, the distribution's own deviation is 0.9867.
 			if got := deviation(tensors[name]); !(math.Abs(got-0.9867*want) <= 0.02*want) {
 				t.Errorf("%s: deviation %v, want %v", name, got, want)
 			}
@@ -360,7 +359,7 @@ func TestRefusals(t *testing.T) {
 		err := s.Check()
 		for _, want := range want {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v should tell of %s", err, want)
+				t.Errorf("error %v, want one with %q", err, want)
 			}
 		}
 	}
@@ -393,7 +392,7 @@ func TestRefusals(t *testing.T) {
 		{filepath.Join(latin, "new"), []string{"testdata/corpus.txt"}, "latin.txt"},
 	} {
 		if _, err := Create(c.dir, sizes, c.texts, 0); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v should tell of %q", err, c.want)
+			t.Errorf("error %v, want one with %q", err, c.want)
 		}
 	}
 	if entries, _ := os.ReadDir(parent); len(entries) != 2 {

@@ -45,7 +45,7 @@ var llavaNext = family{
 		want(s.Patch < 1 || s.ImageSize%s.Patch == 0, "image_size", "%d is not a multiple of the patch, %d", s.ImageSize,
 			s.Patch)
 		want(s.VisionHidden%4 == 0, "vision_hidden", "%d is not a multiple of 4", s.VisionHidden)
-		want(s.VisionLayers != 1, "vision_layers", "1 leaves nothing: the features are those before the last layer")
+		want(s.VisionLayers != 1, "vision_layers", "1 is not enough: the features are taken before the last layer")
 		want(len(s.Grid) > 0, "grid", "empty: name at least one arrangement of tiles")
 		for i, g := range s.Grid {
 			ok := len(g) == 2 && min(g[0], g[1]) >= 1 && max(g[0], g[1]) <= 64
@@ -145,5 +145,5 @@ func (s Sizes) pinpoints() [][2]int {
 	return pixels
 }
 
-// TileTokens is the number of image tokens of one tile; 0 where pictures are not cut into tiles.
+// TileTokens is the number of image tokens of one tile; 0 if pictures are not cut into tiles.
 func (s Sizes) TileTokens() int { return (s.ImageSize / s.Patch) * (s.ImageSize / s.Patch) }

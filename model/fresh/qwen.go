@@ -116,7 +116,7 @@ var qwen3VL = qwen.with(func(f *family) {
 	}
 })
 
-// with is a copy with changes.
+// with returns a changed copy.
 func (f family) with(change func(f *family)) family {
 	change(&f)
 	return f
@@ -146,7 +146,7 @@ func (s Sizes) checkQwen(want wanted) {
 func (s Sizes) checkLayers(want wanted, key string, layers []int) {
 	for k, i := range layers {
 		want(i >= 0 && i < s.VisionLayers, key, "%d is not among the layers 0 to %d", i, s.VisionLayers-1)
-		want(!slices.Contains(layers[:k], i), key, "%d is there twice", i)
+		want(!slices.Contains(layers[:k], i), key, "%d is listed twice", i)
 	}
 }
 
@@ -158,8 +158,8 @@ func (s Sizes) headDim() int {
 	return s.Hidden / s.Heads
 }
 
-// sections are the frequencies that turn with time, row and column: 2 : 3 : 3 as in the published models, of qwen3_vl
-// 6 : 5 : 5, unless given.
+// sections are the numbers of rotary frequencies for time, row and column, unless given: 2 : 3 : 3 as in the published
+// models, 6 : 5 : 5 for qwen3_vl.
 func (s Sizes) sections() []int {
 	if len(s.MRopeSection) > 0 {
 		return s.MRopeSection
@@ -201,7 +201,7 @@ func (s Sizes) qwen2Text(v *vocabulary, kind string) object {
 	return text
 }
 
-// qwenVision is what all Qwen-VLs say in vision_config.
+// qwenVision is the part of vision_config that all Qwen-VLs have in common.
 func (s Sizes) qwenVision(kind, activation string) object {
 	return object{
 		"model_type":          kind,
@@ -267,7 +267,7 @@ func (s Sizes) qwen3Files(v *vocabulary) map[string]object {
 	}
 }
 
-// qwenPictures is preprocessor_config.json. The edges are numbers of pixels in spite of their names.
+// qwenPictures is preprocessor_config.json. Despite their names, the edges are numbers of pixels.
 func (s Sizes) qwenPictures() object {
 	return object{
 		"image_processor_type": "Qwen2VLImageProcessor",

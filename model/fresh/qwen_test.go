@@ -15,8 +15,8 @@ import (
 	"assay/model/batch"
 )
 
-// A fresh Qwen-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
-// the pair is shown.
+// A fresh Qwen-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), for every
+// way to show the pair.
 func TestQwenStatesAsTransformers(t *testing.T) {
 	long.Test(t)
 	for _, family := range []string{Qwen2VL, Qwen25VL, Qwen3VL} {
@@ -79,7 +79,7 @@ func testStates(t *testing.T, family string) {
 	}
 }
 
-// Gradients do not depend on the batch where heads and tokens are odd.
+// Gradients do not depend on the batch if heads and tokens are odd.
 func TestGradientsOfOddHeads(t *testing.T) {
 	sizes, err := Defaults(Qwen2VL)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Sizes are the dimensions of a model. It may be a Llama language model with a CLIP vision tower and a projector
-// (llava_next). It may be a Qwen2 language model with a vision tower and a merger (qwen2_vl; qwen2_5_vl, with window
-// attention). Or it is a Qwen3 language model that a vision tower reaches into (qwen3_vl).
+// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next), a
+// Qwen2 language model with a vision tower and a merger (qwen2_vl; qwen2_5_vl, with window attention), or a Qwen3
+// language model with features of several vision layers added to its layers (qwen3_vl).
 type Sizes struct {
 	Family string `yaml:"family"` // llava_next, qwen2_vl, qwen2_5_vl or qwen3_vl
 
@@ -35,8 +35,8 @@ type Sizes struct {
 	// of the Qwens
 	Merge        int   `yaml:"merge"`         // patches along the edge of a token
 	MRopeSection []int `yaml:"mrope_section"` // rotary frequencies for time, row, column; empty: as published
-	MinPixels    int   `yaml:"min_pixels"`    // that a picture is enlarged to
-	MaxPixels    int   `yaml:"max_pixels"`    // that a picture is reduced to
+	MinPixels    int   `yaml:"min_pixels"`    // smaller pictures are enlarged to it
+	MaxPixels    int   `yaml:"max_pixels"`    // larger pictures are reduced to it
 
 	// of qwen2_5_vl
 	Window        int   `yaml:"window"`         // edge of an attention window, pixels
@@ -45,12 +45,12 @@ type Sizes struct {
 	// of qwen3_vl
 	HeadDim      int   `yaml:"head_dim"`      // width of the language model's heads
 	PositionSide int   `yaml:"position_side"` // edge of the vision tower's position table
-	Deepstack    []int `yaml:"deepstack"`     // vision layers that reach into the language model, from 0
+	Deepstack    []int `yaml:"deepstack"`     // vision layers whose features go into the language model, from 0
 
-	Vocab int `yaml:"vocab"` // tokens at most, special ones included; a short text may give fewer
+	Vocab int `yaml:"vocab"` // tokens at most, special ones included; a short text may yield fewer
 }
 
-// Defaults is a model of some 3 million parameters of that family.
+// Defaults returns the sizes of a model of that family with some 3 million parameters.
 func Defaults(name string) (Sizes, error) {
 	f, err := familyOf(name)
 	if err != nil {
@@ -84,7 +84,7 @@ type SizeError struct {
 
 func (p SizeError) Error() string { return p.Key + ": " + p.Text }
 
-// Check reports every size that does not fit, joined; each is a SizeError.
+// Check returns all invalid sizes, joined; each is a SizeError.
 func (s Sizes) Check() error {
 	f, err := familyOf(s.Family)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s Sizes) Check() error {
 	return errors.Join(problems...)
 }
 
-// checkFamily refuses sizes that only other families have.
+// checkFamily rejects sizes that only other families have.
 func (s Sizes) checkFamily(bad func(ok bool, key, format string, args ...any)) {
 	const qwens = Qwen25VL + ", " + Qwen2VL + ", " + Qwen3VL
 	for _, v := range []struct {

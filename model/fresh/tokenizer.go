@@ -51,12 +51,12 @@ func (v *vocabulary) tokenizerJSON() object {
 	}
 }
 
-// byteLevel is the step that takes text for bytes, or bytes for text.
+// byteLevel is the step that converts text to bytes, or bytes to text.
 func byteLevel(prefix, trim, regex bool) object {
 	return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": trim, "use_regex": regex}
 }
 
-// postProcessor puts the family's first token, if it has one, before a text and before each of a pair.
+// postProcessor puts the family's beginning-of-text token, if it has one, before a text and before each text of a pair.
 func (v *vocabulary) postProcessor() object {
 	post := byteLevel(true, false, true)
 	if v.begin == "" {
@@ -75,7 +75,7 @@ func (v *vocabulary) postProcessor() object {
 // merges returns the merges, an empty list rather than null if there are none.
 func (b *bpe) merges() [][2]string { return append([][2]string{}, b.Merges...) }
 
-// tokenizerConfigJSON is what transformers wants to know besides.
+// tokenizerConfigJSON is tokenizer_config.json, which transformers also reads.
 func (v *vocabulary) tokenizerConfigJSON(maxLength int) object {
 	o := object{
 		"backend":                      "tokenizers",

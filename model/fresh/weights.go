@@ -10,14 +10,14 @@ import (
 	"assay/model/nn"
 )
 
-// Init returns fresh tensors, float32, for the parameters of a checkpoint. The values of one depend on the seed, its
-// name and its shape only.
+// Init returns newly initialised float32 tensors for the parameters of a checkpoint. The values of a tensor depend only
+// on the seed, its name and its shape.
 //
-// Activations begin with a variance near 1 at every depth. A linear layer has weights of deviation 1/sqrt(fan in) and
-// no bias. Those that write into the residual stream, two a layer, are divided by sqrt(2 layers) (GPT-2). Embeddings
-// have deviation 1, as what a projector puts beside them; norms are 1. The output layer is small, so that all tokens
-// begin about equally likely. Patches know from the start where they are: a position table holds two-dimensional sines
-// and cosines.
+// Activations start with a variance near 1 at every depth. A linear layer has weights of standard deviation
+// 1/sqrt(fan in) and zero bias. The weights that write into the residual stream, two per layer, are divided by
+// sqrt(2 layers) (GPT-2). Embeddings have standard deviation 1, like the projector's outputs next to them; norms are 1.
+// The output layer is small, so that all tokens start about equally likely. Position tables start with two-dimensional
+// sines and cosines, so that patches have positions before any training.
 func Init(parameters nn.Parameters, seed uint64) map[string]*tensor.Dense {
 	tensors := make(map[string]*tensor.Dense, len(parameters))
 	for _, p := range parameters {
@@ -76,7 +76,7 @@ func positions(side, width int) []float32 {
 	return table
 }
 
-// normal draws from the normal distribution, cut at three deviations.
+// normal draws from the normal distribution, truncated at three standard deviations.
 func normal(values []float32, name string, seed uint64, deviation float64) {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))

@@ -9,18 +9,18 @@ import (
 	"assay/ort"
 )
 
-// Cache holds the keys and values of some sequences, each in a slot of its own, where the model runs. The graph reads
-// and writes them where they lie.
+// Cache holds the keys and values of several sequences, one slot each, on the device where the model runs. The graph
+// reads and writes them in place.
 type Cache struct {
 	slots, capacity int // sequences, and rows of each
 	heads, width    int
 	typ             onnx.DType
 	device          string
 	layers          [][2]*ort.Memory // keys and values, [slots, heads, capacity, width]
-	spare           *ort.Memory      // a slot of one of them: for exchanging two
+	spare           *ort.Memory      // one slot, for Swap
 }
 
-// NewCache returns an empty cache of that many sequences of at most capacity rows.
+// NewCache returns an empty cache for slots sequences of at most capacity rows each.
 func (l *Model) NewCache(slots, capacity int) (*Cache, error) {
 	d := l.net.Backbone.Decoder()
 	c := &Cache{heads: d.KVHeads, width: d.CachedWidth(), typ: l.net.Computes(), device: l.net.RunsOn()}
@@ -31,22 +31,22 @@ func (l *Model) NewCache(slots, capacity int) (*Cache, error) {
 	return c, nil
 }
 
-// RowBytes is what a row of a sequence takes in a cache.
+// RowBytes is the size of one row of a sequence in a cache.
 func (l *Model) RowBytes() int64 {
 	d := l.net.Backbone.Decoder()
 	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.CachedWidth()) * int64(l.net.Computes().Size())
 }
 
-// Slots and Capacity are the numbers of sequences and of rows that there is room for.
+// Slots is the number of sequences that there is room for.
 func (c *Cache) Slots() int { return c.slots }
 
-// Capacity is the number of rows that a sequence can have.
+// Capacity is the maximum number of rows of a sequence.
 func (c *Cache) Capacity() int { return c.capacity }
 
-// rowBytes are those of a row of one head.
+// rowBytes is the size of a row of one head.
 func (c *Cache) rowBytes() int64 { return int64(c.width) * int64(c.typ.Size()) }
 
-// headBytes are those of all rows of one head, and slotBytes those of one slot of a layer's keys.
+// headBytes is the size of all rows of one head, and slotBytes that of one slot of a layer's keys.
 func (c *Cache) headBytes() int64 { return int64(c.capacity) * c.rowBytes() }
 func (c *Cache) slotBytes() int64 { return int64(c.heads) * c.headBytes() }
 
@@ -60,11 +60,11 @@ func (c *Cache) copyHeads(to, from ort.Blocks, rows int) error {
 	return ort.CopyBlocks(to, from, int64(rows)*c.rowBytes(), c.heads)
 }
 
-// Kept is what stays of a slot: its first rows.
+// Kept is the part of a slot that Resize keeps: its first rows.
 type Kept struct{ Slot, Rows int }
 
-// Resize gives the cache another shape. Its first slots are what is kept of those before, in that order. Layer by layer
-// the memory is taken anew: no more than one layer's keys are there twice. Behind an error the cache is closed.
+// Resize changes the shape of the cache. The kept rows become its first slots, in that order. Memory is reallocated
+// layer by layer, so that at most one layer's keys or values exist twice. After an error the cache is closed.
 func (c *Cache) Resize(slots, capacity int, kept []Kept) (err error) {
 	defer func() {
 		if err != nil {
@@ -106,7 +106,7 @@ func (c *Cache) Copy(to, from, rows int) error {
 	return c.each(func(m *ort.Memory) error { return c.copyHeads(c.at(m, to), c.at(m, from), rows) })
 }
 
-// Swap exchanges the first rows of two slots.
+// Swap swaps the first rows of two slots.
 func (c *Cache) Swap(a, b, rows int) error {
 	if a == b {
 		return nil
@@ -123,7 +123,7 @@ func (c *Cache) Swap(a, b, rows int) error {
 	})
 }
 
-// each goes through the memory of all layers.
+// each calls f for the keys and values of all layers.
 func (c *Cache) each(f func(m *ort.Memory) error) error {
 	for _, kv := range c.layers {
 		for _, m := range kv {
@@ -135,7 +135,7 @@ func (c *Cache) each(f func(m *ort.Memory) error) error {
 	return nil
 }
 
-// views are n slots of every layer from the first on, as inputs and as outputs. They are to be freed behind the run.
+// views returns n slots of every layer, starting at first, as inputs and outputs. Free them after the run.
 func (c *Cache) views(first, n int) (on ort.Views, free func(), err error) {
 	on = ort.Views{In: make(map[string]*ort.View, 2*len(c.layers)), Out: make(map[string]*ort.View, 2*len(c.layers))}
 	free = func() {
@@ -158,7 +158,7 @@ func (c *Cache) views(first, n int) (on ort.Views, free func(), err error) {
 	return on, free, nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (c *Cache) Close() error {
 	errs := []error{c.spare.Close()}
 	for _, kv := range c.layers {

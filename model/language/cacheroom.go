@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// promptRows bounds the rows of prompts that run together.
+	// promptRows is the maximum number of prompt rows that run together.
 	promptRows = 1024
-	// promptRowsCPU is the same on the CPU, where larger products are slower: their rows leave the second cache.
+	// promptRowsCPU is the same on the CPU, where larger products are slower: their rows do not fit the L2 cache.
 	promptRowsCPU = 512
-	// minPromptRows are run together wherever the scores of all rows over a whole cache are there at once, and
-	// maxScores bounds their bytes otherwise.
+	// With a plain cache the scores of all rows over the full cache are in memory at once: maxScores limits their
+	// bytes, but at least minPromptRows run together.
 	minPromptRows, maxScores = 64, 1 << 30
 )
 
@@ -33,8 +33,8 @@ func (l *Model) PromptRows(c *Cache) int {
 	return min(max(maxScores/row/2*2, minPromptRows), promptRows)
 }
 
-// CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take. It is nine tenths
-// of the free memory less these, as far as they are known before the pictures are.
+// CacheRoom returns the bytes left on a GPU for keys and values: nine tenths of the free memory minus the weights and
+// the memory of runs over prompts, as far as these are known before any picture.
 func (l *Model) CacheRoom() (int64, error) {
 	free, _, err := ort.FreeMemory(l.net.Plan.Device)
 	if err != nil {
@@ -57,8 +57,8 @@ func (l *Model) cacheRoom(free int64) (int64, error) {
 	return room, nil
 }
 
-// needed is what a GPU holds besides the cache: the weights, a run's values at their worst moment with what arenas
-// lose, and what the process takes before it computes.
+// needed is the memory of a GPU besides the cache: the weights, the peak of a run with the arenas' overhead, and the
+// process's own use before it computes anything.
 func (l *Model) needed() (int64, error) {
 	_, weights := l.net.Weights()
 	most, err := l.promptPeak()
@@ -72,7 +72,7 @@ func (l *Model) needed() (int64, error) {
 	return weights + most + most/exec.CUDASlack + exec.CUDAContext + sessions*exec.CUDARegion/2, nil
 }
 
-// promptPeak is that of a run over words alone.
+// promptPeak is the peak memory of a run over text only.
 func (l *Model) promptPeak() (int64, error) {
 	b, err := l.run.Sessions.Graph(exec.Recipe{Name: "generate", Build: l.stepGraph})
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"assay/model/text"
 )
 
-// TestLossInChunks: losses, likeliest tokens and gradients of answers in chunks of five rows are those in one piece. So
-// they are with a last chunk that is filled up, and with one that is not.
+// TestLossInChunks: losses, likeliest tokens and gradients of answers in chunks of rows equal those in one piece, with
+// and without a padded last chunk.
 func TestLossInChunks(t *testing.T) {
-	for _, family := range []string{"llavanext", "qwen2_vl"} { // of its own lm_head, and of a tied one
+	for _, family := range []string{"llavanext", "qwen2_vl"} { // with its own lm_head, and with a tied one
 		for name, adapts := range map[string]bool{"adapter": true, "every weight": false} {
 			t.Run(family+", "+name, func(t *testing.T) {
 				dir := filepath.Join("../../testdata/oracle", family, "backbone")
@@ -31,7 +31,7 @@ func TestLossInChunks(t *testing.T) {
 					t.Fatal(err)
 				}
 				n := samples[0].Targets() + samples[1].Targets()
-				for _, rows := range []int{5, 8, n - 1, n} { // the last one: in one piece
+				for _, rows := range []int{5, 8, n - 1, n} { // n: in one piece
 					chunks, _ := tuner(t, dir, adapts, rows)
 					got, err := chunks.Step(t.Context(), samples, weights, 0)
 					if err != nil {
@@ -60,7 +60,7 @@ func TestLossInChunks(t *testing.T) {
 	}
 }
 
-// TestPolicyInChunks: log-probabilities of answers and the gradients of their policy loss in chunks of rows are those
+// TestPolicyInChunks: log-probabilities of answers and the gradients of their policy loss in chunks of rows equal those
 // in one piece.
 func TestPolicyInChunks(t *testing.T) {
 	dir := filepath.Join("../../testdata/oracle", "qwen2_vl", "backbone")
@@ -111,7 +111,7 @@ func TestPolicyInChunks(t *testing.T) {
 	}
 }
 
-// tuner opens a backbone for training with chunks of so many rows, and prepares two conversations for it.
+// tuner opens a backbone for training with chunks of that many rows, and prepares two conversations for it.
 func tuner(t *testing.T, dir string, adapts bool, rows int) (*language.Tuner, []*language.TextSample) {
 	t.Helper()
 	o := language.TuneOptions{Options: model.Options{LossRows: rows, Threads: 1}}
@@ -125,7 +125,7 @@ func tuner(t *testing.T, dir string, adapts bool, rows int) (*language.Tuner, []
 		if o.Adapter, err = lora.New(c, lora.Modules(b.Weights), 3); err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range o.Adapter.Tensors { // B is zero, and so would be what A learns
+		for _, m := range o.Adapter.Tensors { // B is zero: A would get no gradient
 			for i, v := range m.Float32s() {
 				m.Float32s()[i] = v + float32(i%7-3)/50
 			}

@@ -6,7 +6,7 @@ import (
 	"assay/onnx"
 )
 
-// variants builds graphs as they are, and in another variant.
+// variants builds graphs unchanged and in another variant.
 func variants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map[string]*onnx.Model, error) {
 	out := map[string]*onnx.Model{}
 	for _, r := range recipes {
@@ -22,7 +22,7 @@ func variants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map[st
 	return out, nil
 }
 
-// SpeakingGraphs are the graphs of a backbone that continues texts.
+// SpeakingGraphs returns the graphs of a backbone that continues texts.
 func SpeakingGraphs(dir string, o exec.Options) (map[string]*onnx.Model, error) {
 	l, err := Open(dir, "", o)
 	if err != nil {
@@ -33,13 +33,13 @@ func SpeakingGraphs(dir string, o exec.Options) (map[string]*onnx.Model, error) 
 	return variants(l.run.Sessions, recipes, nn.Variant{Pictures: true})
 }
 
-// ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
+// ComputeHalf makes a language model for CUDA compute in float16, for which the CPU also has kernels.
 func (l *Model) ComputeHalf() { l.net.DType = "float16" }
 
-// CacheRoomOf is CacheRoom of a device with so much free memory.
+// CacheRoomOf is CacheRoom of a device with that much free memory.
 func (l *Model) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }
 
-// OpenUnspread opens the graph of runs with rows as they lie: see [Graph.spread].
+// OpenUnspread opens the graph of runs without spreading rows: see nn.Graph.Spread.
 func (l *Model) OpenUnspread() error {
 	_, err := l.run.Sessions.Session(exec.Recipe{Name: "generate", Build: l.buildStep})
 	return err

@@ -13,9 +13,9 @@ import (
 	"assay/model/text"
 )
 
-// TestHalfCache runs the graph that answers on a GPU in half precision, with keys and values in memory of the device.
-// It runs on the CPU in float16, since there are no kernels of bfloat16. The logits are those of float32 but for
-// rounding: of a prompt, of tokens behind it, and of two sequences at once.
+// TestHalfCache runs the GPU's generation graph in half precision, with keys and values in memory of the device. It
+// runs in float16 on the CPU, which has no bfloat16 kernels. The logits equal those of float32 except for rounding:
+// for a prompt, for tokens after it, and for two sequences at once.
 func TestHalfCache(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
 		dir := filepath.Join("../../testdata/oracle", family, "backbone")
@@ -52,7 +52,8 @@ func TestHalfCache(t *testing.T) {
 	}
 }
 
-// spoken are logits behind two prompts that run together, behind a token after each, and behind two after one.
+// spoken returns the logits after two prompts that run together, after a token appended to each, and after two tokens
+// appended to one.
 func spoken(l *language.Model) (out [][]float32, err error) {
 	ctx := context.Background()
 	c, err := l.NewCache(3, 192)
@@ -105,8 +106,8 @@ func spoken(l *language.Model) (out [][]float32, err error) {
 	return out, nil
 }
 
-// TestCacheRoom: what is left for keys and values on a GPU grows with its memory, is more in bfloat16, and less than
-// nothing is refused. Where all scores are there at once, fewer rows run together over a longer cache.
+// TestCacheRoom: the room for keys and values on a GPU grows with its memory and is larger in bfloat16; a GPU without
+// any is refused.
 func TestCacheRoom(t *testing.T) {
 	const free = 40 << 30
 	room := map[string]int64{}
@@ -134,6 +135,6 @@ func TestCacheRoom(t *testing.T) {
 		t.Errorf("%v of %d bytes", room, int64(free))
 	}
 	if err := language.CheckDType("float8"); err == nil {
-		t.Error("float8 is no type")
+		t.Error("float8 was accepted")
 	}
 }

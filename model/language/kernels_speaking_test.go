@@ -9,7 +9,7 @@ import (
 	"assay/model/language"
 )
 
-// TestCUDAKernelsOfAnswers: every node of the graphs that answer on a GPU has a kernel there: all families, both types,
+// TestCUDAKernelsOfAnswers: every node of the GPU's generation graphs has a CUDA kernel: all families, both types,
 // weights of four and eight bits.
 func TestCUDAKernelsOfAnswers(t *testing.T) {
 	dirs := map[string]string{}

@@ -1,8 +1,9 @@
-// Package language runs backbones as models of language, without a scorer.
+// Package language runs backbones as language models, without a scorer.
 //
 // A [Model] continues conversations that show pictures: a [Prompt] is a conversation as tokens and pictures, a [Cache]
-// holds the keys and values of several sequences where the model runs, and [Model.Forward] appends a [Stretch] of each
-// sequence to it and returns the logits behind it. Package generate makes answers of them.
+// holds the keys and values of several sequences on the device where the model runs, and [Model.Forward] appends a
+// [Stretch] of each sequence to it and returns the logits of the next tokens. Package generate samples answers from
+// them.
 //
 // A [Tuner] trains an adapter, or a whole backbone, on the answers of conversations.
 package language
@@ -28,17 +29,17 @@ import (
 	"assay/onnx"
 )
 
-// Model is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
-// of what came before in a [Cache].
+// Model is a backbone that continues texts: it returns the logits of the next token, and keeps the keys and values of
+// previous tokens in a [Cache].
 type Model struct {
 	net       *exec.Network
 	processor *exec.Processor
 	run       *exec.Runner
-	training  bool // its parts are a Tuner's
+	training  bool // its parts belong to a Tuner
 }
 
-// Open opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
-// it, in PEFT's files, unless that is "".
+// Open opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over it in PEFT's
+// format unless adapter is "".
 func Open(dir, adapter string, o exec.Options) (*Model, error) {
 	b, err := backbone.OpenBackbone(dir)
 	if err != nil {
@@ -86,16 +87,16 @@ func (l *Model) open(adapter string, o exec.Options) (err error) {
 	return err
 }
 
-// CheckDType reports what is wrong with the name of a type that a language model computes in.
+// CheckDType returns an error if a language model cannot compute in the type of that name.
 func CheckDType(name string) error {
 	if !slices.Contains([]string{"", "auto", "float32", "bfloat16"}, name) {
-		return fmt.Errorf("dtype %q is unknown: want auto, float32 or bfloat16", name)
+		return fmt.Errorf("dtype %q is unknown: use auto, float32 or bfloat16", name)
 	}
 	return nil
 }
 
-// chooseType is the type of products, keys and values: that of the stored table if it is to be chosen, and the device
-// computes with it.
+// chooseType returns the type of products, keys and values. For auto it is bfloat16 on CUDA if the stored embedding
+// table has a type smaller than float32, and float32 otherwise.
 func chooseType(n *exec.Network, dtype string) (string, error) {
 	if dtype != "" && dtype != "auto" {
 		return dtype, CheckDType(dtype)
@@ -110,7 +111,7 @@ func chooseType(n *exec.Network, dtype string) (string, error) {
 	return "float32", nil
 }
 
-// DType is what products, keys and values are computed and kept with: float32, or on CUDA bfloat16.
+// DType is the type in which products, keys and values are computed and stored: float32, or on CUDA bfloat16.
 func (l *Model) DType() string {
 	if l.net.Computes() == onnx.BFloat16 {
 		return "bfloat16"
@@ -118,23 +119,22 @@ func (l *Model) DType() string {
 	return "float32"
 }
 
-// plainCache reports whether attention over the cache is made of plain operators.
+// plainCache reports whether attention over the cache is built from plain operators.
 func (l *Model) plainCache() bool { return l.net.OnCUDA() && l.net.Computes() == onnx.Float }
 
-// Unchanged is an error if the files of the weights, which are used where they lie, were changed since they were
-// opened.
+// Unchanged returns an error if the weight files, which are used in place, were changed since they were opened.
 func (l *Model) Unchanged() error { return l.net.Backbone.Weights.Unchanged() }
 
 // Dir is the checkpoint's directory.
 func (l *Model) Dir() string { return l.net.Backbone.Dir }
 
-// Vocab is the number of ids that have logits.
+// Vocab is the number of token ids that have logits.
 func (l *Model) Vocab() int { return l.net.Backbone.Decoder().Vocab }
 
 // MaxPositions is the model's max_position_embeddings.
 func (l *Model) MaxPositions() int { return l.net.Backbone.Decoder().MaxPositions }
 
-// Frames reports whether messages show each two pictures as the frames of one.
+// Frames reports whether messages show every two pictures as the frames of one.
 func (l *Model) Frames() bool { return l.processor.Frames() }
 
 // Fingerprint identifies the checkpoint, configuration, tokenizer, template and weights, and the adapter over it.
@@ -148,11 +148,11 @@ func (l *Model) Fingerprint() (string, error) {
 // Decode returns the text of ids, without special tokens.
 func (l *Model) Decode(ids []int64) (string, error) { return l.processor.Text.Decode(ids) }
 
-// Encode returns the ids of a text alone, without the tokens that the tokenizer puts around one.
+// Encode returns the ids of a text without the special tokens that the tokenizer puts around one.
 func (l *Model) Encode(s string) ([]int64, error) { return l.processor.Text.Plain(s) }
 
-// Prompt turns messages into a sequence, with the prompt for an answer at its end. pictures are those that the
-// messages show, in their order. It is safe for concurrent use.
+// Prompt turns messages into a sequence that ends with the generation prompt. pictures are the pictures that the
+// messages show, in order. It is safe for concurrent use.
 func (l *Model) Prompt(messages []text.Message, pictures []*data.Picture) (*Prompt, error) {
 	messages, each, err := l.processor.Turns(messages, len(pictures))
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *Model) Prompt(messages []text.Message, pictures []*data.Picture) (*Prom
 		s.next = max(s.next, slices.Max(axis)+1)
 	}
 	s.words = len(s.IDs) - s.ImageTokens()
-	if most := l.MaxPositions(); s.words >= most { // as for scores: pictures are bounded otherwise
+	if most := l.MaxPositions(); s.words >= most { // as for scores; pictures have their own limits
 		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten it", s.words,
 			most)
 	}
@@ -196,7 +196,7 @@ func (l *Model) Room(s *Prompt) int {
 	return room
 }
 
-// picture prepares what a place shows unless it is in the cache.
+// picture prepares the pictures of one place unless they are in the cache.
 func (l *Model) picture(shown []*data.Picture) (*backbone.Picture, error) {
 	shown, err := exec.FitFrames(shown)
 	if err != nil {
@@ -225,16 +225,16 @@ func (l *Model) ImageFeatures(ctx context.Context, sequences ...*Prompt) error {
 	return err
 }
 
-// Stretch is a part of a sequence: its tokens From to To follow those that are in the cache. The logits behind the last
-// Logits of them are wanted, at least 1.
+// Stretch is a part of a sequence: its tokens From to To follow those in the cache. Logits, at least 1, is the number
+// of its last tokens whose logits are returned.
 type Stretch struct {
 	*Prompt
 	From, To, Logits int
 }
 
-// Forward appends stretches to the first slots of a cache, from one on, and returns the logits of each stretch,
-// [Logits*V]. Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a
-// cache wants it.
+// Forward appends stretches to consecutive slots of a cache, starting at first, and returns the logits of each stretch,
+// [Logits*V]. Several stretches must all start at the beginning of their sequences or have one token each: the
+// runtime's attention over a cache requires it.
 func (l *Model) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
 	s, err := l.run.Sessions.Session(exec.Recipe{Name: "generate", Build: l.stepGraph})
 	if err != nil {
@@ -285,21 +285,21 @@ func (l *Model) Forward(ctx context.Context, c *Cache, first int, stretches ...S
 	return results, nil
 }
 
-// overflow says why logits are no numbers.
+// overflow returns the error for a logit that is not finite: damaged weights, or an overflow.
 func (l *Model) overflow(v float32) error {
 	if err := l.net.Damage(); err != nil {
 		return fmt.Errorf("a logit is %g: %w", v, err)
 	}
-	return fmt.Errorf("a logit is %g, though all weights are finite: the numbers overflow", v)
+	return fmt.Errorf("a logit is %g although all weights are finite: the computation overflows", v)
 }
 
-// stepGraph is the graph of a run. On the CPU its rows are laid out for the processor's cache.
+// stepGraph builds the graph of a run. On the CPU its rows are laid out for the CPU's cache.
 func (l *Model) stepGraph(g *nn.Graph) (*nn.Program, error) {
 	g.Spread = !l.net.OnCUDA()
 	return l.buildStep(g)
 }
 
-// buildStep embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
+// buildStep embeds rows, runs the decoder over them and the cache, and outputs the logits of the selected rows.
 func (l *Model) buildStep(g *nn.Graph) (*nn.Program, error) {
 	dec, keys := l.net.Backbone.Decoder(), l.net.Backbone.Keys()
 	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
@@ -321,8 +321,8 @@ func (l *Model) buildStep(g *nn.Graph) (*nn.Program, error) {
 	return &nn.Program{Model: g.M, Params: g.Params, Packed: true, Bound: bound}, g.Err()
 }
 
-// TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in
-// front of a text is taken away.
+// TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims reports whether the
+// decoder strips one leading blank from a text.
 func (l *Model) TokenBytes() (tokens [][]byte, trims bool, err error) {
 	if tokens, trims, err = l.processor.Text.TokenBytes(); err != nil {
 		return nil, false, err

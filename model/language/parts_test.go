@@ -13,7 +13,7 @@ import (
 	"assay/model/text"
 )
 
-// TestPromptInParts: a prompt that runs in parts, cut within a picture, gives the bits of one that runs at once.
+// TestPromptInParts: a prompt that runs in parts, cut within a picture, produces the same bits as in one run.
 func TestPromptInParts(t *testing.T) {
 	picture, err := data.Open("../../testdata/oracle/images/coffee.png", data.Limits{})
 	if err != nil {

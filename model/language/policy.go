@@ -12,22 +12,22 @@ import (
 	"assay/model/nn"
 )
 
-// Answer is an answer that a model gave, behind its prompt, and how it is learnt from. See [nn.Policy].
+// Answer is a generated answer after its prompt, with the data of its loss. See [nn.Policy].
 type Answer struct {
-	*batch.Sample           // prompt and answer: AnswerStart is where the answer begins
+	*batch.Sample           // prompt and answer; the answer starts at AnswerStart
 	Advantage     float64   // of the answer over others to the same prompt
 	Weight        float64   // of each of its tokens in the loss
-	Old           []float64 // log-probability of each token by the model that gave it; nil: the present one did
-	Base          []float64 // by the model without its adapter; nil: it is not looked at
+	Old           []float64 // log-probability of each token under the model that generated it; nil: the current model
+	Base          []float64 // the same under the model without its adapter; nil: not used
 }
 
-// Model is the model that trains, with the parameters as they are: it gives the answers that it is trained on. Closing
-// it does nothing. On a device where parameters stay they are those of the last Begin.
+// Model is the model in training, with its current parameters: it generates the answers that it is trained on. Closing
+// it does nothing. If parameters stay on the device, they are those of the last Begin.
 func (t *Tuner) Model() *Model {
 	return &Model{net: t.net, processor: t.processor, run: t.run, training: true}
 }
 
-// Question turns messages up to an answer into a sequence, as [Model.Prompt] does, with pictures as Prepare takes them.
+// Question turns the messages before an answer into a sequence, as [Model.Prompt] does, with pictures as in Prepare.
 func (t *Tuner) Question(c Conversation) (*batch.Sample, error) {
 	s := &batch.Sample{}
 	turns, counts, err := t.addPictures(s, c)
@@ -52,8 +52,8 @@ func (t *Tuner) Question(c Conversation) (*batch.Sample, error) {
 	return s, t.net.Backbone.Decoder().Longest(last)
 }
 
-// Answered is a prompt with the tokens of an answer behind it. All that is before the prompt's last two tokens runs
-// once for all answers to it: those two stay, so that no answer's part of the sequence is a single row.
+// Answered is a prompt followed by the tokens of an answer. Everything before the prompt's last two tokens runs once
+// for all answers to it; these two run with each answer, so that no answer's part of the sequence is a single row.
 func Answered(prompt *batch.Sample, ids []int64) *batch.Sample {
 	s := *prompt
 	s.IDs = slices.Concat(prompt.IDs, ids)
@@ -62,7 +62,7 @@ func Answered(prompt *batch.Sample, ids []int64) *batch.Sample {
 	return &s
 }
 
-// policyPass says what a pass over answers holds.
+// policyPass describes a pass over answers.
 type policyPass struct {
 	nn.Policy
 	Groups   int
@@ -102,14 +102,14 @@ func (t *Tuner) policyGraph(s policyPass, p *batch.Inputs) exec.Recipe {
 	return r.With(v)
 }
 
-// packAnswers lays answers to one prompt behind it: a group of the prompt, and one of the answers.
+// packAnswers lays out answers to one prompt after it: one group for the prompt and one for the answers.
 func (t *Tuner) packAnswers(samples []*batch.Sample) (*batch.Inputs, error) {
 	pk := batch.Packer{Vocab: int64(t.net.Backbone.Decoder().Vocab), Table: true, Loss: true, Even: true,
 		Share: batch.MinShared, Step: true}
 	return pk.Pack(samples, t.net.Positions)
 }
 
-// answersRun is what a pass over answers gave.
+// answersRun is the result of a pass over answers.
 type answersRun struct {
 	logProbs [][]float64 // of each answer's tokens
 	inputs   *batch.Inputs
@@ -162,13 +162,13 @@ func (t *Tuner) runAnswers(
 	return r, nil
 }
 
-// LogProbs are the log-probabilities of the tokens of answers to one prompt, at a temperature; base: by the model
-// without its adapter.
+// LogProbs returns the log-probabilities of the tokens of answers to one prompt at a temperature; with base, under the
+// model without its adapter.
 func (t *Tuner) LogProbs(
 	ctx context.Context, samples []*batch.Sample, temperature float64, base bool,
 ) ([][]float64, error) {
 	if base && t.net.Adapter == nil {
-		return nil, fmt.Errorf("%s has no adapter that could be switched off", t.net.Backbone.Dir)
+		return nil, fmt.Errorf("%s has no adapter to disable", t.net.Backbone.Dir)
 	}
 	r, err := t.runAnswers(ctx, samples, policyPass{Policy: nn.Policy{Temperature: temperature}, Base: base}, 0, nil)
 	if err != nil {
@@ -177,15 +177,15 @@ func (t *Tuner) LogProbs(
 	return r.logProbs, nil
 }
 
-// AnswersResult is what a step over answers to one prompt gives.
+// AnswersResult is the result of a step over answers to one prompt.
 type AnswersResult struct {
 	LogProbs [][]float64 // of each answer's tokens
 	Tokens   int
 	Grads    map[string]*tensor.Dense
 }
 
-// StepAnswers runs forward and backward pass over answers to one prompt. Old is used unless the policy is OnPolicy, and
-// Base unless its Beta is 0.
+// StepAnswers runs the forward and backward pass over answers to one prompt. Old is used unless the policy is OnPolicy,
+// and Base unless its Beta is 0.
 func (t *Tuner) StepAnswers(
 	ctx context.Context, answers []Answer, policy nn.Policy, seed uint64,
 ) (*AnswersResult, error) {
@@ -203,14 +203,14 @@ func (t *Tuner) StepAnswers(
 		r.Grads[name] = run.out[as]
 	}
 	for _, x := range t.List {
-		if r.Grads[x.Name] == nil && !run.session.Sums { // of the vision side, where no prompt shows a picture
+		if r.Grads[x.Name] == nil && !run.session.Sums { // of the vision side, if no prompt shows a picture
 			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
 		}
 	}
 	return r, nil
 }
 
-// fillPolicy writes what each target counts, in the order of the packed batch.
+// fillPolicy writes each target's advantage, weight and log-probabilities in the order of the packed batch.
 func fillPolicy(p *batch.Inputs, answers []Answer, policy nn.Policy) {
 	n := p.Feeds[nn.InTargets].DataSize()
 	advantage, weight, old, base := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
@@ -236,25 +236,25 @@ func fillPolicy(p *batch.Inputs, answers []Answer, policy nn.Policy) {
 	}
 }
 
-// AnswersUsage says what a run over answers holds, for [Tuner.AnswersUsage].
+// AnswersUsage describes a run over answers for [Tuner.AnswersUsage].
 type AnswersUsage struct {
 	nn.Policy
-	Longest  int // tokens of an answer
-	Together int // answers that are made at a time
+	Longest  int // maximum tokens of an answer
+	Together int // answers generated at a time
 	Pictures int // of all rows
 }
 
-// AnswersUsage estimates the memory of making answers to a prompt and of training on that many of them at a time.
+// AnswersUsage estimates the memory of generating answers to a prompt and of training on micro of them at a time.
 func (t *Tuner) AnswersUsage(prompt *batch.Sample, micro int, o AnswersUsage) (exec.Usage, error) {
 	u := t.net.Counts(t.List)
-	sessions := int64(2) // the step's, and the one that answers
+	sessions := int64(2) // of the training step and of generation
 	if o.Beta != 0 {
 		sessions++
 	}
 	if !o.OnPolicy {
 		sessions++
 	}
-	if t.net.OnCUDA() { // each has weights of its own there
+	if t.net.OnCUDA() { // each session has its own weights there
 		u.Bytes["weights"] *= sessions
 	}
 	answer := Answered(exec.WithFeatures(prompt, t.net.Backbone.Decoder().FeatureWidth()), make([]int64, o.Longest))
@@ -278,7 +278,7 @@ func (t *Tuner) AnswersUsage(prompt *batch.Sample, micro int, o AnswersUsage) (e
 	return u, err
 }
 
-// answersPeak is that of a pass over copies of an answer.
+// answersPeak is the peak memory of a pass over copies of an answer.
 func (t *Tuner) answersPeak(answer *batch.Sample, micro int, s policyPass) (int64, error) {
 	answers := make([]Answer, micro)
 	samples := make([]*batch.Sample, micro)

@@ -10,7 +10,7 @@ import (
 	"assay/model/nn"
 )
 
-// Prompt is a conversation up to an answer, with what was said after it.
+// Prompt is a conversation up to an answer, followed by the tokens generated so far.
 type Prompt struct {
 	batch.Sample
 	prompt int       // tokens of the prompt
@@ -19,10 +19,10 @@ type Prompt struct {
 	next   int64     // position of the next token
 }
 
-// Begin is the index of the first token behind the prompt.
+// Begin is the index of the first token after the prompt.
 func (s *Prompt) Begin() int { return s.prompt }
 
-// Append adds a token, with the next position on every axis: with pictures that is less than its index.
+// Append adds a token, with the next position on every axis; after pictures, this is less than its index.
 func (s *Prompt) Append(id int64) {
 	s.IDs = append(s.IDs, id)
 	for a := range s.axes {
@@ -32,7 +32,7 @@ func (s *Prompt) Append(id int64) {
 	s.words++
 }
 
-// Fork returns a copy that can be continued otherwise.
+// Fork returns a copy that can be continued differently.
 func (s *Prompt) Fork() *Prompt {
 	f := *s
 	f.IDs, f.axes = slices.Clone(s.IDs), slices.Clone(s.axes)
@@ -42,7 +42,7 @@ func (s *Prompt) Fork() *Prompt {
 	return &f
 }
 
-// Shared is the number of tokens that two sequences have in common at their beginnings, with the same pictures.
+// Shared is the length of the longest common prefix of two sequences, in tokens, with the same pictures.
 func (s *Prompt) Shared(o *Prompt) int {
 	n := 0
 	for n < min(len(s.IDs), len(o.IDs)) && s.IDs[n] == o.IDs[n] {
@@ -59,15 +59,14 @@ func (s *Prompt) Shared(o *Prompt) int {
 	return n
 }
 
-// Forget gives back the memory of the pictures: what is needed of them is in the cache of keys and values.
+// Forget frees the memory of the pictures, once their keys and values are in the cache.
 func (s *Prompt) Forget() {
 	for _, p := range s.Pictures {
 		p.Features, p.Pixels = nil, nil
 	}
 }
 
-// packStretches lays stretches one after the other: where each row comes from, its position, and its place in
-// attention.
+// packStretches lays out stretches one after another: each row's source, its position, and its place in attention.
 func (l *Model) packStretches(stretches []Stretch) *batch.Inputs {
 	p := &batch.Inputs{Feeds: map[string]*tensor.Dense{}}
 	var texts, images int
@@ -86,7 +85,7 @@ func (l *Model) packStretches(stretches []Stretch) *batch.Inputs {
 				selected = append(selected, int64(len(order)))
 			}
 			if kind[k-s.From] >= 0 {
-				order = append(order, -1-kind[k-s.From]) // behind the texts, whose number is not known yet
+				order = append(order, -1-kind[k-s.From]) // after the texts, whose number is not known yet
 			} else {
 				order = append(order, int64(texts))
 				ids, texts = append(ids, s.IDs[k]), texts+1
@@ -96,7 +95,7 @@ func (l *Model) packStretches(stretches []Stretch) *batch.Inputs {
 			axes[a] = append(axes[a], s.axes[a][s.From:s.To]...)
 		}
 		end := s.To
-		if s.From > 0 && longest > 1 { // behind others: rows that fill up are appended, and written over by the next
+		if s.From > 0 && longest > 1 { // not the first: padding rows are appended too, and overwritten by the next
 			end = s.From + longest
 		}
 		last, most = append(last, int32(end-1)), max(most, end)
@@ -104,7 +103,7 @@ func (l *Model) packStretches(stretches []Stretch) *batch.Inputs {
 			p.Pictures, images = append(p.Pictures, q), images+q.Tokens
 		}
 	}
-	if texts == 0 { // all of it is pictures: the table is read once all the same
+	if texts == 0 { // pictures only: the table is still read once
 		ids = append(ids, 0)
 	}
 	for i, v := range order {
@@ -121,8 +120,8 @@ func (l *Model) packStretches(stretches []Stretch) *batch.Inputs {
 	return p
 }
 
-// attended is the number of rows of the longest stretch as attention sees it. The runtime takes rows in tiles of an
-// even number, and sums a tile of one row in another order. So an odd number is filled up: a row of a prompt does not
+// attended is the number of rows of the longest stretch in attention. The runtime processes rows in tiles of an even
+// number, and sums a tile of one row in another order. So an odd number is padded, and a row of a prompt does not
 // depend on what runs with it. Tokens of answers always come one at a time.
 func attended(stretches []Stretch) int {
 	longest, prompts := 0, false
@@ -136,7 +135,7 @@ func attended(stretches []Stretch) int {
 	return (longest + 1) / 2 * 2
 }
 
-// seen are the pictures of which the stretch has tokens.
+// seen returns the pictures that have tokens in the stretch.
 func (s Stretch) seen() []*backbone.Picture {
 	var out []*backbone.Picture
 	for i, at := range s.Tokens.Pictures {
@@ -147,8 +146,8 @@ func (s Stretch) seen() []*backbone.Picture {
 	return out
 }
 
-// kinds says for each token of the stretch which row of the image features it is, or -1 for a word. The features are
-// those of the pictures seen after so many rows of others.
+// kinds returns the row of the image features of each token of the stretch, -1 for text tokens. The features of the
+// pictures seen start at row images.
 func (s Stretch) kinds(images int) []int64 {
 	out := make([]int64, s.To-s.From)
 	for i := range out {
@@ -167,7 +166,7 @@ func (s Stretch) kinds(images int) []int64 {
 	return out
 }
 
-// plainFeeds are what a graph with a plain cache is told of stretches.
+// plainFeeds are the additional inputs of a graph with a plain cache.
 func plainFeeds(stretches []Stretch, heads int) map[string]*tensor.Dense {
 	longest := attended(stretches)
 	var at []int64

@@ -14,8 +14,8 @@ import (
 	"assay/model/text"
 )
 
-// TestSpread: padded rows give the same bits. They are of prompts that run together, of one or several tokens behind
-// them, and of a long prompt, whether it runs at once or in two parts.
+// TestSpread: padded rows produce the same bits: of prompts that run together, of one or several tokens after them, and
+// of a long prompt, run at once or in two parts.
 func TestSpread(t *testing.T) {
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestSpread(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(whole, parts); diff != "" {
-			t.Errorf("rows as they lie: %v, a prompt at once and in parts: %s", i == 1, diff)
+			t.Errorf("without padding: %v, a prompt at once and in parts: %s", i == 1, diff)
 		}
 		all[i] = append(all[i], whole)
 	}
@@ -60,7 +60,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// inParts are the logits behind a long prompt that runs in two parts, the first of so many rows; 0: at once.
+// inParts returns the logits after a long prompt that runs in two parts, the first of first rows; 0: at once.
 func inParts(l *language.Model, first int) ([]float32, error) {
 	c, err := l.NewCache(1, 512)
 	if err != nil {

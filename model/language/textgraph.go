@@ -16,10 +16,10 @@ import (
 // outBest is the output [targets] int64 of the likeliest tokens.
 const outBest = "best"
 
-// textPass says what a pass over conversations holds.
+// textPass describes a pass over conversations.
 type textPass struct {
 	Groups   int
-	Vision   bool // pixels are inputs; otherwise the image features are
+	Vision   bool // the inputs are pixels; otherwise image features
 	Backward bool
 }
 
@@ -35,7 +35,7 @@ func (t *Tuner) stepGraph(s textPass, p *batch.Inputs) exec.Recipe {
 }
 
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
-// a token of an answer are multiplied with the vocabulary.
+// a token of an answer are multiplied with the output layer.
 func (t *Tuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 	if s.Backward && t.o.Dropout > 0 {
 		g.UseDropout()
@@ -52,8 +52,8 @@ func (t *Tuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 	return out, g.Differentiate(out, t.o.Recompute, t.o.Resident)
 }
 
-// pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
-// nothing. The last layer delivers the rows from the one before the first answer on.
+// pack lays out conversations one after another, shortest first, without their last token, which predicts nothing. The
+// last layer outputs the rows starting at the one before the first answer.
 func (t *Tuner) pack(samples []*TextSample, weights []float64) (*batch.Inputs, error) {
 	pk := batch.Packer{Vocab: int64(t.net.Backbone.Decoder().Vocab), Table: true, Loss: true}
 	spans, plain := make([]batch.Span, len(samples)), make([]*batch.Sample, len(samples))
@@ -96,7 +96,7 @@ func (t *Tuner) pack(samples []*TextSample, weights []float64) (*batch.Inputs, e
 }
 
 // oneGroup pads all to the longest one, and selects the same rows of each. A small model spends more time on another
-// group, and on the graph for another number of groups, than on rows that nothing looks at. So does a GPU.
+// group, and on the graph for another number of groups, than on rows that are not used. So does a GPU.
 func oneGroup(spans []batch.Span) {
 	length, first := 0, spans[0].First
 	for _, s := range spans {
@@ -108,7 +108,7 @@ func oneGroup(spans []batch.Span) {
 	}
 }
 
-// fillAnswers writes what is predicted: the tokens of the answers, each by the row before it.
+// fillAnswers writes the targets: the tokens of the answers, each predicted by the row before it.
 func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, weights []float64) {
 	var predict, ids []int64
 	var weight []float32
@@ -127,8 +127,7 @@ func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, wei
 	p.Feeds[nn.InTargetWeight] = batch.Vector(weight)
 }
 
-// Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
-// [Tuner.Usage] does.
+// Usage estimates the memory of training on micro-batches of micro conversations as long as s.
 func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.Usage, error) {
 	u := t.net.Counts(t.List)
 	if t.net.OnCUDA() && measuring {
@@ -147,7 +146,7 @@ func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.
 	return u, t.run.AddTraining(&u, t.List, &s.Sample, micro, pictures, peaks)
 }
 
-// peak is that of a pass over copies of a conversation.
+// peak is the peak memory of a pass over copies of a conversation.
 func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	one := *s
 	one.Sample = *exec.WithFeatures(&s.Sample, t.net.Backbone.Decoder().FeatureWidth())

@@ -19,19 +19,19 @@ import (
 	"assay/model/text"
 )
 
-// TuneOptions say what a TextTuner trains and how.
+// TuneOptions say what a Tuner trains and how.
 type TuneOptions struct {
 	exec.Options
 	Plan         bool          // the backbone's weights may be absent: graphs are built and counted, not run
-	Adapter      *lora.Adapter // that trains; nil: every weight of the backbone does
+	Adapter      *lora.Adapter // to train; nil: train every weight of the backbone
 	DType        string        // of the large products on CUDA: float32, bfloat16
 	ChatTemplate string        // Jinja; "": the checkpoint's
 	EndOfTurn    string        // token that ends an answer; "": the family's
-	MaxTokens    int           // longest conversation; 0: the model's positions decide
+	MaxTokens    int           // longest conversation; 0: limited only by the model's positions
 	Recompute    bool          // recompute each layer in the backward pass
 	Dropout      float64       // of the LoRA layers' inputs
-	Fixed        bool          // one group of all conversations: see TuneOptions.Fixed
-	Resident     bool          // parameters and the sums of gradients stay on the device: see TuneOptions.Resident
+	Fixed        bool          // one group of all conversations: see model.TuneOptions
+	Resident     bool          // parameters and the sums of gradients stay on the device: see model.TuneOptions
 }
 
 // Tuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
@@ -44,7 +44,7 @@ type Tuner struct {
 	o                TuneOptions
 }
 
-// Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
+// Conversation is a training example of a Tuner: messages, and the pictures that they show, in order.
 type Conversation struct {
 	Messages []text.Message
 	Pictures []edit.Picture
@@ -53,10 +53,10 @@ type Conversation struct {
 // TextSample is a conversation ready for the graph.
 type TextSample struct {
 	batch.Sample
-	Answers [][2]int // [from, to) of each answer's tokens, the end of its turn among them
+	Answers [][2]int // [from, to) of each answer's tokens, including its end of turn
 }
 
-// Targets is the number of tokens that are learnt.
+// Targets is the number of tokens in the loss.
 func (s *TextSample) Targets() int {
 	n := 0
 	for _, a := range s.Answers {
@@ -65,7 +65,7 @@ func (s *TextSample) Targets() int {
 	return n
 }
 
-// NewTuner opens a backbone for training. The adapter's tensors are updated in place by whoever optimises them.
+// NewTuner opens a backbone for training. The adapter's tensors are updated in place by the optimiser.
 func NewTuner(dir string, o TuneOptions) (*Tuner, error) {
 	open := backbone.OpenBackbone
 	if o.Plan {
@@ -121,7 +121,7 @@ func (t *Tuner) open(n *exec.Network) (err error) {
 // Close frees sessions, tokenizer and weights.
 func (t *Tuner) Close() error { return errors.Join(t.processor.Text.Close(), t.run.Close()) }
 
-// SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
+// SaveInto writes the adapter in PEFT's format, or the full checkpoint, into dir, an existing empty folder.
 func (t *Tuner) SaveInto(dir string) error {
 	if t.net.Adapter != nil {
 		return t.net.Adapter.Save(dir)
@@ -129,8 +129,8 @@ func (t *Tuner) SaveInto(dir string) error {
 	return t.net.Backbone.Weights.SaveInto(dir, t.run.Sessions.Trained)
 }
 
-// Prepare turns a conversation into tokens and pictures. One that is longer than MaxTokens, or whose text is longer
-// than the model's positions, is refused: nothing is cut off. It is safe for concurrent use.
+// Prepare turns a conversation into tokens and pictures. A conversation longer than MaxTokens, or whose text is longer
+// than the model's positions, is rejected: nothing is truncated. It is safe for concurrent use.
 func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 	s := &TextSample{}
 	turns, counts, err := t.addPictures(&s.Sample, c)
@@ -149,7 +149,7 @@ func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 	return s, t.net.Backbone.Decoder().Longest(last)
 }
 
-// addPictures prepares the pictures of a conversation, and counts the tokens of each place that shows some.
+// addPictures prepares the pictures of a conversation, and counts the tokens of each place that shows one or more.
 func (t *Tuner) addPictures(s *batch.Sample, c Conversation) (turns []text.Message, tokens []int, err error) {
 	turns, each, err := t.processor.Turns(c.Messages, len(c.Pictures))
 	if err != nil {
@@ -165,7 +165,7 @@ func (t *Tuner) addPictures(s *batch.Sample, c Conversation) (turns []text.Messa
 	return turns, tokens, nil
 }
 
-// shown prepares what a place shows unless it is in the cache.
+// shown prepares the pictures of one place unless they are in the cache.
 func (t *Tuner) shown(pictures []edit.Picture) (*backbone.Picture, error) {
 	var parts []string
 	for _, p := range pictures {
@@ -215,8 +215,8 @@ func (t *Tuner) tokenise(messages []text.Message, counts []int) (*text.Conversat
 	return c, nil
 }
 
-// CheckText gives the error that Prepare would give about the messages, whatever the pictures are, and else the number
-// of tokens that are learnt.
+// CheckText returns the error that Prepare would return for the messages regardless of the pictures, or the number of
+// tokens in the loss.
 func (t *Tuner) CheckText(messages []text.Message) (targets int, err error) {
 	shown := 0
 	for _, m := range messages {
@@ -237,22 +237,22 @@ func (t *Tuner) CheckText(messages []text.Message) (targets int, err error) {
 	return (&TextSample{Answers: c.Answers}).Targets(), nil
 }
 
-// TextResult is what a pass over conversations gives.
+// TextResult is the result of a pass over conversations.
 type TextResult struct {
 	Loss   []float64 // of each conversation: the sum over its answers' tokens of -log softmax
-	Right  []int     // of each: how many tokens are the likeliest ones; of Measure alone
-	Tokens int       // that were multiplied
+	Right  []int     // of each: the number of tokens that are the likeliest ones; only from Measure
+	Tokens int       // processed, padding included
 	Grads  map[string]*tensor.Dense
 }
 
-// Step runs forward and backward pass over a micro-batch. weights multiplies the loss of each token of a conversation,
-// seed is that of the dropout.
+// Step runs the forward and backward pass over a micro-batch. weights multiplies the loss of each token of a
+// conversation; seed is the seed of the dropout.
 func (t *Tuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (
 	*TextResult, error) {
 	return t.pass(ctx, samples, weights, seed, true)
 }
 
-// Measure is the forward pass alone, without dropout.
+// Measure runs only the forward pass, without dropout.
 func (t *Tuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult, error) {
 	return t.pass(ctx, samples, make([]float64, len(samples)), 0, false)
 }
@@ -293,7 +293,7 @@ func (t *Tuner) pass(
 	}
 	r := result(p, out, s, backward)
 	for _, x := range t.List {
-		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, where no conversation shows a picture
+		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, if no conversation shows a picture
 			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
 		}
 	}
@@ -327,17 +327,18 @@ func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, back
 // Device is where the graphs run: cpu or cuda:N.
 func (t *Tuner) Device() string { return t.net.Device() }
 
-// Kernels are the operators that layers are built of, and why these.
+// Kernels are the operators that layers are built from, and the reason for the choice.
 func (t *Tuner) Kernels() exec.Kernels { return t.net.Kernels() }
 
-// Absent says what is missing of the backbone's weights; nil if they are there.
+// Absent returns an error that names what is missing of the backbone's weights; nil if they are present.
 func (t *Tuner) Absent() error { return t.net.Absent() }
 
-// Partly reports whether a part of the absent weights is there: a shard is missing.
+// Partly reports whether some of the absent weights are present: a shard is missing.
 func (t *Tuner) Partly() bool { return t.net.Partly() }
 
-// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+// Damage returns an error that names a tensor of the backbone or the scorer with NaN or infinities; nil if there is
+// none.
 func (t *Tuner) Damage() error { return t.net.Damage() }
 
-// BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
+// BackboneFingerprint identifies the backbone; see model.Scorer.Fingerprint.
 func (t *Tuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }

@@ -14,8 +14,8 @@ import (
 
 var towers = []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}
 
-// TestTowersInHalf: what a model answers about a picture with its tower in half precision is that of float32 but for
-// rounding. It runs in float16, as [TestHalfCache] does.
+// TestTowersInHalf: the logits of a question about a picture, with the tower in half precision, equal those of float32
+// except for rounding. It runs in float16, as [TestHalfCache] does.
 func TestTowersInHalf(t *testing.T) {
 	for i, family := range towers {
 		if i > 0 && testing.Short() {
@@ -28,12 +28,12 @@ func TestTowersInHalf(t *testing.T) {
 			most, far = max(most, math.Abs(float64(w))), max(far, math.Abs(float64(w-got[k])))
 		}
 		if far == 0 || !(far <= 2e-3*most) {
-			t.Errorf("%s: logits are %g off, the largest is %g, want a difference of rounding", family, far, most)
+			t.Errorf("%s: logits are %g off, the largest is %g; expected only a rounding difference", family, far, most)
 		}
 	}
 }
 
-// about are the logits behind a question about a picture.
+// about returns the logits after a question about a picture.
 func about(t *testing.T, family string, half bool) []float32 {
 	t.Helper()
 	o := model.Options{Device: "cpu", Threads: 1}

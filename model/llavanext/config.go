@@ -1,5 +1,7 @@
 // Package llavanext is the LLaVA-NeXT family: a CLIP vision tower over any-resolution tiles, a two-layer projector, and
-// a Llama or Mistral language model.
+// a Llama or Mistral language model. It registers with package backbone, reads and checks the configuration, cuts
+// pictures into tiles as transformers does, and builds the graph from pixels to image features: the features of a
+// picture's tiles, without those on padding, and newline rows.
 package llavanext
 
 import (
@@ -25,7 +27,7 @@ type visionConfig struct {
 	Patch        int
 	Activation   string
 	Eps          float64
-	Dropout      float64 // of attention while training
+	Dropout      float64 // of attention in training
 }
 
 // Architecture is an opened LLaVA-NeXT checkpoint.
@@ -33,7 +35,7 @@ type Architecture struct {
 	decoder   nn.Decoder
 	vision    visionConfig
 	tower     string // checkpoint prefix of the vision tower
-	layers    []int  // after how many vision layers the features are taken that lie side by side
+	layers    []int  // numbers of vision layers after which features are taken; these are concatenated
 	act       string // of the projector
 	pinpoints [][2]int
 	crop      int // side of a tile, pixels
@@ -44,20 +46,20 @@ type Architecture struct {
 	weights   *checkpoints.Weights
 }
 
-// harmless are keys of the whole configuration that change no number, or not at the values listed.
+// harmless are top-level keys of the configuration that change no number, or not at the values listed.
 var harmless = strictjson.Harmless{
 	"ignore_index":                nil, // of labels
 	"image_seq_length":            nil, // tokens of one tile; they are counted
 	"use_image_newline_parameter": {true},
-	"vocab_size":                  nil, // text_config's counts
+	"vocab_size":                  nil, // that of text_config is used
 	"hidden_size":                 nil,
 	"pad_token_id":                nil,
 }
 
-// visionHarmless are those of vision_config.
+// visionHarmless lists such keys of vision_config.
 var visionHarmless = strictjson.Harmless{
-	"vocab_size":     nil, // there are no words in it
-	"projection_dim": nil, // of CLIP's own projection, which is not part of the tower
+	"vocab_size":     nil, // the tower has no text
+	"projection_dim": nil, // of CLIP's projection, which is not part of the tower
 	"num_channels":   {3},
 }
 
@@ -79,11 +81,11 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Arc
 	}
 	text := nn.ParseText(t, "llama", "mistral", "qwen2")
 	text.Dropout = max(text.Dropout, b.vision.Dropout)
-	text.Tied = false // what text_config says is not looked at
+	text.Tied = false // the value in text_config is ignored
 	o.Get("tie_word_embeddings", &text.Tied)
 	imageToken := int64(32000)
 	o.Get("image_token_index", &imageToken)
-	o.Get("image_token_id", &imageToken) // as transformers 5 calls it
+	o.Get("image_token_id", &imageToken) // the name in transformers 5
 	o.Get("projector_hidden_act", &b.act)
 	nn.CheckActivation(o, "projector_hidden_act", b.act)
 	o.Get("multimodal_projector_bias", &b.bias)
@@ -102,8 +104,8 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Arc
 	return b, b.readPreprocessor(dir)
 }
 
-// readVision reads vision_config: that of a CLIP tower, whose class has smaller defaults than a configuration without
-// the key.
+// readVision reads vision_config of a CLIP tower. The defaults of its class are smaller than the tower of a
+// configuration without the key.
 func readVision(o *strictjson.Object) visionConfig {
 	v := visionConfig{
 		Hidden:       768,
@@ -143,8 +145,8 @@ func readVision(o *strictjson.Object) visionConfig {
 	return v
 }
 
-// readFeatureLayers reads which hidden states the features are, one number or several: -2 of 24 layers is what 23 of
-// them give.
+// readFeatureLayers reads which hidden states are the features, one number or several: -2 of 24 layers is the output of
+// the first 23.
 func (b *Architecture) readFeatureLayers(o *strictjson.Object) {
 	const key = "vision_feature_layer"
 	list, one := []int{-2}, 0
@@ -168,7 +170,7 @@ func (b *Architecture) readFeatureLayers(o *strictjson.Object) {
 	}
 }
 
-// readPinpoints reads image_grid_pinpoints, [height, width] of every grid of tiles; null leaves the default.
+// readPinpoints reads image_grid_pinpoints, the [height, width] of every grid of tiles; null keeps the default.
 func readPinpoints(o *strictjson.Object, into *[][2]int) {
 	const key = "image_grid_pinpoints"
 	var list [][]int
@@ -188,12 +190,12 @@ func readPinpoints(o *strictjson.Object, into *[][2]int) {
 	}
 }
 
-// findKeys finds which spelling of parameter names the checkpoint uses.
+// findKeys finds out which parameter names the checkpoint uses.
 func (b *Architecture) findKeys(text *nn.TextConfig, w *checkpoints.Weights) {
 	b.text, b.tower = "language_model.model.", "vision_tower."
 	lm := "language_model.lm_head.weight"
 	top := ""
-	if w.Has("model.language_model.embed_tokens.weight") { // as modules are named in transformers >= 4.52
+	if w.Has("model.language_model.embed_tokens.weight") { // module names of transformers >= 4.52
 		b.text, lm, top = "model.language_model.", "lm_head.weight", "model."
 	}
 	b.tower = top + "vision_tower."
@@ -214,8 +216,8 @@ func (b *Architecture) findKeys(text *nn.TextConfig, w *checkpoints.Weights) {
 	b.keys = text.Tables(w, b.text+"embed_tokens.weight", lm)
 }
 
-// readPreprocessor reads the image processor, which must fit the model: transformers takes the tiles' arrangement from
-// the one and their number from the other.
+// readPreprocessor reads the image processor, which must match the model: transformers takes the arrangement of tiles
+// from one of them and their number from the other.
 func (b *Architecture) readPreprocessor(dir string) error {
 	var file string
 	var err error
@@ -238,22 +240,22 @@ func (b *Architecture) readPreprocessor(dir string) error {
 	b.crop = b.vision.ImageSize
 	square := backbone.Size{Height: b.crop, Width: b.crop}
 	if crop != square && crop != (backbone.Size{Shortest: b.crop}) {
-		return fmt.Errorf("%s: crop_size %+v does not fit the vision tower's image_size %d", file, crop, b.crop)
+		return fmt.Errorf("%s: crop_size %+v does not match the vision tower's image_size %d", file, crop, b.crop)
 	} else if size != square && size != (backbone.Size{Shortest: b.crop}) {
-		return fmt.Errorf("%s: size %+v does not fit the vision tower's image_size %d", file, size, b.crop)
+		return fmt.Errorf("%s: size %+v does not match the vision tower's image_size %d", file, size, b.crop)
 	}
 	if !slices.Equal(pinpoints, b.pinpoints) {
-		return fmt.Errorf("%s: image_grid_pinpoints %v are not those of config.json, %v", file, pinpoints, b.pinpoints)
+		return fmt.Errorf("%s: image_grid_pinpoints %v differ from config.json's, %v", file, pinpoints, b.pinpoints)
 	}
 	for _, hw := range b.pinpoints {
 		if hw[0]%b.crop != 0 || hw[1]%b.crop != 0 || hw[0] <= 0 || hw[1] <= 0 {
-			return fmt.Errorf("%s: image_grid_pinpoints: %v is no multiple of the tile size %d", file, hw, b.crop)
+			return fmt.Errorf("%s: image_grid_pinpoints: %v is not a multiple of the tile size %d", file, hw, b.crop)
 		}
 	}
 	return nil
 }
 
-// readProcessor compares processor_config.json, by which transformers counts image tokens, with the model.
+// readProcessor checks processor_config.json, from which transformers counts image tokens, against the model.
 func (b *Architecture) readProcessor(o *strictjson.Object) {
 	patch, strategy, class, placeholder := b.vision.Patch, "default", 1, b.Placeholder()
 	if o.Get("patch_size", &patch); patch != b.vision.Patch {

@@ -9,8 +9,7 @@ import (
 	"assay/model"
 )
 
-// changed copies the oracle's checkpoint and a scorer of it, with one thing in config.json or another file said
-// otherwise.
+// changed copies the oracle's checkpoint and its scorer, with one change in config.json or another file.
 func changed(t *testing.T, file, old, new string) (scorer string) {
 	t.Helper()
 	const from = "../../testdata/oracle/llavanext"
@@ -35,7 +34,8 @@ func changed(t *testing.T, file, old, new string) (scorer string) {
 	return filepath.Join(dir, "scorer")
 }
 
-// What transformers would compute otherwise, or not at all, is refused by name.
+// TestRefused: settings that transformers would compute differently, or not at all, are rejected with an error that
+// names them.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ file, old, new, want string }{
 		{"config.json", `"image_token_index": 744`, `"image_token_index": 745`, "<image> is token 744"},
@@ -62,7 +62,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Dropout of attention changes no score, but it would change training.
+// TestAttentionDropout: attention dropout does not change scores, but it would change training.
 func TestAttentionDropout(t *testing.T) {
 	dir := changed(t, "config.json", `"attention_dropout": 0.0`, `"attention_dropout": 0.1`)
 	s, err := model.OpenScorer(dir, model.Options{})

@@ -7,7 +7,7 @@ import (
 	"assay/model/backbone"
 )
 
-// PrepareAdjoint goes back through Prepare: the gradient of a picture is the sum of what comes back from the squashed
+// PrepareAdjoint is the adjoint of Prepare: the gradient of a picture is the sum of the gradients from the squashed
 // tile and from the grid of tiles.
 func (b *Architecture) PrepareAdjoint(p *backbone.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	gridH, gridW := b.bestResolution(p.Height, p.Width)
@@ -25,7 +25,7 @@ func (b *Architecture) PrepareAdjoint(p *backbone.Picture, frames int, grad []fl
 	h, w := fit(p.Height, p.Width, gridH, gridW)
 	fitted := data.NewGradient(w, h)
 	for i := range gridH / b.crop * tilesW {
-		// tile x, y lies at (x S - left padding, y S - top padding) of the fitted picture
+		// tile x, y is at (x S - left padding, y S - top padding) of the fitted picture
 		fitted.Paste(tile(1+i), i%tilesW*b.crop-(gridW-w)/2, i/tilesW*b.crop-(gridH-h)/2)
 	}
 	out := tile(0).Resize(p.Width, p.Height, data.Bicubic)

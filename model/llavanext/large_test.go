@@ -19,7 +19,7 @@ import (
 	"assay/onnx"
 )
 
-// largeConfig is the config.json of LLaVA-NeXT on Llama 3 8B as published: what equals a default is left out.
+// largeConfig is the config.json of LLaVA-NeXT on Llama 3 8B as published: values equal to a default are omitted.
 const largeConfig = `{"model_type": "llava_next", "image_token_index": 744, "vision_feature_layer": -2,
 	"vision_feature_select_strategy": "default",
  "image_grid_pinpoints": [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]], "torch_dtype": "float16",
@@ -29,7 +29,7 @@ const largeConfig = `{"model_type": "llava_next", "image_token_index": 744, "vis
  "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
   "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14}}`
 
-// largeCheckpoint makes a checkpoint directory of 8B parameters in sparse files: true sizes, no bytes on disk.
+// largeCheckpoint makes a checkpoint directory of 8B parameters in sparse files: real sizes, no bytes on disk.
 func largeCheckpoint(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -124,7 +124,8 @@ func largeCheckpoint(t *testing.T) string {
 	return dir
 }
 
-// TestLargeGraph builds the training graph of an 8B model: it refers to the weights, so that it takes a few megabytes.
+// TestLargeGraph builds the training graph of an 8B model: it refers to the weights, so it takes only a few
+// megabytes.
 func TestLargeGraph(t *testing.T) {
 	long.Test(t)
 	dir := largeCheckpoint(t)
@@ -157,12 +158,12 @@ func TestLargeGraph(t *testing.T) {
 	}
 	usage := u.Counts()
 	if usage.Parameters < 8.3e9 || usage.Parameters > 8.4e9 || usage.Trainable < 3.4e6 || usage.Trainable > 4.6e6 {
-		t.Errorf("%d parameters of which %d train", usage.Parameters, usage.Trainable)
+		t.Errorf("%d parameters, of which %d are trained", usage.Parameters, usage.Trainable)
 	}
 }
 
-// TestLargeMemory plans a step of an 8B model over a pair at full resolution, of more than 5,760 tokens. Attention in
-// blocks saves the scores of all rows by all rows, of which a step has several at once.
+// TestLargeMemory plans a step of an 8B model over a pair at full resolution, with more than 5,760 tokens. Attention
+// in blocks avoids the scores of all rows by all rows, of which a step holds several at once.
 func TestLargeMemory(t *testing.T) {
 	long.Test(t)
 	c := (&model.OnePassConfig{
@@ -201,8 +202,8 @@ func TestLargeMemory(t *testing.T) {
 	}
 	less := step(model.TuneOptions{Recompute: true})
 	all := step(model.TuneOptions{Recompute: true, Options: model.Options{Blocks: 1 << 30}})
-	const scores = 4 * 32 * 5760 * 5760 // bytes of one layer; it has them, their softmax, and gradients of these
+	const scores = 4 * 32 * 5760 * 5760 // bytes per layer, which has the scores, their softmax, and the gradients of both
 	if all-less < 2*scores {
-		t.Errorf("%d MiB, %d MiB in one piece", less>>20, all>>20)
+		t.Errorf("%d MiB in blocks, %d MiB in one piece", less>>20, all>>20)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"assay/model/fresh"
 )
 
-// stepEnv tells a child process to run one training step on the checkpoint of that folder.
+// stepEnv tells a child process to run one training step on the checkpoint in that folder.
 const stepEnv = "ASSAY_TEST_STEP"
 
 func TestMain(m *testing.M) {
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// oneStep runs a LoRA step over about 700 tokens and prints the peak of resident memory in KiB, then the gradients'
-// sums.
+// oneStep runs a LoRA step over about 700 tokens and prints the peak resident memory in KiB, then the sums of the
+// gradients.
 func oneStep(dir string, recompute bool) error {
 	config := (&model.OnePassConfig{
 		Backbone: dir,
@@ -72,7 +72,7 @@ func oneStep(dir string, recompute bool) error {
 	if err != nil {
 		return err
 	}
-	// Not getrusage: its peak begins with that of the process that started this one.
+	// Not getrusage: its peak starts at that of the parent process.
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func oneStep(dir string, recompute bool) error {
 	return nil
 }
 
-// TestRecomputeLowersMemory runs the same step with and without recomputation in processes of their own.
+// TestRecomputeLowersMemory runs the same step with and without recomputation, in separate processes.
 func TestRecomputeLowersMemory(t *testing.T) {
 	long.Test(t)
 	dir, text := filepath.Join(t.TempDir(), "backbone"), filepath.Join(t.TempDir(), "text")
@@ -124,7 +124,7 @@ func TestRecomputeLowersMemory(t *testing.T) {
 	less, again := run("yes")
 	a, b := strings.Fields(sums), strings.Fields(again)
 	if len(a) != len(b) || len(a) < 4 {
-		t.Fatalf("other gradients:\n%s\nrecomputed:\n%s", sums, again)
+		t.Fatalf("gradients differ:\n%s\nrecomputed:\n%s", sums, again)
 	}
 	for i := 0; i+1 < len(a); i += 2 {
 		x, err1 := strconv.ParseFloat(a[i+1], 64)

@@ -7,8 +7,8 @@ import (
 	"assay/model/nn"
 )
 
-// Parameters lists the tensors of language model, tower, projector and newline row. What lies behind the layer that the
-// features are taken from is never read.
+// Parameters lists the tensors of language model, tower, projector and newline row. Vision layers after the last one
+// that features are taken from are never read.
 func (b *Architecture) Parameters() nn.Parameters {
 	v, p := b.vision, b.decoder.Parameters(b.keys)
 	embeddings := b.tower + "embeddings."

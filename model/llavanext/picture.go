@@ -11,14 +11,14 @@ import (
 	"assay/model/nn"
 )
 
-// layout is what packing must know of one picture: the grid of its tiles' features and what of it is kept.
+// layout describes one picture for packing: the grid of its tiles' features and the part of it that is kept.
 type layout struct {
-	gridH, gridW int // tiles' features as one grid
+	gridH, gridW int // features of all tiles as one grid
 	top, left    int // rows and columns cut on each side (unpadding)
-	rows, cols   int // what is kept
+	rows, cols   int // the part that is kept
 }
 
-// Prepare makes the tiles of a picture: the whole squashed to S x S, then an any-resolution grid of S x S tiles
+// Prepare cuts a picture into tiles: the full picture squashed to S x S, then an any-resolution grid of S x S tiles
 // (transformers' LlavaNextImageProcessor with Pillow). Pixels are [tiles, 3, S, S], normalised.
 func (b *Architecture) Prepare(frames ...*data.Picture) (*backbone.Picture, error) {
 	if len(frames) != 1 {
@@ -51,12 +51,12 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*backbone.Picture, erro
 	}, nil
 }
 
-// Processing is all that Prepare depends on.
+// Processing describes everything that Prepare depends on.
 func (b *Architecture) Processing() string {
 	return fmt.Sprint("llava_next ", b.crop, b.pinpoints, b.vision.Patch, b.colours)
 }
 
-// ProcessorConfig has the sizes of tiles.
+// ProcessorConfig returns the sizes of tiles.
 func (b *Architecture) ProcessorConfig() backbone.ProcessorConfig {
 	return backbone.ProcessorConfig{
 		ModelType:     "llava_next",
@@ -68,10 +68,10 @@ func (b *Architecture) ProcessorConfig() backbone.ProcessorConfig {
 	}
 }
 
-// side is the features along one edge of a tile.
+// side is the number of features along one edge of a tile.
 func (b *Architecture) side() int { return b.crop / b.vision.Patch }
 
-// bestResolution picks the grid of pinpoints that keeps most of the picture, then wastes least
+// bestResolution picks the pinpoint grid that keeps the most of the picture, and among those wastes the least
 // (select_best_resolution).
 func (b *Architecture) bestResolution(h, w int) (gridH, gridW int) {
 	best, waste := -1, 0
@@ -86,7 +86,7 @@ func (b *Architecture) bestResolution(h, w int) (gridH, gridW int) {
 	return gridH, gridW
 }
 
-// fit is the size of the picture resized into the grid with its aspect kept.
+// fit returns the height and width of the picture resized into the grid with its aspect ratio kept.
 func fit(h, w, gridH, gridW int) (int, int) {
 	scaleW, scaleH := float64(gridW)/float64(w), float64(gridH)/float64(h)
 	if scaleW < scaleH {
@@ -95,8 +95,8 @@ func fit(h, w, gridH, gridW int) (int, int) {
 	return gridH, min(int(math.Ceil(float64(w)*scaleH)), gridW)
 }
 
-// unpad finds the features that lie on the picture, not on its padding (transformers' unpad_image). It rounds otherwise
-// than the padding does, so that an odd rest stays in.
+// unpad finds the features on the picture, not on its padding (transformers' unpad_image). It rounds differently from
+// the padding, so that an odd remainder stays in.
 func (b *Architecture) unpad(h, w, gridH, gridW int) layout {
 	l := layout{gridH: gridH / b.vision.Patch, gridW: gridW / b.vision.Patch}
 	l.rows, l.cols = l.gridH, l.gridW
@@ -115,7 +115,7 @@ func (b *Architecture) unpad(h, w, gridH, gridW int) layout {
 func round7(x float64) float64 { return math.RoundToEven(x*1e7) / 1e7 }
 
 // Feeds joins pictures: pixel_values [tiles, 3, S, S]; feature_order, the row of concat(features, newlines) at each
-// image token; newlines [1], how many newline rows there are.
+// image token; newlines [1], the number of newline rows.
 func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	tiles, tokens := 0, 0
 	for _, p := range pictures {

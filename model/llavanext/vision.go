@@ -30,12 +30,12 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 		g.Param(b.tower+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, b.tower+"pre_layrnorm", v.Eps) // (sic)
 	x = g.Op("Reshape", x, rows)                      // [tiles*n, C]: linear layers see rows
-	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // whose rows see each other
+	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // rows of a tile attend to each other
 	tiles := nn.Span{Shape: tile}
 	if g.Kernels == nn.Fused {
 		tiles.Segments = g.Segments(inSegments)
 	}
-	states := []string{x} // by the number of layers behind it
+	states := []string{x} // by the number of layers before it
 	for i := range slices.Max(b.layers) {
 		x = tower.Layer(g, x, i, tiles)
 		states = append(states, x)
@@ -63,24 +63,24 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 // Decoder, Keys and the rest describe the checkpoint to package model.
 func (b *Architecture) Decoder() *nn.Decoder { return &b.decoder }
 
-// HeadSizes are those of the decoder and of the tower.
+// HeadSizes returns the head sizes of the decoder and of the tower.
 func (b *Architecture) HeadSizes() []int {
 	return []int{b.decoder.HeadDim, b.vision.Hidden / b.vision.Heads}
 }
 
-// Keys names the parameters outside the layers.
+// Keys returns the names of the parameters outside the layers.
 func (b *Architecture) Keys() nn.Keys { return b.keys }
 
-// Placeholder stands for a picture in prompts.
+// Placeholder represents a picture in prompts.
 func (b *Architecture) Placeholder() string { return "<image>" }
 
 // EndOfTurn is the tokenizer's end of sequence: Llama 3's <|eot_id|>, Mistral's and Vicuna's </s>.
 func (b *Architecture) EndOfTurn() string { return "" }
 
-// CanPair: two pictures, or one joined; there is no temporal axis for frames.
+// CanPair accepts two pictures or one joined picture; there is no temporal axis for frames.
 func (b *Architecture) CanPair(pair string) bool { return pair == "sequence" || pair == "concat" }
 
-// Inputs explains the inputs of Vision.
+// Inputs describes the inputs of Vision.
 func (b *Architecture) Inputs() map[string]string {
 	return map[string]string{
 		inOrder:    "for every image token the row of concat(features of all tiles, newline rows)",

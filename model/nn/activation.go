@@ -9,7 +9,7 @@ import (
 	"assay/onnx"
 )
 
-// activations are transformers' ACT2FN by name, without those that have parameters of their own (prelu, xielu).
+// activations is transformers' ACT2FN, without the functions that have parameters (prelu, xielu).
 var activations = map[string]func(g *Graph, x string) string{
 	"gelu": func(g *Graph, x string) string { return g.Op("Gelu", x) },
 	"gelu_10": func(g *Graph, x string) string {
@@ -62,17 +62,17 @@ func init() {
 func (g *Graph) Activation(x, name string) string {
 	f := activations[name]
 	if f == nil {
-		return g.fail("activation %q is not known", name)
+		return g.fail("unknown activation %q", name)
 	}
 	return f(g, x)
 }
 
-// halfActivations are those that the runtime's CUDA provider has kernels of in half precision. They compute in float32,
-// and round what they give.
+// halfActivations are the activations for which the runtime's CUDA provider has half-precision kernels. These compute
+// in float32 and round the result.
 var halfActivations = []string{"silu", "swish", "gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_accurate",
 	"gelu_pytorch_tanh", "gelu_python_tanh", "relu", "sigmoid", "tanh"}
 
-// activate applies a function to rows between two products, in their type.
+// activate applies an activation to rows between two products, in the type of the products.
 func (g *Graph) activate(x, name string) string {
 	switch {
 	case g.Compute == onnx.Float || slices.Contains(halfActivations, name):
@@ -83,7 +83,7 @@ func (g *Graph) activate(x, name string) string {
 	return g.Narrow(g.Activation(g.Wide(x), name))
 }
 
-// CheckActivation adds an error to a configuration if it names a function that is not known.
+// CheckActivation adds an error to a configuration that names an unknown activation.
 func CheckActivation(o *strictjson.Object, key, name string) {
 	if activations[name] == nil {
 		o.Failf(key, "activation %q is not supported; %s are", name,

@@ -6,20 +6,20 @@ import (
 	"assay/onnx"
 )
 
-// SelfAttention is causal grouped-query attention with rotary positions. A family may replace any of its parts: queries
-// with a norm of their own are a [Module] in place of Query.
+// SelfAttention is causal grouped-query attention with rotary positions. A family may replace any of its parts: a
+// query projection with a norm is a [Module] assigned to Query.
 type SelfAttention struct {
 	Query, Key, Value, Output Module
 	Heads, KVHeads, HeadDim   int
-	Layer                     int // of the decoder: which keys and values of a cache are its own
-	// Rotate turns every head of [rows, heads*dim], as [1, rows, heads*dim].
+	Layer                     int // index in the decoder: selects the keys and values in a cache
+	// Rotate applies the rotation to every head of [rows, heads*dim] and returns [1, rows, heads*dim].
 	Rotate func(g *Graph, x string, r Rotation, heads int) string
 }
 
-// Rotation are cosines and sines of rotary positions, [1, rows, head_dim/2].
+// Rotation holds the cosines and sines of rotary positions, [1, rows, head_dim/2].
 type Rotation struct{ Cos, Sin string }
 
-// at is the rotation of some rows.
+// at returns the rotation of the given rows.
 func (r Rotation) at(g *Graph, rows string) Rotation {
 	return Rotation{
 		Cos: g.OpA("Gather", onnx.Attrs{"axis": 1}, r.Cos, rows),
@@ -27,35 +27,35 @@ func (r Rotation) at(g *Graph, rows string) Rotation {
 	}
 }
 
-// narrow is the rotation in the type of what RotaryEmbedding turns.
+// narrow returns the rotation in the type of the rows that RotaryEmbedding rotates.
 func (r Rotation) narrow(g *Graph) Rotation {
 	return Rotation{Cos: g.Narrow(r.Cos), Sin: g.Narrow(r.Sin)}
 }
 
-// rows are cosines and sines [rows, head_dim/2].
+// rows returns the cosines and sines as [rows, head_dim/2].
 func (r Rotation) rows(g *Graph) Rotation {
 	return Rotation{Cos: g.Op("Squeeze", r.Cos, g.Ints(0)), Sin: g.Op("Squeeze", r.Sin, g.Ints(0))}
 }
 
-// rotate turns every head of x [rows, heads*dim].
+// rotate applies the rotation to every head of x [rows, heads*dim].
 func rotate(g *Graph, x string, r Rotation, heads int) string {
 	x = g.Op("Unsqueeze", x, g.Ints(0))
 	return g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": heads}, x, r.Cos, r.Sin)
 }
 
-// View says which rows of a layer are queries, and which rows they attend to.
+// View determines which rows of a layer are queries, and which rows they attend to.
 type View struct {
 	*Packing
 	Rotation Rotation
-	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
-	masks    []string // by group that has queries: added to the scores; "": the group is attended to in blocks
-	pieces   []pieces // likewise, of groups that are attended to in pieces
+	Selected bool     // only the selected rows are queries and are returned, as in the last layer
+	masks    []string // by group with queries: added to the scores; "": the group is attended to in blocks
+	pieces   []pieces // the same, for groups that are attended to in pieces
 	flat     Rotation // for fused operators: [rows, head_dim/2]
-	sliding  int      // rows that a row sees, itself included; 0: all before it
+	sliding  int      // rows that a row sees, including itself; 0: all rows up to it
 	rep      int      // query heads that share a key head
 }
 
-// queries are the number of query rows of each group that has any, and of each sequence of the group, int64.
+// queries returns the number of query rows of each group that has any, and of each sequence of the group, int64.
 func (v *View) queries() (rows, each string) {
 	if v.Selected {
 		return v.SelectRows, v.SelectEach
@@ -63,7 +63,8 @@ func (v *View) queries() (rows, each string) {
 	return v.Rows, v.Lengths
 }
 
-// Forward attends from rows queries [queries, hidden] to all rows [rows, hidden], and returns [queries, hidden].
+// Forward attends from the rows in queries [queries, hidden] to all rows [rows, hidden], and returns [queries,
+// hidden].
 func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 	if v.Cached != nil { // keys and values enter the cache with queries of the same rows
 		q := a.Rotate(g, a.Query.Forward(g, all), v.Rotation, a.Heads)
@@ -78,10 +79,11 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 	return a.Output.Forward(g, a.mix(g, q, g.ofAllRows(a.Key, all), g.ofAllRows(a.Value, all), v))
 }
 
-// scale is the factor of the queries' products with keys.
+// scale returns the factor on the products of queries and keys.
 func (a *SelfAttention) scale() float64 { return 1 / math.Sqrt(float64(a.HeadDim)) }
 
-// mix turns and attends: queries [queries, heads*dim], keys and values [rows, kv_heads*dim] -> [queries, heads*dim].
+// mix rotates and attends: queries [queries, heads*dim], keys and values [rows, kv_heads*dim] -> [queries,
+// heads*dim].
 func (a *SelfAttention) mix(g *Graph, q, k, value string, v *View) string {
 	r := v.Rotation
 	if v.Selected {
@@ -91,8 +93,8 @@ func (a *SelfAttention) mix(g *Graph, q, k, value string, v *View) string {
 	return a.attend(g, q, a.Rotate(g, k, v.Rotation, a.KVHeads), g.Op("Unsqueeze", value, g.Ints(0)), v)
 }
 
-// attend: q [1, queries, heads*dim], k and v [1, rows, kv_heads*dim] -> [queries, heads*dim]. Query heads that share a
-// key head are stacked as rows of one product, so that keys are never repeated.
+// attend: q [1, queries, heads*dim], k and v [1, rows, kv_heads*dim] -> [queries, heads*dim]. Query heads that share
+// a key head are stacked as rows of one product, so keys are never repeated.
 func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	rows, each := view.queries()
 	ks, vs := a.contexts(g, k, view), a.contexts(g, v, view)
@@ -117,7 +119,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
 		scores := g.scores(qi, k, a.scale())
 		mask := view.masks[i]
-		if view.Follows != nil { // say which sizes are equal: else the backward pass keeps the scores to look for them
+		if view.Follows != nil { // state which sizes are equal: else the backward pass keeps the scores for their shape
 			n := g.Ints(1)
 			if view.Selected {
 				n = g.SizeOf(qi, 0)
@@ -134,18 +136,18 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	if len(outs) > 1 {
 		y = g.OpA("Concat", onnx.Attrs{"axis": 0}, outs...)
 	}
-	if g.Variant.Pieces != nil { // a Scan does not tell how many rows it gives
+	if g.Variant.Pieces != nil { // the number of rows that a Scan outputs is unknown
 		y = g.Op("Reshape", y, g.Shape(g.SizeOf(q, 1), a.Heads*a.HeadDim))
 	}
 	return y
 }
 
-// mask fills in what is added to the scores of every group [sequences or 1, 1, rep*query rows, length]: 0 where a row
-// may look, the lowest float elsewhere. A row may look at itself and at rows before it, within the window of that many
-// rows unless it is 0. rep query heads share a key head.
+// mask fills in the masks that are added to the scores of every group [sequences or 1, 1, rep*query rows, length]: 0
+// where a row may attend, the lowest float elsewhere. A row may attend to itself and to rows before it, within a
+// window of that many rows unless window is 0. rep query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
 	if v.sliding, v.rep = window, rep; v.Cached != nil {
-		if v.Cached.plain != nil { // else attention over a cache has its own
+		if v.Cached.plain != nil { // otherwise GroupQueryAttention masks by itself
 			v.masks = []string{v.Cached.plain.mask(g, v)}
 		}
 		return
@@ -177,8 +179,8 @@ func (v *View) mask(g *Graph, window, rep int) {
 	}
 }
 
-// added is what is added to the scores of rows at the places [n or 1, 1, r, 1] of the sequences of a group. The scores
-// are over the places [c], which begin with 0; the result is [n or 1, 1, rep*r, c].
+// added returns the mask that is added to the scores of the rows at positions [n or 1, 1, r, 1] of a group's
+// sequences. Columns are the positions [c], which start at 0; the result is [n or 1, 1, rep*r, c].
 func (v *View) added(g *Graph, group int, rows, columns string) string {
 	seen := g.Op("LessOrEqual", columns, rows)
 	if v.sliding > 0 {

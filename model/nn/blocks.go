@@ -6,32 +6,33 @@ import (
 	"assay/onnx"
 )
 
-// The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer.
-// A long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may
-// see. This is a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a
-// block's scores and softmax once more. P = softmax(S), dV += P' dY, dP = dY V'. dS = P (dP - rowsum(dY Y)), dQ = dS K,
-// dK += dS' Q.
+// The scores of all rows by all rows are the largest values of a graph: 32 heads of 5,760 rows take 4 GB in each
+// layer. A long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that
+// it may see. This is a Scan whose body is ordinary attention. The backward pass is also a Scan, which recomputes a
+// block's scores and softmax. P = softmax(S), dV += P' dY, dP = dY V'. dS = P (dP - rowsum(dY Y)), dQ = dS K, dK +=
+// dS' Q.
 
 const (
-	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
-	// sequence alone: its score is the same in any batch.
+	// BlocksFrom is the length in rows from which a sequence is attended to in blocks. This depends only on the
+	// sequence, so its score is the same in any batch.
 	BlocksFrom = 1536
-	// scoresInBlocksFrom is the same in scoring by a model that is not small. Keys behind a block are not computed; with
-	// AVX-512 the runtime's softmax takes four times as long for masked ones. Steps attend in pieces there.
+	// ScoresInBlocksFrom is the same limit for scoring with a model that is not small. Scores for keys after a block
+	// are not computed; with AVX-512 the runtime's softmax takes four times as long on masked ones. Training steps
+	// attend in pieces at these lengths.
 	ScoresInBlocksFrom = 512
-	// blockScores bounds the rows of a block: heads * rows is at most that, so that a block of a sequence of n rows has
-	// 16 n KiB of scores.
+	// blockScores limits the rows of a block: heads * rows is at most blockScores, so a block of a sequence of n rows
+	// has 16 n KiB of scores.
 	blockScores = 4096
-	// maxBlockRows and minBlockRows bound them, too.
+	// maxBlockRows and minBlockRows also limit the rows of a block.
 	maxBlockRows, minBlockRows = 512, 64
-	// blockUnit is what the rows of a block are a multiple of: each begins at a multiple of 16 bytes.
+	// The rows of a block are a multiple of blockUnit, so that each block starts at a multiple of 16 bytes.
 	blockUnit = 4
 )
 
-// Blocks is the rows of a block that somebody wants; 0: none wants any.
+// Blocks is a requested number of rows per block; 0: the default.
 type Blocks int
 
-// From is the number of rows from which a sequence is attended to in blocks.
+// From returns the length in rows from which a sequence is attended to in blocks.
 func (b Blocks) From() int {
 	if b > 0 {
 		return 2 * int(b)
@@ -39,7 +40,7 @@ func (b Blocks) From() int {
 	return BlocksFrom
 }
 
-// rows are about the queries of a block.
+// rows returns the approximate number of queries per block.
 func (b Blocks) rows(heads int) int64 {
 	if b > 0 {
 		return int64(b)
@@ -47,21 +48,21 @@ func (b Blocks) rows(heads int) int64 {
 	return int64(min(max(blockScores/heads, minBlockRows), maxBlockRows))
 }
 
-// queries are those of rows that stand together in their sequence: where the first one does, how many they are, and the
-// length of the whole sequence, [1] int64 each. The length decides what a block is: a row is in the same one wherever
-// its sequence is cut.
+// queries are consecutive query rows of a sequence: the position of the first, their number, and the length of the
+// full sequence, [1] int64 each. The length determines the blocks, so a row is in the same block wherever its
+// sequence is cut.
 type queries struct{ first, rows, length string }
 
-// overBlocks attends from queries [sequences, rows, kv, rep, dim] in blocks of equal size, and returns [sequences*rows,
-// kv*rep*dim]. attend becomes the body of a Scan. It gets queries [sequences, kv, rep*size, dim] at the places rows
-// [size], the last of which is before end [1]. It returns a value of the same shape. What fills up the last block
-// stands at places behind the end of the sequences.
+// overBlocks attends from queries [sequences, rows, kv, rep, dim] in blocks of equal size, and returns
+// [sequences*rows, kv*rep*dim]. attend becomes the body of a Scan. It gets queries [sequences, kv, rep*size, dim] at
+// the positions rows [size], the last of which is before end [1]. It returns a value of the same shape. The padding
+// of the last block has positions after the end of the sequences.
 func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q, rows, end string) string) string {
 	up := func(a, b string) string { return g.Op("Div", g.Op("Sub", g.Op("Add", a, b), g.Ints(1)), b) }
 	count := up(at.length, g.Ints(g.Blocks.rows(kv*rep)))
 	size := g.Op("Mul", up(up(at.length, count), g.Ints(blockUnit)), g.Ints(blockUnit))
 	begin, behind := g.Op("Mul", g.Op("Div", at.first, size), size), g.Op("Add", at.first, at.rows)
-	// With what fills up the first and the last block.
+	// Including the padding of the first and the last block.
 	whole := g.Op("Sub", g.Op("Mul", up(behind, size), size), begin)
 	front := g.Op("Sub", at.first, begin)
 	back := g.Op("Sub", whole, g.Op("Add", front, at.rows))
@@ -77,7 +78,7 @@ func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q
 		q := g.Input(g.Name("q"), g.Compute, onnx.Dims(-1, kv, -1, dim))
 		rows := g.Op("Range", g.Op("Sub", end, step), end, g.Int(1))
 		y := attend(q, rows, g.Op("Unsqueeze", end, g.Ints(0)))
-		y = g.Op("Reshape", y, g.Op("Shape", q)) // known to be of its shape, and so is the gradient
+		y = g.Op("Reshape", y, g.Op("Shape", q)) // fixes the shape, also of the gradient
 		g.Output(g.Name("y"), y, g.Compute, onnx.Dims(-1, kv, -1, dim))
 	})
 	y := g.OpA("Scan", onnx.Attrs{"body": body, "num_scan_inputs": 2}, ends, q)
@@ -92,7 +93,7 @@ func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q
 	return g.Op("Reshape", y, g.Ints(-1, int64(kv*rep*dim)))
 }
 
-// padRows is q [sequences, rows, kv, rep, dim] with rows of zeros in front of it and behind it.
+// padRows pads q [sequences, rows, kv, rep, dim] with rows of zeros, front before it and back after it.
 func (g *Graph) padRows(q, front, back string, kv, rep, dim int) string {
 	if g.Compute == onnx.Float {
 		return g.Op("Pad", q, g.Shape(0, front, 0, 0, 0, 0, back, 0, 0, 0))
@@ -103,25 +104,26 @@ func (g *Graph) padRows(q, front, back string, kv, rep, dim int) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 1}, zeros(front), q, zeros(back))
 }
 
-// zeros are of the type of the products; see [Graph.Shape].
+// zeros returns zeros in the type of the products; see [Graph.Shape].
 func (g *Graph) zeros(shape ...any) string {
 	return g.Op("Expand", g.Scalar(g.Compute, 0), g.Shape(shape...))
 }
 
-// attendInBlocks attends from rows of sequences to themselves and those before them: q [sequences, rows, kv, rep, dim],
-// k and v [sequences, kv, length, dim] -> [sequences*rows, kv*rep*dim]. added is [1, 1, rep*r, c], what is added to
-// the scores of rows at the places [1, 1, r, 1] over the first places [c].
+// attendInBlocks attends from rows of sequences to themselves and the rows before them: q [sequences, rows, kv, rep,
+// dim], k and v [sequences, kv, length, dim] -> [sequences*rows, kv*rep*dim]. added returns the mask [1, 1, rep*r, c]
+// that is added to the scores of the rows at positions [1, 1, r, 1] over the first positions [c].
 func (a *SelfAttention) attendInBlocks(
 	g *Graph, q, k, v string, at queries, added func(rows, columns string) string,
 ) string {
 	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
-		// Reshapes say which sizes are equal: else the backward pass would look for stretched axes when it runs.
+		// Reshapes state which sizes are equal: otherwise the backward pass would look for broadcast axes at run
+		// time.
 		before := func(x string, length any) string {
 			if g.Compute == onnx.Float {
 				x = g.Op("Slice", x, g.Ints(0), end, g.Ints(2))
 			} else { // as above
 				size := g.SizeOf(x, 2)
-				end := g.Op("Min", end, size) // what fills up the last block is behind it
+				end := g.Op("Min", end, size) // the padding of the last block is after it
 				behind := g.Op("Sub", size, end)
 				x = g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, x, g.Shape(end, behind))[0]
 			}
@@ -138,7 +140,7 @@ func (a *SelfAttention) attendInBlocks(
 	})
 }
 
-// AttendWhole is [Graph.Attend] over whole pictures, in blocks where they are long.
+// AttendWhole is [Graph.Attend] over whole pictures, in blocks if they are long.
 func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
 	if !g.Variant.Pictures {
 		return g.Attend(q, k, v, mask, heads, dim)

@@ -6,20 +6,21 @@ import (
 	"assay/onnx"
 )
 
-// headUnit is what the runtime's attention over a cache wants the width of a head to be a multiple of. Heads are filled
-// up with zeros, which add nothing to a product.
+// headUnit: the runtime's attention over a cache requires a head width that is a multiple of it. Heads are padded
+// with zeros, which add nothing to a product.
 const headUnit = 8
 
 // cached is the part of a graph that reads and writes keys and values of a [Cache]. Rows of several sequences are
-// packed one after the other for all products; attention alone sees them apart, as [sequences, rows of the longest].
+// packed one after the other for all products; only attention sees them separately, as [sequences, rows of the
+// longest].
 type cached struct {
 	typ    onnx.DType // of keys and values
-	spread string     // [sequences, longest] int64: the packed row at each place; any row where there is none
+	spread string     // [sequences, longest] int64: the packed row at each place; an arbitrary row for padding
 	gather string     // [rows] int64: the place of each packed row among sequences * longest
 
-	// Of attention as one operator:
-	last string // [sequences] int32: rows of a sequence in the cache afterwards, less one
-	most string // [1] int32: rows of the longest
+	// For attention as one operator:
+	last string // [sequences] int32: rows of a sequence in the cache afterwards, minus one
+	most string // [1] int32: rows of the longest sequence
 
 	plain *plainCache // not nil: attention as plain operators
 }
@@ -33,15 +34,15 @@ const (
 	OutLogit = "logits" // [selected, V]
 )
 
-// CacheParts are what a cache has of each layer.
+// CacheParts are the parts of a cache for each layer.
 var CacheParts = []string{"key", "value"}
 
-// CacheNames are the input and the output that hold a layer's keys or values.
+// CacheNames returns the names of the input and the output that hold a layer's keys or values.
 func CacheNames(layer int, what string) (past, present string) {
 	return fmt.Sprintf("past.%d.%s", layer, what), fmt.Sprintf("present.%d.%s", layer, what)
 }
 
-// NewCached declares a cache of the type of the products. plain says that attention over it is not one operator: see
+// NewCached declares a cache in the type of the products. With plain, attention over it is not a single operator: see
 // plainCache.
 func NewCached(g *Graph, d *Decoder, plain bool) *cached {
 	c := &cached{
@@ -58,10 +59,10 @@ func NewCached(g *Graph, d *Decoder, plain bool) *cached {
 	return c
 }
 
-// CachedWidth is the width of a head in the cache.
+// CachedWidth returns the width of a head in the cache.
 func (c *TextConfig) CachedWidth() int { return (c.HeadDim + headUnit - 1) / headUnit * headUnit }
 
-// attendCached appends k and v to the cache and attends from q to all that is there: q [1, rows, heads*dim], k and v
+// attendCached appends k and v to the cache and attends from q to everything in it: q [1, rows, heads*dim], k and v
 // [1, rows, kv_heads*dim] -> [queries, heads*dim]. Queries are not scaled yet.
 func (a *SelfAttention) attendCached(g *Graph, q, k, v string, view *View) string {
 	c, width := view.Cached, (a.HeadDim+headUnit-1)/headUnit*headUnit
@@ -89,13 +90,13 @@ func (a *SelfAttention) attendCached(g *Graph, q, k, v string, view *View) strin
 	return c.together(g, y, a.Heads, a.HeadDim, width, view)
 }
 
-// past declares a layer's keys or values as they were.
+// past declares a layer's keys or values before the run.
 func (c *cached) past(g *Graph, a *SelfAttention, what string, width int) string {
 	past, _ := CacheNames(a.Layer, what)
 	return g.Input(past, c.typ, onnx.Dims("sequences", a.KVHeads, "capacity", width))
 }
 
-// present declares the same as they are afterwards. They are written in place: the cache itself is the graph's output.
+// present declares them after the run. They are written in place: the cache itself is the graph's output.
 func (c *cached) present(g *Graph, a *SelfAttention, what string, width int) string {
 	_, present := CacheNames(a.Layer, what)
 	g.M.Outputs = append(g.M.Outputs, onnx.ValueInfo{Name: present, Type: c.typ,
@@ -103,7 +104,7 @@ func (c *cached) present(g *Graph, a *SelfAttention, what string, width int) str
 	return present
 }
 
-// window is the number of rows that GroupQueryAttention lets a row see, itself included; -1: all before it.
+// window returns the number of rows that a row sees in GroupQueryAttention, including itself; -1: all rows up to it.
 func (v *View) window() int {
 	if v.sliding > 0 {
 		return v.sliding
@@ -111,12 +112,12 @@ func (v *View) window() int {
 	return -1
 }
 
-// apart lays packed rows [1, rows, heads*dim] out as [sequences, longest, heads*width].
+// apart unpacks rows [1, rows, heads*dim] into [sequences, longest, heads*width].
 func (c *cached) apart(g *Graph, x string, heads, dim, width int) string {
 	return g.OpA("Gather", onnx.Attrs{"axis": 0}, filledUp(g, x, heads, dim, width), c.spread)
 }
 
-// filledUp are rows [1, rows, heads*dim] as [rows, heads*width].
+// filledUp pads the heads of rows [1, rows, heads*dim] with zeros and returns [rows, heads*width].
 func filledUp(g *Graph, x string, heads, dim, width int) string {
 	x = g.Op("Squeeze", x, g.Ints(0))
 	if width == dim {
@@ -131,7 +132,7 @@ func filledUp(g *Graph, x string, heads, dim, width int) string {
 	return g.Op("Reshape", x, g.Ints(-1, int64(heads*width)))
 }
 
-// together packs the rows of [sequences, longest, heads*width] again: those that are queries.
+// together packs the query rows of [sequences, longest, heads*width] again.
 func (c *cached) together(g *Graph, y string, heads, dim, width int, v *View) string {
 	y = g.Op("Reshape", y, g.Ints(-1, int64(heads*width)))
 	rows := c.gather

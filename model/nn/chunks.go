@@ -2,27 +2,28 @@ package nn
 
 import "assay/onnx"
 
-// A loss over all tokens has a logit for every row and every id: 6.9 GB of 11,360 rows and 152,000 ids, and its
-// gradient as much again. Of them only the log-sum-exp of each row is needed, lse = log sum_v exp(h w_v), and in a step
+// A loss over all tokens has a logit for every row and every id: 6.9 GB for 11,360 rows and 152,000 ids, and its
+// gradient takes as much again. Only the log-sum-exp of each row is needed, lse = log sum_v exp(h w_v), and in a step
 // its gradient d lse / d h = softmax(h W') W. A Scan over chunks of rows computes both while the chunk's logits are
-// there, so that the backward pass only scales rows (as in Liger's fused linear cross-entropy, arXiv 2410.10989). Where
-// the table is trained its gradient depends on what arrives: the rule of Scan computes a chunk's logits once more.
+// in memory, so that the backward pass only scales rows (as in Liger's fused linear cross-entropy, arXiv 2410.10989).
+// If the table is trained, its gradient depends on the incoming gradient: the rule of Scan recomputes a chunk's
+// logits.
 
-// chunkBytes bounds the logits of a chunk, in float32.
+// chunkBytes limits the size of a chunk's logits, in float32.
 const chunkBytes = 256 << 20
 
-// ChunkRows is the number of rows whose logits over that many ids are computed at once.
+// ChunkRows returns the number of rows whose logits over vocab ids are computed at once.
 func ChunkRows(vocab int) int { return max(chunkBytes/4/max(vocab, 1)/64*64, 64) }
 
-// chunkUnit is what the rows of a chunk are a multiple of: each begins at a multiple of 16 bytes.
+// The rows of a chunk are a multiple of chunkUnit, so that each chunk starts at a multiple of 16 bytes.
 const chunkUnit = 4
 
-// logSumExps are those of the logits of rows h [rows, hidden] over the V ids of the table, [rows, 1]. In a graph
-// without backward pass best is the likeliest id of each row, [rows] int64.
+// logSumExps returns the log-sum-exp of the logits of each row of h [rows, hidden] over the V ids of the table,
+// [rows, 1]. In a graph without a backward pass, best is the most likely id of each row, [rows] int64.
 func (g *Graph) logSumExps(keys Keys, h string, backward bool) (lse, best string) {
 	trained := g.own(keys.Output)
 	table := ""
-	if trained { // its gradient is summed in float32
+	if trained { // the gradient accumulates in float32
 		table = g.Param(keys.Output)
 	} else {
 		table = g.param(keys.Output, g.Compute)
@@ -51,7 +52,7 @@ func (g *Graph) logSumExps(keys Keys, h string, backward bool) (lse, best string
 		}
 		logits := g.Wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, table))
 		lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
-		lse = g.Op("Reshape", lse, g.Shape(g.SizeOf(x, 0), 1)) // known to be of that shape, and so is its gradient
+		lse = g.Op("Reshape", lse, g.Shape(g.SizeOf(x, 0), 1)) // fixes the shape, also of the gradient
 		g.Output(g.Name("lse"), lse, onnx.Float, onnx.Dims(-1, 1))
 		switch {
 		case !backward:

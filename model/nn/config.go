@@ -8,8 +8,8 @@ import (
 	"assay/internal/strictjson"
 )
 
-// TextConfig is the language model's part of config.json, with the defaults that Hugging Face fills in by model_type:
-// published files leave out what equals them.
+// TextConfig is the language model's part of config.json, with the defaults that transformers fills in by model_type:
+// published files omit values equal to the defaults.
 type TextConfig struct {
 	ModelType     string
 	Hidden        int // width of the residual stream
@@ -23,24 +23,24 @@ type TextConfig struct {
 	Activation    string
 	Tied          bool   // lm_head is the embedding table
 	InBias        bool   // queries, keys and values have biases
-	OutBias       bool   // so has the attention's output
-	MLPBias       bool   // so have the layers of the MLP
-	SlidingWindow int    // tokens that a row sees, itself included, in the layers of Sliding
+	OutBias       bool   // the attention's output projection has a bias
+	MLPBias       bool   // the linear layers of the MLP have biases
+	SlidingWindow int    // tokens that a row sees, including itself, in the layers of Sliding
 	Sliding       []bool // by layer; nil: no layer has a window
 	MaxPositions  int
-	Dropout       float64 // of attention while training, which is not implemented: scoring does not drop
+	Dropout       float64 // of attention in training, which is not implemented; scoring has no dropout
 	Rope          RopeConfig
 }
 
-// textKind is how transformers reads one kind of text_config: its defaults, and the keys of its own.
+// textKind describes how transformers reads one kind of text_config: its defaults and the keys specific to it.
 type textKind struct {
 	defaults TextConfig
 	harmless strictjson.Harmless
-	read     func(c *TextConfig, o *strictjson.Object) // the keys of this kind, after the common ones
+	read     func(c *TextConfig, o *strictjson.Object) // reads the keys of this kind, after the common ones
 }
 
-// The kinds are transformers' configuration classes of 5.23, where a key that a class does not know is ignored, here
-// refused.
+// The kinds are the configuration classes of transformers 5.23. Keys unknown to a class are ignored there and
+// rejected here.
 var textKinds = map[string]textKind{
 	"llama": {
 		defaults: TextConfig{
@@ -55,7 +55,7 @@ var textKinds = map[string]textKind{
 			Rope:         RopeConfig{Theta: 1e4},
 		},
 		harmless: strictjson.Harmless{
-			"pretraining_tp": nil, // how a product was cut up; transformers 5 no longer does
+			"pretraining_tp": nil, // how a product was split; dropped in transformers 5
 			"sliding_window": {nil},
 		},
 		read: (*TextConfig).readLlama,
@@ -139,7 +139,7 @@ var qwen2VL = textKind{
 	harmless: strictjson.Harmless{
 		"attention_bias":        {true},
 		"mlp_bias":              {false},
-		"image_token_id":        nil, // of the whole; older files repeat these here
+		"image_token_id":        nil, // of the full model; older files repeat these here
 		"video_token_id":        nil,
 		"vision_start_token_id": nil,
 		"vision_end_token_id":   nil,
@@ -147,14 +147,14 @@ var qwen2VL = textKind{
 	},
 	read: func(c *TextConfig, o *strictjson.Object) {
 		c.readQwen(o, 80)
-		if c.HeadDim*c.Heads != c.Hidden { // the attention divides, only the rotary part would look at head_dim
+		if c.HeadDim*c.Heads != c.Hidden { // attention divides; only the rotary part would use head_dim
 			o.Failf("head_dim", "%d heads of %d do not make up hidden_size %d", c.Heads, c.HeadDim, c.Hidden)
 		}
 	},
 }
 
-// ParseText reads a text_config of one of the kinds, the first of which is meant where no model_type is given, or that
-// of the whole. What is wrong is added to the object's errors.
+// ParseText reads a text_config of one of the kinds. The first kind applies if model_type is absent or is that of the
+// full model. Problems are added to the object's errors.
 func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	kind := kinds[0]
 	o.Opt("model_type", &kind)
@@ -163,7 +163,7 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 		kind = kinds[0]
 	}
 	k, ok := textKinds[kind]
-	if !ok { // the whole's model_type
+	if !ok { // the model_type of the full model
 		kind = kinds[0]
 		k = textKinds[kind]
 	}
@@ -187,7 +187,7 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	if c.KVHeads < 1 || c.Heads%c.KVHeads != 0 {
 		o.Failf("num_key_value_heads", "%d attention heads do not share %d key heads evenly", c.Heads, c.KVHeads)
 	}
-	if c.HeadDim > 0 { // a default of its own
+	if c.HeadDim > 0 { // the kind has a default
 		o.Get("head_dim", &c.HeadDim)
 	} else if o.Opt("head_dim", &c.HeadDim); c.HeadDim == 0 {
 		c.HeadDim = c.Hidden / c.Heads
@@ -209,7 +209,7 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	return c
 }
 
-// ReadDropout reads a probability of dropout. It matters in training alone.
+// ReadDropout reads a dropout probability. It matters only in training.
 func ReadDropout(o *strictjson.Object, key string) (p float64) {
 	if o.Opt(key, &p); p < 0 || p > 1 {
 		o.Failf(key, "%g is not a probability", p)
@@ -225,7 +225,7 @@ func (c *TextConfig) readLlama(o *strictjson.Object) {
 	if c.Hidden%c.Heads != 0 {
 		o.Failf("hidden_size", "%d is not a multiple of the %d attention heads", c.Hidden, c.Heads)
 	}
-	// LlamaModel does not look at them: a file that wants anything but full attention is not a Llama's.
+	// LlamaModel ignores layer_types: a file with anything but full attention is not a Llama's.
 	c.readLayerTypes(o, func(int) bool { return false }, false)
 }
 
@@ -235,11 +235,11 @@ func (c *TextConfig) readMistral(o *strictjson.Object) {
 	if window != nil {
 		c.SlidingWindow = *window
 	}
-	c.readLayerTypes(o, func(int) bool { return window != nil }, false) // MistralModel goes by the window alone
+	c.readLayerTypes(o, func(int) bool { return window != nil }, false) // MistralModel only looks at the window
 }
 
-// readQwen: windows are switched on by use_sliding_window, from layer max_window_layers on, unless layer_types says
-// where.
+// readQwen reads the keys of Qwen2. use_sliding_window enables windows, starting at layer max_window_layers unless
+// layer_types lists the layers.
 func (c *TextConfig) readQwen(o *strictjson.Object, first int) {
 	use := false
 	o.Opt("use_sliding_window", &use)
@@ -270,8 +270,8 @@ func (c *TextConfig) readWindow(o *strictjson.Object) *int {
 	return &window
 }
 
-// readLayerTypes finds the layers with a window: those of layer_types where it counts, and else those of the rule,
-// which layer_types must then agree with.
+// readLayerTypes determines the layers with a window: from layer_types if counts is set, otherwise from the rule,
+// with which layer_types must then agree.
 func (c *TextConfig) readLayerTypes(o *strictjson.Object, rule func(layer int) bool, counts bool) {
 	c.Sliding = nil
 	sliding := make([]bool, c.Layers)
@@ -305,16 +305,16 @@ func (c *TextConfig) readLayerTypes(o *strictjson.Object, rule func(layer int) b
 // slides reports whether layer i has a window.
 func (c *TextConfig) slides(i int) bool { return c.Sliding != nil && c.Sliding[i] }
 
-// Longest is an error if a sequence whose last rotary position is given is beyond what is computed exactly.
+// Longest returns an error if a sequence whose last rotary position is given is too long to be computed exactly.
 func (c *TextConfig) Longest(position int64) error {
 	if c.Rope.Type == "dynamic" && position >= int64(c.MaxPositions) {
-		return fmt.Errorf("the sample's positions reach %d: dynamic rope, whose frequencies change behind "+
-			"max_position_embeddings, %d, is not supported there", position, c.MaxPositions)
+		return fmt.Errorf("the sample's positions reach %d: dynamic rope is not supported beyond "+
+			"max_position_embeddings, %d, where its frequencies change", position, c.MaxPositions)
 	}
 	return nil
 }
 
-// ReadSizes reads numbers that must be positive. One that is not is reported, and 1 from here on.
+// ReadSizes reads numbers that must be positive. Others are reported and replaced by 1.
 func ReadSizes(o *strictjson.Object, sizes map[string]*int) {
 	for key, into := range sizes {
 		if o.Get(key, into); *into < 1 {

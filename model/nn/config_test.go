@@ -21,7 +21,7 @@ func parseText(t *testing.T, raw string, kinds ...string) (TextConfig, error) {
 	return c, o.Err()
 }
 
-// Frequencies and factors are those of transformers' rotary embeddings (tools/oracle/rope.py).
+// Frequencies and factors match transformers' rotary embeddings (tools/oracle/rope.py).
 func TestRopeAsTransformers(t *testing.T) {
 	raw, err := os.ReadFile("testdata/rope.json")
 	if err != nil {

@@ -6,21 +6,22 @@ import (
 	"assay/onnx"
 )
 
-// Decoder is the language model of the Llama kind (Llama, Mistral, Qwen2): RMSNorm, rotary positions, grouped-query
-// attention, SwiGLU. A family whose layers differ says so in Layer.
+// Decoder is a Llama-style language model (Llama, Mistral, Qwen2): RMSNorm, rotary positions, grouped-query
+// attention, SwiGLU. A family with different layers sets Layer.
 type Decoder struct {
 	TextConfig
 	Key        string // checkpoint prefix of the layers, e.g. "language_model.model."
-	Module     string // PEFT's prefix of the same, e.g. "model.language_model."
-	ImageToken int64  // id that config.json gives a picture's placeholder
-	Deepstack  int    // blocks of image features that are added behind the first layers, see FeatureWidth
+	Module     string // PEFT's prefix of the layers, e.g. "model.language_model."
+	ImageToken int64  // id of the image placeholder in config.json
+	Deepstack  int    // blocks of image features that are added after the first layers, see FeatureWidth
 
-	// Layer makes layer i of the standard one: a family replaces parts of it, or wraps it. nil: all are standard.
+	// Layer builds layer i from the standard layer: a family replaces parts of it, or wraps it. nil: all layers are
+	// standard.
 	Layer func(i int, standard *DecoderLayer) Layer
 }
 
-// FeatureWidth is the width of an image token's features. The first Hidden stand in the placeholder's place; block k of
-// the others is added to its row behind layer k (DeepStack, arXiv 2406.04334).
+// FeatureWidth is the width of an image token's features. The first Hidden replace the placeholder; block k of the
+// others is added to its row after layer k (DeepStack, arXiv 2406.04334).
 func (d *Decoder) FeatureWidth() int { return d.Hidden * (1 + d.Deepstack) }
 
 // Layer is one layer of a decoder: [rows, hidden] becomes [rows, hidden], or with v.Selected [selected, hidden].
@@ -28,11 +29,11 @@ type Layer interface {
 	Forward(g *Graph, x Residual, v *View) Residual
 }
 
-// Residual is the residual stream between layers, [rows, hidden]: a sum in float32, and what is still to be added to
-// it, as products give it; "": nothing. A fused norm adds both.
+// Residual is the residual stream between layers, [rows, hidden]: a sum in float32, and a term still to be added, in
+// the type of the products; "": none. A fused norm adds the two.
 type Residual struct{ Sum, Added string }
 
-// norm is the sum of both, and a norm of it.
+// norm returns the sum of both and its norm.
 func (r Residual) norm(g *Graph, norm Module) (sum, normed string) {
 	if r.Added == "" {
 		return r.Sum, norm.Forward(g, r.Sum)
@@ -40,7 +41,7 @@ func (r Residual) norm(g *Graph, norm Module) (sum, normed string) {
 	return g.AddNorm(r.Sum, r.Added, norm)
 }
 
-// Whole is the sum of both.
+// Whole returns the sum of both.
 func (r Residual) Whole(g *Graph) string {
 	if r.Added == "" {
 		return r.Sum
@@ -56,7 +57,7 @@ type DecoderLayer struct {
 	MLP               Module
 }
 
-// layer is layer i, under its name.
+// layer returns layer i, whose path is name.
 func (d *Decoder) layer(i int, name string) Layer {
 	at := Prefix{d.Key, d.Module}.Sub(name + ".")
 	attention := at.Sub("self_attn.")
@@ -86,7 +87,7 @@ func (d *Decoder) layer(i int, name string) Layer {
 func (l *DecoderLayer) Forward(g *Graph, in Residual, v *View) Residual {
 	x, all := in.norm(g, l.InputNorm)
 	queries := all
-	if v.Selected { // the last layer: only rows that are read later are queries
+	if v.Selected { // the last layer: only rows that are used later are queries
 		queries, x = g.Pick(all, v.Select, 0), g.Pick(x, v.Select, 0)
 	}
 	x, normed := g.AddNorm(x, l.Attention.Forward(g, queries, all, v), l.PostAttentionNorm)
@@ -97,8 +98,8 @@ func (l *DecoderLayer) Forward(g *Graph, in Residual, v *View) Residual {
 	return out
 }
 
-// Rotary declares the positions [axes, rows] int64 and returns their cosines and sines. Every frequency turns with one
-// axis: it is zero for the others, and the sum over the axes is exact.
+// Rotary declares the positions [axes, rows] int64 and returns their cosines and sines. Each frequency belongs to one
+// axis: it is zero for the others, so the sum over the axes is exact.
 func (d *Decoder) Rotary(g *Graph) Rotation {
 	axes, each := d.Rope.Axes(), d.HeadDim/2
 	table := make([]float32, axes*each)
@@ -113,7 +114,7 @@ func (d *Decoder) Rotary(g *Graph) Rotation {
 		s := g.Scalar(onnx.Float, d.Rope.Attention)
 		r.Cos, r.Sin = g.Op("Mul", r.Cos, s), g.Op("Mul", r.Sin, s)
 	}
-	if g.Kernels == Fused { // which reads them in float32
+	if g.Kernels == Fused { // fused operators read them in float32
 		return r
 	}
 	return r.narrow(g)
@@ -156,9 +157,10 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 	return g.RMSNorm(stream.Whole(g), d.Key+"norm", d.Eps)
 }
 
-// Aligned reports whether the rows of a sample of that length begin at multiples of 16 bytes in a batch of samples like
-// it, wherever they are summed. The gradients of softmax and of norms need ONNX Runtime's ReduceSum, which adds a row's
-// values in an order that depends on its address. Models are where the heads are a multiple of four.
+// Aligned reports whether the rows of a sample of that length start at multiples of 16 bytes, wherever they are
+// summed in a batch of samples of the same length. The gradients of softmax and of norms need ONNX Runtime's
+// ReduceSum, which adds a row's values in an order that depends on its address. Models with a multiple of four heads
+// are aligned.
 func (d *Decoder) Aligned(length int) bool {
 	for _, floats := range []int{
 		d.Heads * length * length, // scores of all queries

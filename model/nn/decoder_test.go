@@ -23,7 +23,7 @@ func (n *normed) Forward(g *nn.Graph, x string) string {
 	return g.Op("Reshape", g.RMSNorm(y, n.key, n.eps), g.Shape(g.SizeOf(x, 0), -1))
 }
 
-// injected adds features to what a layer delivers.
+// injected adds features to a layer's output.
 type injected struct {
 	nn.Layer
 	features string

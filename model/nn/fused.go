@@ -8,17 +8,18 @@ import (
 	"assay/onnx"
 )
 
-// Kernels are the operators that layers are built of.
+// Kernels selects the operators that layers are built from.
 type Kernels int
 
-// Plain operators are ONNX's and the runtime's own. Fused ones are those of onnx.FusedDomain where a layer's parts fit
-// them: attention over the rows of a batch as they lie, rotary positions, RMS norms with the sum before them, SwiGLU.
+// Plain operators are ONNX's and ONNX Runtime's. Fused adds the operators of onnx.FusedDomain wherever a layer's
+// parts fit them: attention over packed rows, rotary positions, RMS norms with the preceding sum, SwiGLU.
 const (
 	Plain Kernels = iota
 	Fused
 )
 
-// FusedHeads are the sizes of heads that kernels for GPUs are compiled for (ops/triton/compile.py). The CPU's take any.
+// FusedHeads are the head sizes that the GPU kernels are compiled for (ops/triton/compile.py). The CPU kernels take
+// any size.
 var FusedHeads = []int{64, 72, 80, 128}
 
 func (k Kernels) String() string {
@@ -28,14 +29,14 @@ func (k Kernels) String() string {
 	return "plain"
 }
 
-// Names of the tables of FlashAttention, [segments, 5] int32: first query, queries, first key, keys, offset. Query i of
-// a segment attends to its key j where j <= offset + i.
+// Names of the tables of FlashAttention, [segments, 5] int32: first query, queries, first key, keys, offset. Query i
+// of a segment attends to its key j if j <= offset + i.
 const (
 	InSegments       = "attention_segments" // of all rows
 	InSelectSegments = "select_segments"    // of the selected rows
 )
 
-// SegmentTable is the content of such a table.
+// SegmentTable is the content of a table of FlashAttention.
 type SegmentTable []int32
 
 // Add appends a segment, unless it is empty.
@@ -45,7 +46,7 @@ func (s *SegmentTable) Add(q0, qn, k0, kn, offset int) {
 	}
 }
 
-// Tensor is the table as a graph is fed it.
+// Tensor returns the table as a graph input.
 func (s SegmentTable) Tensor() *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(s)/5, 5), tensor.WithBacking([]int32(s)))
 }
@@ -55,21 +56,22 @@ func (g *Graph) Segments(name string) string {
 	return g.Input(name, onnx.Int32, onnx.Dims(name+"_count", 5))
 }
 
-// FlashAttention attends from rows q [queries, heads*dim] to k and v [rows, kv_heads*dim], each query to the keys that
-// a table gives it; of them only the last window where that is not 0. It returns [queries, heads*dim].
+// FlashAttention attends from rows q [queries, heads*dim] to k and v [rows, kv_heads*dim], each query to the keys
+// that the table assigns to it, and only to the last window of those unless window is 0. It returns [queries,
+// heads*dim].
 func (g *Graph) FlashAttention(q, k, v, segments string, heads, kvHeads, window int) string {
 	at := onnx.Attrs{"heads": heads, "kv_heads": kvHeads, "window": window}
 	return g.Node(onnx.FusedDomain, "FlashAttention", 2, at, q, k, v, segments)[0]
 }
 
-// RopeSplit cuts rows [rows, (heads + 2 kv_heads) dim] into queries, keys and values, and turns queries and keys by
+// RopeSplit cuts rows [rows, (heads + 2 kv_heads) dim] into queries, keys and values, and rotates queries and keys by
 // cosines and sines [rows, dim/2].
 func (g *Graph) RopeSplit(qkv string, r Rotation, heads, kvHeads int) (q, k, v string) {
 	y := g.Node(onnx.FusedDomain, "RopeSplit", 3, onnx.Attrs{"heads": heads, "kv_heads": kvHeads}, qkv, r.Cos, r.Sin)
 	return y[0], y[1], y[2]
 }
 
-// AddNorm is x + y, x in float32 and y as products give it, and a norm of that.
+// AddNorm returns x + y, with x in float32 and y in the type of the products, and a norm of the sum.
 func (g *Graph) AddNorm(x, y string, norm Module) (sum, normed string) {
 	if n, ok := norm.(*RMSNorm); ok && g.Kernels == Fused {
 		at := onnx.Attrs{"epsilon": n.Eps}
@@ -80,15 +82,15 @@ func (g *Graph) AddNorm(x, y string, norm Module) (sum, normed string) {
 	return sum, norm.Forward(g, sum)
 }
 
-// fusedNorm is the norm of rows x [rows, n] in one operator.
+// fusedNorm computes the norm of rows x [rows, n] in one operator.
 func (g *Graph) fusedNorm(x, key string, eps float64) string {
 	out := g.Node(onnx.FusedDomain, "AddRMSNorm", 3, onnx.Attrs{"epsilon": eps}, x, "", g.Param(key+".weight"))
 	g.Last().Outputs[0] = "" // the sum is x
 	return out[1]
 }
 
-// joined gives the outputs of several layers over x side by side, [rows, the sum of their widths]. Frozen weights make
-// one matrix when the session opens, and adapters one product of their sum of ranks.
+// joined returns the outputs of several layers over x side by side, [rows, the sum of their widths]. Frozen weights
+// become one matrix when the session opens, and adapters one product with the sum of their ranks.
 func (g *Graph) joined(x string, layers ...Module) string {
 	linear := make([]*Linear, len(layers))
 	for i, l := range layers {
@@ -122,8 +124,8 @@ func (g *Graph) joined(x string, layers ...Module) string {
 	return g.joinedAdapters(x, g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...), linear, widths)
 }
 
-// joins reports whether a layer's weight can be a part of a larger matrix: it is frozen and not packed, and its
-// adapter, if there is one, is a plain product of the same x.
+// joins reports whether a layer's weight can be part of a larger matrix: it is frozen and not packed, and its
+// adapter, if any, is a plain product of the same x.
 func (g *Graph) joins(l *Linear) bool {
 	if g.packed(l.Key+".weight") != nil || g.own(l.Key+".weight") || g.own(l.Key+".bias") || g.LowMemory {
 		return false
@@ -136,8 +138,8 @@ func (g *Graph) joins(l *Linear) bool {
 		g.Adapter.Branches == nil
 }
 
-// joinedAdapters adds the adapters of layers to their outputs side by side: A [sum of ranks, in] and B [sum of widths,
-// sum of ranks] of all, with zeros where a layer's output does not depend on another's A.
+// joinedAdapters adds the layers' adapters to their joined outputs, with one A [sum of ranks, in] and one B [sum of
+// widths, sum of ranks]. B is zero where a layer's output does not depend on another layer's A.
 func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) string {
 	if g.Adapter == nil {
 		return y
@@ -169,7 +171,7 @@ func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) st
 	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, small, b, y)
 }
 
-// between is a matrix [n, columns] with rows of zeros before and behind it. CUDA has no Pad of bfloat16.
+// between is a matrix [n, columns] with rows of zeros before and after it. CUDA has no Pad of bfloat16.
 func (g *Graph) between(before int64, x string, after, columns int64) string {
 	zeros := func(rows int64) string {
 		return g.Numbers(g.Compute, []int64{rows, columns}, make([]float64, rows*columns)...)
@@ -187,7 +189,7 @@ func (g *Graph) between(before int64, x string, after, columns int64) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...)
 }
 
-// fused is the attention of fused operators: see Forward.
+// fused is attention with fused operators; see Forward.
 func (a *SelfAttention) fused(g *Graph, queries, all string, v *View) string {
 	if !v.Selected {
 		q, k, value := g.RopeSplit(g.joined(all, a.Query, a.Key, a.Value), v.flat, a.Heads, a.KVHeads)

@@ -7,8 +7,8 @@ import (
 	"assay/internal/strictjson"
 )
 
-// FuzzParseText: the text_config of a config.json is read or refused. What was read can be computed with: sizes are
-// positive and heads share them.
+// FuzzParseText: the text_config of a config.json is accepted or refused. An accepted one is usable: sizes are positive
+// and key heads are shared evenly by query heads.
 func FuzzParseText(f *testing.F) {
 	x := fuzzing.New(f)
 	x.Add(

@@ -9,13 +9,14 @@ import (
 	"assay/onnx"
 )
 
-// Opset is the ai.onnx operator set of every graph built here: the first one with RMSNormalization and RotaryEmbedding.
+// Opset is the ai.onnx operator set version of every graph built here: the first with RMSNormalization and
+// RotaryEmbedding.
 const Opset = 23
 
 // Weights is where a graph finds the parameters of a checkpoint; *checkpoints.Weights implements it.
 type Weights interface {
 	Has(name string) bool
-	// Tensor refers to the parameter where it lies; see onnx.External.
+	// Tensor refers to the parameter where it is stored; see onnx.External.
 	Tensor(name string) (*onnx.Tensor, error)
 	Dense(name string) (*tensor.Dense, error)
 }
@@ -28,7 +29,7 @@ type Param struct {
 
 // Graph builds one ONNX model from a checkpoint. Frozen parameters become initializers that refer to the checkpoint's
 // own bytes; trained ones become float32 graph inputs, listed in Params in order of first use. The first error is kept
-// and returned by Err: the building code reads like the model's formula.
+// and returned by Err, so that the building code reads like the model's formula.
 type Graph struct {
 	*onnx.Builder
 	Params []Param
@@ -36,27 +37,27 @@ type Graph struct {
 	weights      Weights
 	TrainsWeight func(name string) bool   // checkpoint parameters that are graph inputs
 	Adapter      *lora.Adapter            // nil: no LoRA
-	Members      int                      // scorers whose rows a batch mixes, see members.go; 0: it is one
+	Members      int                      // scorers whose rows a batch mixes, see members.go; 0: a single scorer
 	Tensors      map[string]*tensor.Dense // tensors of the scorer directory by name: LoRA, head, score token
 	TrainsTensor func(name string) bool   // which of them are graph inputs, not constants
 	dropout      *dropout                 // nil: none
 	Compute      onnx.DType               // of the large matrix products
-	LowMemory    bool                     // memory is scarce: a table stays in its stored type
-	Spread       bool                     // rows of products may be made longer: see spread
+	LowMemory    bool                     // save memory: tables keep their stored type
+	Spread       bool                     // rows of products may be padded: see pad
 	Blocks       Blocks
 
-	RecomputeFirst *int // layers that a backward pass computes again: the first so many; nil: all or none
-	LossRows       int  // of a chunk of a loss over the vocabulary; 0: see ChunkRows
+	RecomputeFirst *int // how many of the first layers a backward pass recomputes; nil: all or none
+	LossRows       int  // rows per chunk of a loss over the vocabulary; 0: see ChunkRows
 	Kernels        Kernels
 
 	memberRows, selection, rows string // see members.go
 
-	Variant Variant           // of the batch that the graph is for
+	Variant Variant           // layout of the batch that the graph is for
 	values  map[string]string // parameter -> float32 or compute-typed value
 	err     error
 }
 
-// NewGraph starts a graph over the parameters of a checkpoint, all of them frozen.
+// NewGraph starts a graph over the parameters of a checkpoint, all frozen.
 func NewGraph(name string, w Weights) *Graph {
 	return &Graph{
 		Builder:      onnx.NewBuilder(name, Opset),
@@ -80,7 +81,7 @@ func (g *Graph) fail(format string, args ...any) string {
 	return "error"
 }
 
-// Has reports whether the checkpoint holds a parameter (an optional bias, say).
+// Has reports whether the checkpoint holds a parameter (such as an optional bias).
 func (g *Graph) Has(key string) bool { return g.weights.Has(key) }
 
 // Param returns the value of a checkpoint parameter as float32.
@@ -130,7 +131,7 @@ func (g *Graph) ScorerTensor(name string) string {
 	}
 	t := g.Tensors[name]
 	if t == nil {
-		return g.fail("the scorer holds no tensor %q", name)
+		return g.fail("the scorer has no tensor %q", name)
 	}
 	if !g.TrainsTensor(name) {
 		return g.constant("", name, g.Tensors)
@@ -142,7 +143,7 @@ func (g *Graph) ScorerTensor(name string) string {
 
 // RMSNorm normalises the last axis: x / sqrt(mean(x^2) + eps) * weight, in float32.
 func (g *Graph) RMSNorm(x, key string, eps float64) string {
-	if g.Kernels == Fused && g.Compute == onnx.Float { // a GPU's kernel is that of a norm behind a sum
+	if g.Kernels == Fused && g.Compute == onnx.Float { // the GPU kernel is for a norm after a sum
 		return g.fusedNorm(x, key, eps)
 	}
 	return g.OpA("RMSNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"))
@@ -180,14 +181,14 @@ func (g *Graph) Shape(parts ...any) string {
 }
 
 // dropout of LoRA inputs: one pool of random factors (0 or 1/(1-p)) per step, in which every site takes its own
-// stretch. ONNX Runtime's random operators keep a state of their own, so that a resumed run would differ; these are
+// range. ONNX Runtime's random operators keep internal state, so that a resumed run would differ; the factors here are
 // inputs.
 type dropout struct {
 	pool, offsets string
 	sites, widest int
 }
 
-// UseDropout makes adapters drop parts of their inputs.
+// UseDropout enables dropout of the adapters' inputs.
 func (g *Graph) UseDropout() { g.dropout = &dropout{} }
 
 func (g *Graph) dropoutMask(x string, in int) string {

@@ -2,14 +2,14 @@ package nn
 
 import "strings"
 
-// What would have to be there for models that are not supported.
+// What is missing for models that are not supported.
 const (
-	experts = "a mixture of experts: layers that send every token to a few of their MLPs"
-	linear  = "linear attention: layers whose state runs along the text"
-	sound   = "a tower for sound"
+	experts = "a mixture of experts: layers that route every token to a few of their MLPs"
+	linear  = "linear attention: layers with a recurrent state"
+	sound   = "an audio tower"
 )
 
-// lacks says what model_types that people may well try would need besides a folder of their own.
+// lacks lists what model_types that people are likely to try would need besides a family package.
 var lacks = map[string]string{
 	"qwen3_vl_moe":        experts,
 	"qwen3_vl_moe_text":   experts,
@@ -26,7 +26,7 @@ var lacks = map[string]string{
 	"qwen3_next":          linear + "; " + experts,
 	"qwen2_5_omni":        sound,
 	"qwen3_omni_moe":      sound + "; " + experts,
-	"llava":               "the model of one tile: CLIP's tower without LLaVA-NeXT's grid",
+	"llava":               "the single-tile model: CLIP's tower without LLaVA-NeXT's grid",
 	"llava_onevision":     "SigLIP's tower, and tiles that are resized after it",
 	"internvl":            "the InternViT tower and its pixel shuffle",
 	"internvl_chat":       "the InternViT tower and its pixel shuffle",
@@ -41,7 +41,7 @@ var lacks = map[string]string{
 	"siglip_vision_model": "SigLIP's tower",
 }
 
-// Lacking is what an error says of a model_type that is not supported.
+// Lacking returns the note that an error appends about a model_type that is not supported; "" if there is none.
 func Lacking(modelType string) string {
 	if what := lacks[strings.ToLower(modelType)]; what != "" {
 		return " (missing: " + what + ")"

@@ -3,24 +3,24 @@ package nn
 import "assay/onnx"
 
 // Module is a part of a layer: rows [rows, in] become rows [rows, out]. Both have the type of the large products
-// (Graph.Compute), but what goes into a norm: that, and the sums that layers add to, are float32.
+// (Graph.Compute), except that the input of a norm and the sums that layers add to are float32.
 type Module interface {
 	Forward(g *Graph, x string) string
 }
 
-// Prefix is what stands before the names of a layer's parts.
+// Prefix is the prefix of the names of a layer's parts.
 type Prefix struct {
 	Key    string // in the checkpoint
-	Module string // in the paths that PEFT knows layers by
+	Module string // in the paths by which PEFT identifies layers
 }
 
-// Sub is the prefix of what lies under a name, which ends in a dot.
+// Sub is the prefix of the parts under a name, which ends in a dot.
 func (p Prefix) Sub(name string) Prefix { return Prefix{p.Key + name, p.Module + name} }
 
-// Linear is the linear layer of that name.
+// Linear is the linear layer with that name.
 func (p Prefix) Linear(name string) *Linear { return &Linear{p.Key + name, p.Module + name} }
 
-// Linear is x W' + b, with an adapter where there is one; see [Graph.Linear].
+// Linear is x W' + b, with an adapter if there is one; see [Graph.Linear].
 type Linear struct{ Key, Module string }
 
 // Forward returns rows [rows, out].
@@ -50,12 +50,12 @@ type GatedMLP struct {
 	Activation     string
 }
 
-// GatedMLP has the usual names gate_proj, up_proj and down_proj.
+// GatedMLP returns a gated MLP with the usual names gate_proj, up_proj and down_proj.
 func (p Prefix) GatedMLP(activation string) *GatedMLP {
 	return &GatedMLP{p.Linear("gate_proj"), p.Linear("up_proj"), p.Linear("down_proj"), activation}
 }
 
-// Forward returns rows as wide as Down makes them.
+// Forward returns rows as wide as Down's output.
 func (m *GatedMLP) Forward(g *Graph, x string) string {
 	if g.Kernels == Fused && (m.Activation == "silu" || m.Activation == "swish") {
 		return m.Down.Forward(g, g.Node(onnx.FusedDomain, "SwiGLU", 1, nil, g.joined(x, m.Gate, m.Up))[0])
@@ -70,7 +70,7 @@ type MLP struct {
 	Activation    string
 }
 
-// Forward returns rows as wide as Second makes them.
+// Forward returns rows as wide as Second's output.
 func (m *MLP) Forward(g *Graph, x string) string {
 	return m.Second.Forward(g, g.activate(m.First.Forward(g, x), m.Activation))
 }

@@ -10,7 +10,7 @@ import (
 	"assay/onnx"
 )
 
-// whole is the name of the adapter's tensor that stands in for a parameter of the checkpoint; "": none does.
+// whole returns the name of the adapter's tensor that replaces a parameter of the checkpoint; "": none does.
 func (g *Graph) whole(key string) string {
 	if g.Adapter == nil || len(g.Adapter.Whole) == 0 {
 		return ""
@@ -22,17 +22,17 @@ func (g *Graph) whole(key string) string {
 	return name
 }
 
-// own tells whether a parameter is not the checkpoint's where it lies: it is trained, or the adapter brings it.
+// own reports whether a parameter is not the checkpoint's stored one: it is trained, or the adapter replaces it.
 func (g *Graph) own(key string) bool { return g.TrainsWeight(key) || g.whole(key) != "" }
 
-// WideLinear is Linear of float32 rows, which gives float32.
+// WideLinear is Linear for float32 rows; it returns float32.
 func (g *Graph) WideLinear(x, key, module string) string {
 	return g.Wide(g.Linear(g.Narrow(x), key, module))
 }
 
 // Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight", both in the type of the
-// products; the bias is there if the checkpoint has one. module is the path that PEFT knows the layer by: an adapter
-// for it is added.
+// products; the bias is there if the checkpoint has one. module is the path by which PEFT identifies the layer: an
+// adapter for it is added.
 func (g *Graph) Linear(x, key, module string) string {
 	if g.Adapter == nil {
 		return g.product(x, key)
@@ -64,8 +64,8 @@ func (g *Graph) Linear(x, key, module string) string {
 	return lora.Apply(g.Builder, x, y, a, b, site.Scale, mask)
 }
 
-// adapterPair are the matrices A [r, in] and B [out, r] of a layer with an adapter, in the type of the products. DoRA
-// computes in float32.
+// adapterPair returns the matrices A [r, in] and B [out, r] of a layer with an adapter, in the type of the products.
+// DoRA computes in float32.
 func (g *Graph) adapterPair(module string) (a, b string) {
 	a, b = lora.NameA(module), lora.NameB(module)
 	if g.Compute == onnx.Float || g.Adapter.Config.DoRA {
@@ -75,7 +75,7 @@ func (g *Graph) adapterPair(module string) (a, b string) {
 	return g.values["narrow."+a], g.values["narrow."+b]
 }
 
-// narrowAdapters makes the adapters of a layer's modules narrow by one cast, which has one gradient, too.
+// narrowAdapters narrows the adapters of a layer's modules with one cast, which also has a single gradient.
 func (g *Graph) narrowAdapters(layer string) {
 	if g.values["narrow."+layer] != "" {
 		return
@@ -101,12 +101,12 @@ func (g *Graph) narrowAdapters(layer string) {
 	g.values["narrow."+layer] = all
 }
 
-// layerOf is the part of a module's path up to the number of its layer; of a module outside of layers, its path.
+// layerOf returns a module's path up to its layer number, or the full path of a module outside the layers.
 func layerOf(module string) string { return cmp.Or(layerPath.FindString(module), module) }
 
 var layerPath = regexp.MustCompile(`^.*?\.\d+\.`)
 
-// constant is one of some tensors, in the graph.
+// constant adds one of the given tensors to the graph.
 func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) string {
 	if v, ok := g.values[prefix+name]; ok {
 		return v
@@ -118,10 +118,10 @@ func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) strin
 	return v
 }
 
-// dora is a linear layer with a DoRA adapter, of float32 rows: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout
+// dora is a linear layer with a DoRA adapter, for float32 rows: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout
 // drops what the adapter changes, (f - 1) W x + f s B A x, as in PEFT.
 func (g *Graph) dora(x, key string, site lora.Target, mats [2]string, mask string) string {
-	squares := make([]float32, int(g.Tensors[lora.NameM(site.Module)].Shape()[0])) // of a plan: not known
+	squares := make([]float32, int(g.Tensors[lora.NameM(site.Module)].Shape()[0])) // unknown in a plan
 	copy(squares, g.Adapter.Lengths[site.Module])
 	layer := lora.DoRA{
 		M:       g.ScorerTensor(lora.NameM(site.Module)),

@@ -5,7 +5,7 @@ import (
 	"assay/onnx/grad"
 )
 
-// Names of what graphs with losses have besides: see forward.go.
+// Names of the additional inputs and outputs of graphs with losses: see states.go for the others.
 const (
 	InPredict      = "predict_rows"  // [targets] int64: selected rows that predict
 	InTargets      = "target_ids"    // [targets] int64: ids predicted, at most V-1
@@ -13,9 +13,9 @@ const (
 	OutNLL         = "token_nll"     // [targets]: -log softmax of each target
 )
 
-// Logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
-// alone, [targets, 1]. In chunks all is the log-sum-exp of a row's logits, [targets, 1], which stands for them in
-// another one.
+// Logits returns the logits of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and of the
+// rows' own ids only, [targets, 1]. In chunks, all is the log-sum-exp of a row's logits, [targets, 1], which replaces
+// them in a further log-sum-exp.
 func (g *Graph) Logits(keys Keys, hp, ids string) (all, own string) {
 	if g.Variant.Chunks {
 		all, _ = g.logSumExps(keys, hp, true)
@@ -25,15 +25,15 @@ func (g *Graph) Logits(keys Keys, hp, ids string) (all, own string) {
 	return all, g.logitsOf(keys, hp, ids)
 }
 
-// logitsOf are the logits of rows hp [targets, hidden] of one id each, [targets, 1]: a product of their own, so that no
-// one-hot matrix of V columns is made.
+// logitsOf returns the logit of one id for each row of hp [targets, hidden], [targets, 1]. It is a separate product,
+// which avoids a one-hot matrix of V columns.
 func (g *Graph) logitsOf(keys Keys, hp, ids string) string {
 	picked := g.Wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, g.param(keys.Output, g.Compute), ids))
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
 }
 
-// NLL returns -log softmax of the target ids of the rows hp [targets, hidden], [targets]. In a graph without backward
-// pass best is the likeliest id of each row, [targets] int64.
+// NLL returns -log softmax of the target ids of the rows hp [targets, hidden], [targets]. In a graph without a
+// backward pass, best is the most likely id of each row, [targets] int64.
 func (g *Graph) NLL(keys Keys, hp, ids string, backward bool) (nll, best string) {
 	if g.Variant.Chunks {
 		var lse string
@@ -54,8 +54,8 @@ func (g *Graph) Weighted(v, w string) string {
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
 }
 
-// Differentiate appends the backward pass, of the loss to every trained input. With recompute it computes all layers
-// again, unless RecomputeFirst says which ones.
+// Differentiate appends the backward pass from the loss to every trained input. With recompute it recomputes all
+// layers, or the first RecomputeFirst if that is set. With sums, gradients are added to sums.
 func (g *Graph) Differentiate(out *Program, recompute, sums bool) (err error) {
 	if len(g.Params) == 0 {
 		return nil
@@ -80,8 +80,8 @@ func (g *Graph) Differentiate(out *Program, recompute, sums bool) (err error) {
 	return nil
 }
 
-// CrossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
-// the states. Without backward pass it returns the likeliest id of each target, [targets] int64.
+// CrossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden]
+// are the states. Without a backward pass it returns the most likely id of each target, [targets] int64.
 func (g *Graph) CrossEntropy(keys Keys, h string, backward bool) (best string) {
 	predict := g.Input(InPredict, onnx.Int64, onnx.Dims("targets"))
 	targets := g.Input(InTargets, onnx.Int64, onnx.Dims("targets"))

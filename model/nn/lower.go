@@ -2,10 +2,11 @@ package nn
 
 import "assay/onnx"
 
-// Products with packed weights, as the CPU computes them fastest (400 rows, a matrix of 5632 x 2048, blocks of 128).
-// Where the runtime may pack the weight once more, in its own order, MatMulNBits takes as long as a float32 product,
-// and elsewhere twice as long. To make the weight float32 first takes 1.3 times as long, and no memory. So scoring
-// packs, and a graph with a backward pass, which wants the weight in both directions, makes it float32 layer by layer.
+// The fastest way to compute products with packed weights on the CPU (400 rows, a matrix of 5632 x 2048, blocks of
+// 128): if the runtime may repack the weight in its own order, MatMulNBits takes as long as a float32 product,
+// otherwise twice as long. Unpacking the weight to float32 first takes 1.3 times as long, and no memory. So scoring
+// repacks, and a graph with a backward pass, which needs the weight in both directions, unpacks it to float32 layer
+// by layer.
 
 // PacksWeights reports whether a graph multiplies packed weights in the forward direction only.
 func PacksWeights(m *onnx.Model) bool {
@@ -22,8 +23,8 @@ func PacksWeights(m *onnx.Model) bool {
 	return found
 }
 
-// LowerPacked replaces the products with packed weights of a graph that has a backward pass. Every product makes its
-// own float32 weight, which is gone after it.
+// LowerPacked replaces the products with packed weights in a graph with a backward pass. Every product unpacks its
+// own float32 weight, which is freed afterwards.
 func LowerPacked(m *onnx.Model) {
 	backward := false
 	for _, n := range m.Nodes {
@@ -44,7 +45,7 @@ func LowerPacked(m *onnx.Model) {
 	}
 }
 
-// lower emits A W' for a node that [Graph.packedProduct] made.
+// lower emits A W' for a node that [Graph.packedProduct] added.
 func lower(b *onnx.Builder, n *onnx.Node) {
 	out, in, bits, block := n.Int("N", 0), n.Int("K", 0), n.Int("bits", 4), n.Int("block_size", 0)
 	blocks := (in + block - 1) / block
@@ -56,7 +57,7 @@ func lower(b *onnx.Builder, n *onnx.Node) {
 	}, n.Inputs[2:]...)
 	w := b.Node(Microsoft, "GatherBlockQuantized", 1,
 		onnx.Attrs{"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}, inputs...)[0]
-	if blocks*block != in { // what fills up the last block
+	if blocks*block != in { // padding of the last block
 		w = b.Op("Slice", w, b.Ints(0), b.Ints(in), b.Ints(1))
 	}
 	b.OpA("Gemm", onnx.Attrs{"transB": 1}, x, w)

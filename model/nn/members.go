@@ -7,29 +7,29 @@ import (
 	"assay/onnx"
 )
 
-// An ensemble has several members over one backbone, each with an adapter, a head and a score token of its own. Their
-// rows go through every product of the backbone together. Behind the matrices A of all adapters, each row keeps the
-// part of its own member, times the scale of that adapter:
+// An ensemble has several members over one backbone, each with its own adapter, head and score token. Their rows go
+// through every product of the backbone together. After the matrices A of all adapters, each row keeps the part of
+// its own member, times the scale of that adapter:
 //
 //	y = W x + B (m * (A x)), A [sum of ranks, in], B [out, sum of ranks], m [rows, sum of ranks]
 //
-// InMembers has the member of each row. The last layer has queries of the selected rows alone, and keys of all of them:
-// g.rows says which of them a product is about.
+// InMembers holds the member of each row. The last layer has queries for the selected rows only, and keys for all of
+// them: g.rows names the rows that a product covers.
 
 // InMembers is the member that each row of a batch belongs to, [rows] int64.
 const InMembers = "members"
 
-// MemberPrefix begins the names of the tensors of a member's head and score token.
+// MemberPrefix returns the prefix of the tensor names of a member's head and score token.
 func MemberPrefix(member int) string { return fmt.Sprintf("members.%d.", member) }
 
-// useMembers declares the rows' members; selection are the rows that the last layer delivers, "": all.
+// useMembers declares the rows' members; selection names the rows that the last layer returns, "": all.
 func (g *Graph) useMembers(selection string) {
 	if g.Members > 0 {
 		g.memberRows, g.selection = g.Input(InMembers, onnx.Int64, onnx.Dims("rows")), selection
 	}
 }
 
-// membersOf are the members of some rows, [n]; "": all.
+// membersOf returns the members of the given rows, [n]; "": all.
 func (g *Graph) membersOf(rows string) string {
 	if rows == "" {
 		return g.memberRows
@@ -39,7 +39,7 @@ func (g *Graph) membersOf(rows string) string {
 	})
 }
 
-// once is a value that several layers share.
+// once returns a value that several layers share, and builds it at the first call.
 func (g *Graph) once(name string, build func() string) string {
 	if g.values[name] == "" {
 		g.values[name] = build()
@@ -47,7 +47,7 @@ func (g *Graph) once(name string, build func() string) string {
 	return g.values[name]
 }
 
-// ofAllRows is a module over all rows, within a layer whose queries are selected ones.
+// ofAllRows applies a module to all rows, within a layer whose queries are selected rows.
 func (g *Graph) ofAllRows(m Module, x string) string {
 	rows := g.rows
 	g.rows = ""
@@ -55,7 +55,7 @@ func (g *Graph) ofAllRows(m Module, x string) string {
 	return m.Forward(g, x)
 }
 
-// joinedLinear is a linear layer with an adapter of each member.
+// joinedLinear is a linear layer with one adapter per member.
 func (g *Graph) joinedLinear(x, key, module string) string {
 	a, b := g.adapterPair(module)
 	small := g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, a)
@@ -63,7 +63,8 @@ func (g *Graph) joinedLinear(x, key, module string) string {
 	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, small, b, g.product(x, key))
 }
 
-// branchMask has the scale of a row's own branch in its columns, and zero in those of others, [rows, sum of ranks].
+// branchMask holds, for each row, the scale of its own branch in that branch's columns and zero in the others, [rows,
+// sum of ranks].
 func (g *Graph) branchMask(branches []lora.Branch) string {
 	return g.once(fmt.Sprint("mask ", branches, g.rows), func() string {
 		width, first := 0, 0
@@ -82,8 +83,8 @@ func (g *Graph) branchMask(branches []lora.Branch) string {
 	})
 }
 
-// OwnMember gives each selected row [rows, n] what its own member makes of it: parts are what each member makes of all
-// rows.
+// OwnMember returns the output of its own member for each selected row, [rows, n]; parts are the outputs of each
+// member for all rows.
 func (g *Graph) OwnMember(parts []string) string {
 	for i, x := range parts {
 		parts[i] = g.Op("Unsqueeze", x, g.Ints(1))
@@ -101,7 +102,7 @@ func (g *Graph) OwnMember(parts []string) string {
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, g.Op("Mul", all, own), g.Ints(1))
 }
 
-// scoreTokens are the embeddings of the score tokens that stand at some of the selected rows, [tokens, hidden].
+// scoreTokens returns the embeddings of the score tokens at some of the selected rows, [tokens, hidden].
 func (g *Graph) scoreTokens(scoreRows string, hidden int) string {
 	const name = "score_token.embedding"
 	if g.Members == 0 {

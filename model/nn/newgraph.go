@@ -5,7 +5,7 @@ import (
 	"assay/onnx/grad"
 )
 
-// NewTrainedGraph starts a graph over the parameters of a checkpoint, all of them trained: inputs, listed in Params.
+// NewTrainedGraph starts a graph over the parameters of a checkpoint, all trained: they are inputs, listed in Params.
 func NewTrainedGraph(name string, w Weights) *Graph {
 	g := NewGraph(name, w)
 	g.TrainsWeight = func(string) bool { return true }

@@ -9,14 +9,14 @@
 //	x -> Decoder.Forward: layers of SelfAttention and MLP -> states [selected rows, hidden]
 //	states -> Logits, NLL, CrossEntropy, or the heads of a scorer
 //
-// A layer is a struct of [Module]s, which a family of models may replace one by one. Names of a layer's parts are those
-// of the checkpoint ([Prefix]), and of PEFT for adapters, which [Graph.Linear] adds where there are any.
+// A layer is a struct of [Module]s, which a family of models may replace one by one. A layer's parts are named as
+// in the checkpoint ([Prefix]), and as in PEFT for adapters, which [Graph.Linear] adds if there are any.
 //
-// Attention has four forms that give the same numbers: of whole groups of sequences (attention.go), in blocks of
+// Attention has four forms that return the same numbers: over full groups of sequences (attention.go), in blocks of
 // queries for long sequences (blocks.go), in pieces in training (pieces.go), and over a cache of keys and values in
-// generation (cache.go, plaincache.go). Which groups take which form is the graph's [Variant]. Layers of fused
-// operators (fused.go) are a choice of the whole graph, [Kernels]: one graph serves any batch then.
+// generation (cache.go, plaincache.go). Which groups use which form is the graph's [Variant]. Layers of fused
+// operators (fused.go) are chosen for the entire graph, [Kernels]: one graph then serves any batch.
 //
-// What lies between a norm and the sum behind it has the type of the large products, [Graph.Compute]; norms, the rows
+// Values between a norm and the sum after it have the type of the large products, [Graph.Compute]; norms, the rows
 // that layers add to, losses and parameters are float32 ([Graph.Narrow], [Graph.Wide]).
 package nn

@@ -6,7 +6,7 @@ import (
 	"assay/onnx"
 )
 
-// packed returns a linear layer's weight if graphs compute with it packed, else nil.
+// packed returns a linear layer's weight if graphs compute with it in packed form, otherwise nil.
 func (g *Graph) packed(key string) *quant.QuantLinear {
 	w, ok := g.weights.(interface {
 		Quantized(name string) checkpoints.QuantizedTensor
@@ -43,8 +43,8 @@ func (g *Graph) packedProduct(x, key string, l *quant.QuantLinear) string {
 // Microsoft is the domain of ONNX Runtime's own operators.
 const Microsoft = "com.microsoft"
 
-// matrix is the weight of x W' in the type of the product. Where memory is scarce, half precision stays as it lies, and
-// is widened for each product.
+// matrix is the weight of x W' in the type of the product. If memory is scarce, a half-precision weight stays as stored
+// and is widened for each product.
 func (g *Graph) matrix(x, key string) string {
 	t, err := g.weights.Tensor(key)
 	if err != nil {
@@ -59,8 +59,8 @@ func (g *Graph) matrix(x, key string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, stored)
 }
 
-// none is an int64 vector of one zero that is known when x is there. What depends on constants alone the runtime would
-// compute once, and keep.
+// none is an int64 vector of one zero that depends on x. The runtime would compute a value that depends only on
+// constants once, and keep it in memory.
 func none(b *onnx.Builder, x string) string {
 	nothing := b.Op("Slice", b.Op("Reshape", x, b.Ints(-1)), b.Ints(0), b.Ints(0))
 	return b.OpA("Cast", onnx.Attrs{"to": onnx.Int64}, b.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, nothing))

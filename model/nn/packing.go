@@ -7,31 +7,31 @@ import (
 )
 
 // Packing describes the rows of a packed batch to the decoder: no padding is ever multiplied. The sequences of a batch
-// lie one after the other, sorted into groups. All sequences of a group have the same length and the same number of
+// follow one another, sorted into groups. All sequences of a group have the same length and the same number of
 // selected rows, so that attention runs group by group as [sequences, heads, rows, columns].
 type Packing struct {
 	Groups      int
 	Rows        string // [groups] int64: rows of each group, sequences times length
 	Lengths     string // [groups] int64: length of each sequence of the group
-	Select      string // [selected] int64, ascending: rows that the last layer must deliver; "": all
+	Select      string // [selected] int64, ascending: rows that the last layer must return; "": all
 	SelectRows  string // [groups without prefixes] int64: selected rows of each group
 	SelectEach  string // [groups without prefixes] int64: selected rows of each sequence of the group
 	SelectPlace string // [selected] int64: place of each selected row within its sequence
-	Segments    string // [rows] int64: rows see rows of their own segment and of segment 0 only; "": all rows before them
+	Segments    string // [rows] int64: rows attend only to their own segment and segment 0; "": to all rows before them
 
-	// Follows has for each group the group whose sequences stand before its own, -1: none; nil: none of any. Sequences
-	// that others follow (prefixes) have selected rows only if all rows are: see prefix.go.
+	// Follows holds for each group the group whose sequences precede its own, -1: none; nil: no group has one.
+	// Sequences that others follow (prefixes) have selected rows only if all rows are selected: see prefix.go.
 	Follows  []int
-	Prefixes []string // by group that follows another: [sequences] int64, which sequence of that group
+	Prefixes []string // per group that follows another: [sequences] int64, which sequence of that group
 
 	// With fused kernels, instead of groups: see InSegments.
 	AllSegments, SelectSegments string
 
-	Deepstack []string // [rows, hidden] each: entry k is added behind layer k; see Graph.embed
+	Deepstack []string // [rows, hidden] each: entry k is added after layer k; see Graph.Embed
 	Cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 
-// NewPacking declares the inputs of so many groups, or of those of the graph's variant.
+// NewPacking declares the inputs of the given number of groups, or of the groups of the graph's variant.
 func NewPacking(g *Graph, groups int, selected bool) *Packing {
 	if g.Kernels == Fused {
 		p := &Packing{AllSegments: g.Segments(InSegments)}
@@ -63,7 +63,7 @@ func NewPacking(g *Graph, groups int, selected bool) *Packing {
 	return p
 }
 
-// split cuts a value into one stretch for each of n groups, along an axis, by the groups' numbers of rows.
+// split cuts a value along an axis into one part for each of n groups, by the groups' numbers of rows.
 func (p *Packing) split(g *Graph, n int, x, rows string, axis int) []string {
 	if n == 1 {
 		return []string{x}

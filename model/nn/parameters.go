@@ -4,14 +4,14 @@ import "strconv"
 
 // Parameter is one tensor that a checkpoint's configuration calls for.
 type Parameter struct {
-	Name   string // as the checkpoint spells it
+	Name   string // as in the checkpoint
 	Shape  []int64
 	Role   Role
-	Layers int  // how many layers write into the same residual stream, two times each; 0: it does not
-	Unread bool // the model never looks at it: it may be missing
+	Layers int  // how many layers write to the same residual stream, twice each; 0: this tensor does not
+	Unread bool // the model never reads it: it may be missing
 }
 
-// Role is what a tensor is for; it decides how a fresh one begins.
+// Role is what a tensor is for; it determines how a new one is initialized.
 type Role int
 
 // Roles of tensors.
@@ -32,7 +32,7 @@ func (p *Parameters) Add(role Role, name string, shape ...int) {
 	*p = append(*p, Parameter{Name: name, Shape: dimensions(shape), Role: role})
 }
 
-// dimensions is a shape as graphs have it.
+// dimensions converts a shape to int64, as graphs need it.
 func dimensions(shape []int) []int64 {
 	dims := make([]int64, len(shape))
 	for i, d := range shape {
@@ -46,7 +46,7 @@ func (p *Parameters) Linear(name string, out, in int, bias bool) {
 	p.Residual(name, out, in, bias, 0)
 }
 
-// Residual appends a linear layer that writes into the residual stream of that many layers.
+// Residual appends a linear layer that writes to the residual stream of that many layers.
 func (p *Parameters) Residual(name string, out, in int, bias bool, layers int) {
 	p.Add(RoleWeight, name+".weight", out, in)
 	(*p)[len(*p)-1].Layers = layers
@@ -97,5 +97,5 @@ func (d *Decoder) Parameters(k Keys) Parameters {
 type Keys struct {
 	Embedding string // [V, hidden]
 	Output    string // lm_head [V, hidden]; equal to Embedding if tied
-	Twin      string // the name of a tied lm_head that is stored all the same; "": it is not
+	Twin      string // the name of a tied lm_head that is stored anyway; "": it is not
 }

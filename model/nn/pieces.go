@@ -6,23 +6,24 @@ import (
 	"assay/onnx"
 )
 
-// In steps the sequences of a group are attended to one after the other, by a Scan over sequences. So only the scores
-// of one sequence are in memory at a time, and the processor's cache holds much of them. The keys of a prefix are
+// In training steps the sequences of a group are attended to one after the other, by a Scan over sequences. So only the
+// scores of one sequence are in memory at a time, and the CPU's cache holds much of them. The keys of a prefix are
 // captured, not copied for each branch. Within a sequence the rows are cut into a few pieces, each over the keys that
-// its last row may see. The products and the softmax of what is masked anyway are left out. Like attention in blocks
-// the backward pass computes scores and softmax once more: no probabilities are kept.
+// its last row may see, which saves most of the products and the softmax of masked scores. As in attention in blocks,
+// the backward pass recomputes scores and softmax: no probabilities are stored.
 
 const (
-	// piecesFrom is the number of columns from which a step attends in pieces; from blocksFrom on it does so in blocks, of
+	// PiecesFrom is the number of columns from which a step attends in pieces; from BlocksFrom it attends in blocks, of
 	// all sequences. Scores keep their bits.
 	PiecesFrom = 512
-	// minPieceRows is the number of rows that a sequence has at least.
+	// MinPieceRows is the minimum number of rows of a sequence that is attended to in pieces.
 	MinPieceRows = 64
-	// piecesOfRows is how many pieces there are.
+	// PiecesOfRows is the number of pieces.
 	PiecesOfRows = 4
 )
 
-// pieces are those of the sequences of a group: the rows of each piece [n] int64, and what is added to its scores.
+// pieces describes how the sequences of a group are cut: the rows of each piece [n] int64, and the masks added to the
+// scores of each.
 type pieces struct {
 	rows  string
 	masks []string // [1, 1, rep*rows, columns]
@@ -77,7 +78,7 @@ func (a *SelfAttention) attendInPieces(g *Graph, q string, k, v kv, view *View, 
 		ys := make([]string, PiecesOfRows)
 		seenK, seenV := "", ""
 		for j := range ys {
-			n := len(ks) - PiecesOfRows + j + 1 // of keys that it may see
+			n := len(ks) - PiecesOfRows + j + 1 // parts whose keys the piece may see
 			seenK, seenV = g.grown(seenK, ks[:n]), g.grown(seenV, vs[:n])
 			ys[j] = a.piece(g, qs[j], seenK, seenV, cut.masks[j])
 		}
@@ -89,7 +90,7 @@ func (a *SelfAttention) attendInPieces(g *Graph, q string, k, v kv, view *View, 
 	return g.Op("Reshape", y, g.Ints(-1, int64(kv*rep*dim)))
 }
 
-// grown is what was seen so far and the last of the parts; with nothing so far, all parts.
+// grown concatenates what was seen so far and the last of the parts; with nothing so far, all parts.
 func (g *Graph) grown(seen string, parts []string) string {
 	if seen != "" {
 		parts = []string{seen, parts[len(parts)-1]}
@@ -102,7 +103,7 @@ func (g *Graph) grown(seen string, parts []string) string {
 
 // piece attends from q [kv*rep, rows, dim] to k and v [kv, columns, dim].
 func (a *SelfAttention) piece(g *Graph, q, k, v, mask string) string {
-	// Reshapes say which sizes are equal: else the backward pass would look for stretched axes when it runs.
+	// Reshapes state which sizes are equal: otherwise the backward pass would look for broadcast axes at run time.
 	q = g.Op("Reshape", q, g.Ints(int64(a.KVHeads), -1, int64(a.HeadDim)))
 	columns := g.SizeOf(k, 1)
 	v = g.Op("Reshape", v, g.Shape(a.KVHeads, columns, a.HeadDim))
@@ -112,7 +113,7 @@ func (a *SelfAttention) piece(g *Graph, q, k, v, mask string) string {
 	return g.Op("Reshape", g.Op("MatMul", prob, v), g.Ints(int64(a.Heads), -1, int64(a.HeadDim)))
 }
 
-// evenly are the sizes [1] of n parts of about rows/n rows each.
+// evenly returns the sizes [1] of n parts of about rows/n rows each.
 func (g *Graph) evenly(rows string, n int) (sizes []any) {
 	begin := g.Ints(0)
 	for i := range n {

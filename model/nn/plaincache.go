@@ -6,14 +6,14 @@ import (
 
 // plainCache is the part of a graph that attends over a cache in plain operators: ONNX Runtime's CUDA provider has
 // GroupQueryAttention for half precision only. New rows are scattered into the cache in place. The scores of all rows
-// over all that is in the cache are there at once.
+// over the full cache are in memory at once.
 type plainCache struct {
 	at     string // [rows, key heads, 3] int64: sequence, head and place in the cache of every packed row
 	places string // [sequences, longest] int64: the place of every query in its sequence
 	length string // [1] int64: rows of the longest sequence in the cache afterwards
 }
 
-// Names of its inputs.
+// Names of the inputs of a plainCache.
 const (
 	InCacheRows   = "cache_rows"
 	InCachePlaces = "cache_places"
@@ -28,7 +28,7 @@ func newPlainCache(g *Graph, d *Decoder) *plainCache {
 	}
 }
 
-// mask is what is added to the scores, [sequences, 1, rep*longest, length].
+// mask returns the mask added to the scores, [sequences, 1, rep*longest, length].
 func (c *plainCache) mask(g *Graph, v *View) string {
 	columns := g.Op("Range", g.Int(0), g.Op("Squeeze", c.length), g.Int(1))
 	return v.added(g, 0, g.Op("Unsqueeze", c.places, g.Ints(1, 3)), columns)
@@ -52,8 +52,8 @@ func (a *SelfAttention) attendPlain(g *Graph, q, k, v string, view *View, width 
 	return g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
 }
 
-// append writes rows [1, rows, key heads*dim] into the cache, and returns what is there afterwards, [sequences, key
-// heads, length, width].
+// append writes rows [1, rows, key heads*dim] to the cache and returns its content afterwards, [sequences, key heads,
+// length, width].
 func (c *cached) append(g *Graph, a *SelfAttention, what, x string, width int) string {
 	x = g.Op("Reshape", filledUp(g, x, a.KVHeads, a.HeadDim, width), g.Ints(-1, int64(a.KVHeads), int64(width)))
 	g.Op("ScatterND", c.past(g, a, what, width), c.plain.at, x)

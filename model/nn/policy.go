@@ -6,8 +6,8 @@ import (
 
 // Names of inputs of graphs with a [Policy] loss, besides those of the cross-entropy.
 const (
-	InAdvantage = "advantage"     // [targets]: of the answer that the target is of
-	InOldLogP   = "old_log_prob"  // [targets]: by the model that gave the answers
+	InAdvantage = "advantage"     // [targets]: of the answer that the target belongs to
+	InOldLogP   = "old_log_prob"  // [targets]: by the model that generated the answers
 	InBaseLogP  = "base_log_prob" // [targets]: by the model without its adapter
 )
 
@@ -18,9 +18,9 @@ const (
 // where r = p / p_old, and d = log p_base - log p.
 type Policy struct {
 	Temperature             float64 // logits are divided by it
-	Beta                    float64 // weight of the divergence from the base; 0: the base is not looked at
+	Beta                    float64 // weight of the divergence from the base; 0: the base is not used
 	EpsilonLow, EpsilonHigh float64
-	OnPolicy                bool // the answers are of the model as it is: r is 1, and p_old no input
+	OnPolicy                bool // the answers are from the current model: r is 1, and p_old is not an input
 }
 
 // LogProbs adds -log softmax of every target at a temperature as [OutNLL], and returns it [targets]; h [rows, hidden]
@@ -37,7 +37,7 @@ func (g *Graph) LogProbs(keys Keys, h string, temperature float64, backward bool
 	return nll
 }
 
-// PolicyLoss adds the weighted sum of p over all targets, the loss. Where the ratio is 1, -A log p has its gradient.
+// PolicyLoss adds the weighted sum of p over all targets, the loss. If the ratio is 1, -A log p has the same gradient.
 func (g *Graph) PolicyLoss(keys Keys, h string, p Policy) {
 	nll := g.LogProbs(keys, h, p.Temperature, true)
 	advantage := g.Input(InAdvantage, onnx.Float, onnx.Dims("targets"))

@@ -7,20 +7,20 @@ import (
 	"assay/onnx"
 )
 
-// Sequences that begin with the same tokens and pictures share these rows. The prefix is a sequence of its own;
+// Sequences that start with the same tokens and pictures share these rows. The prefix is a separate sequence;
 // branches that follow it attend to its rows and to their own, not to each other's. A row is computed from the same
-// numbers in the same order as in a sequence that stands alone, so that its bits are the same:
-//   - rows of all sequences go through every product together, as those of a batch do (docs/decisions/batches.md);
-//   - a branch's keys and values are those of the prefix, then its own: as many columns as alone;
-//   - a prefix sees as many columns as its first branches, those behind it being zero and masked.
+// numbers in the same order as in an unshared sequence, so that its bits are the same:
+//   - rows of all sequences go through every product together, like the rows of a batch (docs/decisions/batches.md);
+//   - a branch's keys and values are the prefix's followed by its own: as many columns as unshared;
+//   - a prefix sees as many columns as its first branches; the columns after it are zero and masked.
 
-// PrefixesOf is the input of Packing.Prefixes of a group.
+// PrefixesOf returns the name of the input for a group's Packing.Prefixes.
 func PrefixesOf(group int) string { return fmt.Sprint("group_prefixes_", group) }
 
 // isPrefix reports whether other groups follow a group.
 func (p *Packing) isPrefix(group int) bool { return slices.Contains(p.Follows, group) }
 
-// queryGroups are the groups that have queries: of selected rows, those of prefixes have none.
+// queryGroups returns the groups that have queries: with selected rows, groups of prefixes have none.
 func (p *Packing) queryGroups(selected bool) (groups []int) {
 	for i := range p.Groups {
 		if !selected || !p.isPrefix(i) {
@@ -30,7 +30,7 @@ func (p *Packing) queryGroups(selected bool) (groups []int) {
 	return groups
 }
 
-// before is the group that stands before a group; -1: none.
+// before returns the group that precedes a group; -1: none.
 func (p *Packing) before(group int) int {
 	if p.Follows == nil {
 		return -1
@@ -38,12 +38,12 @@ func (p *Packing) before(group int) int {
 	return p.Follows[group]
 }
 
-// kv is what the queries of a group look at: keys or values, [sequences, kv_heads, columns, dim]. Of a group in
-// pieces it is its own rows [sequences, rows, kv_heads, dim], and what stands before them, if anything does.
+// kv holds the keys or values that the queries of a group attend to, [sequences, kv_heads, columns, dim]. For a group
+// in pieces, these are its own rows [sequences, rows, kv_heads, dim] and the prefix rows before them, if any.
 type kv struct{ of, before string }
 
-// contexts are the keys, or values, that the queries of each group look at: x [1, rows, kv_heads*dim] becomes one
-// of them for each group that has queries.
+// contexts returns the keys, or values, that the queries of each group attend to: x [1, rows, kv_heads*dim] becomes one
+// kv for each group that has queries.
 func (a *SelfAttention) contexts(g *Graph, x string, view *View) (out []kv) {
 	parts := slices.Clone(view.split(g, view.Groups, x, view.Rows, 1))
 	for i, t := range parts { // [1, n*L, kv*d] -> [n, L, kv, d]
@@ -78,7 +78,7 @@ func (a *SelfAttention) contexts(g *Graph, x string, view *View) (out []kv) {
 	return out
 }
 
-// queriesOf are the queries of a group if all its rows are.
+// queriesOf returns the queries of a group if all its rows are queries.
 func (v *View) queriesOf(g *Graph, group int) queries {
 	q := queries{first: g.Ints(0), rows: g.element(v.Lengths, group)}
 	q.length = q.rows
@@ -92,8 +92,8 @@ func (v *View) queriesOf(g *Graph, group int) queries {
 	return q
 }
 
-// places are those of a group's rows and of the columns that they look at within their sequence, prefix included, both
-// [n] int64, and the number of rows, [1].
+// places returns the places, within their sequence with its prefix, of a group's rows and of the columns that they
+// attend to, both [n] int64, and the number of rows, [1].
 func (v *View) places(g *Graph, group int) (rows, columns, each string) {
 	q := v.queriesOf(g, group)
 	columns = g.Op("Range", g.Int(0), g.Op("Squeeze", q.length), g.Int(1))

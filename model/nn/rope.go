@@ -17,22 +17,22 @@ type RopeConfig struct {
 	Original  float64 // original_max_position_embeddings of llama3 and yarn
 	BetaFast  float64 // yarn
 	BetaSlow  float64
-	Truncate  bool    // yarn: the ramp begins and ends at whole frequencies
-	Partial   float64 // partial_rotary_factor: of proportional the part of the frequencies that turn at all
-	Sections  []int   // mrope_section: how many frequencies turn with each axis in turn; empty: all with the only one
-	Woven     bool    // mrope_interleaved: the axes take turns, frequency by frequency
-	Attention float64 // what cosines and sines are multiplied by
-	Rounded   bool    // frequencies are rounded to bfloat16, as a cast of the whole model leaves them
+	Truncate  bool    // yarn: the ramp starts and ends at integer frequency indices
+	Partial   float64 // partial_rotary_factor: for proportional, the fraction of the frequencies that rotate
+	Sections  []int   // mrope_section: how many frequencies each axis gets, in order; empty: there is one axis
+	Woven     bool    // mrope_interleaved: the axes alternate, frequency by frequency
+	Attention float64 // factor applied to cosines and sines
+	Rounded   bool    // frequencies are rounded to bfloat16, as after a cast of the full model
 }
 
-// ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read,
+// ropeKeys are all keys that transformers accepts in rope_parameters. A rope type ignores keys that it does not read,
 // with a warning, and so do we.
 var ropeKeys = strictjson.Harmless{}.AnyValue(
 	"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "short_factor",
 	"long_factor", "low_freq_factor", "high_freq_factor", "mscale", "mscale_all_dim", "truncate", "mrope_section",
 )
 
-// read fills in the rotary part of a text_config. Of both spellings only one may say something.
+// read fills in the rotary part of a text_config. Only one of the two spellings may have content.
 func (r *RopeConfig) read(o *strictjson.Object, c *TextConfig) {
 	mrope := len(r.Sections) > 0
 	r.Type, r.Attention, r.Partial = "default", 1, 1
@@ -42,7 +42,7 @@ func (r *RopeConfig) read(o *strictjson.Object, c *TextConfig) {
 	if q := o.Sub("rope_parameters"); p == nil || p.Empty() {
 		p = q
 	} else if q != nil && !q.Empty() {
-		o.Failf("rope_scaling", "it and rope_parameters are both there: keep one")
+		o.Failf("rope_scaling", "it and rope_parameters are both set: keep one")
 	}
 	if p == nil {
 		p = o.None("rope_parameters")
@@ -54,9 +54,9 @@ func (r *RopeConfig) read(o *strictjson.Object, c *TextConfig) {
 	if mrope {
 		p.Get("mrope_section", &r.Sections)
 		if r.Woven {
-			woven := true // transformers does not look at it
+			woven := true // transformers does not read it
 			if p.Get("mrope_interleaved", &woven); !woven {
-				p.Failf("mrope_interleaved", "false is not supported; a %s takes turns", c.ModelType)
+				p.Failf("mrope_interleaved", "false is not supported; a %s interleaves its axes", c.ModelType)
 			}
 		} else if r.Type == "mrope" {
 			r.Type = "default"
@@ -67,7 +67,7 @@ func (r *RopeConfig) read(o *strictjson.Object, c *TextConfig) {
 	p.Close(ropeKeys)
 }
 
-// readType reads what the rope type looks at.
+// readType reads the keys of the rope type.
 func (r *RopeConfig) readType(p *strictjson.Object, c *TextConfig) {
 	need := func(key string, into *float64) {
 		if p.Get(key, into); p.Raw(key) == nil {
@@ -88,7 +88,7 @@ func (r *RopeConfig) readType(p *strictjson.Object, c *TextConfig) {
 		need("high_freq_factor", &r.HighFreq)
 		p.Get("original_max_position_embeddings", &r.Original)
 		if r.LowFreq <= 0 || r.HighFreq <= r.LowFreq {
-			p.Failf("high_freq_factor", "%g must be above low_freq_factor, %g, and that above 0", r.HighFreq, r.LowFreq)
+			p.Failf("high_freq_factor", "%g must exceed low_freq_factor, %g, which must exceed 0", r.HighFreq, r.LowFreq)
 		}
 	case "yarn":
 		r.readYarn(p, c)
@@ -99,7 +99,7 @@ func (r *RopeConfig) readType(p *strictjson.Object, c *TextConfig) {
 	}
 }
 
-// readYarn is the beginning of transformers' _compute_yarn_parameters.
+// readYarn follows the first part of transformers' _compute_yarn_parameters.
 func (r *RopeConfig) readYarn(p *strictjson.Object, c *TextConfig) {
 	var scale, all float64
 	r.Truncate = true
@@ -139,7 +139,7 @@ func (r *RopeConfig) readYarn(p *strictjson.Object, c *TextConfig) {
 
 func (r *RopeConfig) check(p *strictjson.Object, c *TextConfig) {
 	if r.Theta <= 0 || r.Type == "yarn" && r.Theta == 1 {
-		p.Failf("rope_theta", "%g is no base", r.Theta)
+		p.Failf("rope_theta", "%g is not a valid base", r.Theta)
 	}
 	if r.Type != "default" && r.Factor <= 0 {
 		p.Failf("factor", "%g is not positive", r.Factor)
@@ -148,12 +148,12 @@ func (r *RopeConfig) check(p *strictjson.Object, c *TextConfig) {
 		p.Failf("original_max_position_embeddings", "%g is not positive", r.Original)
 	}
 	if r.Type == "dynamic" && c.HeadDim < 4 {
-		p.Failf("rope_type", "a dynamic rope needs heads of more than two numbers")
+		p.Failf("rope_type", "dynamic rope needs a head_dim above 2")
 	}
 	switch turned := int(float64(c.HeadDim) * r.Partial); {
-	case r.Type == "default": // transformers turns all of a head then
+	case r.Type == "default": // transformers then rotates all of a head
 	case r.Type == "proportional" && (r.Partial < 0 || r.Partial > 1), r.Type != "proportional" && turned != c.HeadDim:
-		p.Failf("partial_rotary_factor", "%g of a head of %d is not supported with a rope of type %s", r.Partial, c.HeadDim,
+		p.Failf("partial_rotary_factor", "%g of a head of %d is not supported with rope type %s", r.Partial, c.HeadDim,
 			r.Type)
 	}
 	r.checkSections(p, c)
@@ -165,14 +165,14 @@ func (r *RopeConfig) checkSections(p *strictjson.Object, c *TextConfig) {
 		total += n
 	}
 	switch n := len(r.Sections); {
-	case r.Woven && (n != 3 || slices.Min(r.Sections) < 0): // they may be more than there are
-		p.Failf("mrope_section", "%v must be three numbers of frequencies", r.Sections)
+	case r.Woven && (n != 3 || slices.Min(r.Sections) < 0): // their sum may exceed the number of frequencies
+		p.Failf("mrope_section", "%v must be three frequency counts", r.Sections)
 	case !r.Woven && n > 0 && (2*total != c.HeadDim || slices.Min(r.Sections) < 0):
-		p.Failf("mrope_section", "%v must share out head_dim/2 = %d frequencies", r.Sections, c.HeadDim/2)
+		p.Failf("mrope_section", "%v must sum to head_dim/2 = %d frequencies", r.Sections, c.HeadDim/2)
 	}
 }
 
-// Axes is how many positions a row has: 3 (time, row, column) where the frequencies are shared out, else 1.
+// Axes returns the number of positions per row: 3 (time, row, column) if the frequencies are split among axes, else 1.
 func (r *RopeConfig) Axes() int {
 	if len(r.Sections) > 0 {
 		return 3
@@ -180,8 +180,8 @@ func (r *RopeConfig) Axes() int {
 	return 1
 }
 
-// axis returns the axis that frequency i turns with: sections belong to the axes in turn. Woven, frequencies do, until
-// the section of rows or columns is used up; what is left turns with time.
+// axis returns the axis of frequency i: sections are assigned to the axes in turn. If Woven, single frequencies are,
+// until the section of rows or columns is used up; the remaining ones belong to time.
 func (r *RopeConfig) axis(i int) int {
 	if r.Woven {
 		if axis := i % 3; i < 3*r.Sections[axis] {
@@ -198,12 +198,12 @@ func (r *RopeConfig) axis(i int) int {
 	return 0
 }
 
-// InvFreq returns the head_dim/2 rotary frequencies theta^(-2i/d), scaled as the rope type says, in float32 steps as
-// transformers computes them (modeling_rope_utils).
+// InvFreq returns the head_dim/2 rotary frequencies theta^(-2i/d), scaled by the rope type, with the float32 steps of
+// transformers (modeling_rope_utils).
 func (c *TextConfig) InvFreq() []float32 {
 	r, f := &c.Rope, make([]float32, c.HeadDim/2)
 	base := r.Theta
-	if r.Type == "dynamic" { // up to max_position_embeddings, behind which samples are refused
+	if r.Type == "dynamic" { // up to max_position_embeddings; longer samples are refused
 		n, dim := float64(c.MaxPositions), float64(c.HeadDim)
 		base *= math.Pow(r.Factor*n/n-(r.Factor-1), dim/(dim-2))
 	}
@@ -232,7 +232,7 @@ func (c *TextConfig) InvFreq() []float32 {
 	return f
 }
 
-// llama3 slows frequencies whose wavelength exceeds the original context, with a smooth passage between two bounds.
+// llama3 slows frequencies whose wavelength exceeds the original context, with a smooth transition between two bounds.
 func (r *RopeConfig) llama3(v float32) float32 {
 	wave := 2 * math.Pi / float64(v)
 	switch {
@@ -245,8 +245,8 @@ func (r *RopeConfig) llama3(v float32) float32 {
 	return float32((1-smooth)*float64(v)/r.Factor + smooth*float64(v))
 }
 
-// ramp is how much of frequency i yarn interpolates. It is 0 if that turns at least BetaFast times within the original
-// context, and 1 if it turns at most BetaSlow times.
+// ramp returns how much yarn interpolates frequency i: 0 if it makes at least BetaFast rotations within the original
+// context, and 1 if it makes at most BetaSlow.
 func (r *RopeConfig) ramp(i, dim int) float32 {
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(r.Original/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))

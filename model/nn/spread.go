@@ -3,17 +3,17 @@ package nn
 import "assay/onnx"
 
 const (
-	// sameLines is the distance, in float32, of rows that fall on the same lines of a processor's first cache: 4,096
+	// sameLines is the distance, in float32 values, of rows that map to the same lines of a CPU's L1 cache: 4,096
 	// bytes.
 	sameLines = 1024
-	// spreadBy is how much longer rows are made that lie a multiple of that apart.
+	// spreadBy is the number of zeros appended to rows that are a multiple of that apart.
 	spreadBy = 32
 )
 
-// pad makes the rows of a product x W' longer by zeros where they lie a multiple of 4,096 bytes apart (2,048 or
-// 4,096 numbers, as many models have them). The runtime multiplies twelve rows at a time as they lie: at that distance
-// they, and the weights, push one another out of the processor's first cache. Zeros at the end change no bit of a sum.
-// The weights are made longer while the session is opened, and packed; nothing is kept of them as they lie in the file.
+// pad appends zeros to the rows of a product x W' if they are a multiple of 4,096 bytes apart (2,048 or 4,096 numbers,
+// as in many models). The runtime multiplies twelve rows at a time in place: at that distance they, and the weights,
+// evict one another from the CPU's L1 cache. Zeros at the end change no bit of a sum. The weights are padded and
+// prepacked while the session is opened; no copy of them as stored in the file stays in memory.
 func (g *Graph) pad(x, weight, key string) (longX, longWeight string) {
 	if !g.Spread {
 		return x, weight
@@ -25,7 +25,7 @@ func (g *Graph) pad(x, weight, key string) (longX, longWeight string) {
 	return g.longer(x), g.longer(weight)
 }
 
-// longer is x [rows, n] as [rows, n + spreadBy].
+// longer returns x [rows, n] padded to [rows, n + spreadBy].
 func (g *Graph) longer(x string) string {
 	id := "longer:" + x
 	if g.values[id] == "" {

@@ -2,7 +2,7 @@ package nn
 
 import "assay/onnx"
 
-// Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
+// Names of graph inputs and outputs that are not tensors of the checkpoint or of the scorer.
 const (
 	InTextIDs   = "text_ids"       // [text tokens] int64: ordinary tokens, without placeholders and score tokens
 	InFeatures  = "image_features" // [image tokens, feature width]
@@ -21,8 +21,8 @@ type Program struct {
 	Sites  int               // LoRA layers with dropout
 	Widest int               // widest input among them
 
-	Packed bool            // weights are kept as the processor multiplies them: one row is as exact as many
-	Bound  map[string]bool // inputs and outputs that lie in memory of the device
+	Packed bool            // weights are prepacked for the CPU's products: one row is as exact as many
+	Bound  map[string]bool // inputs and outputs that are in device memory
 }
 
 // Finish takes a graph's model, parameters and dropout sites; the error is the first one met while building.
@@ -37,14 +37,14 @@ func (g *Graph) Finish() (*Program, error) {
 	return out, nil
 }
 
-// VLM is a vision-language model as graphs are built of it.
+// VLM is a vision-language model that graphs are built from.
 type VLM interface {
 	Decoder() *Decoder
 	Keys() Keys
 	Vision(g *Graph) string // declares its inputs and returns the image features [tokens, feature width]
 }
 
-// BatchSpec says which rows of a packed batch enter the decoder.
+// BatchSpec describes which rows of a packed batch enter the decoder.
 type BatchSpec struct {
 	Groups int  // of sequences of equal length, see Packing
 	All    bool // every row is selected
@@ -53,7 +53,7 @@ type BatchSpec struct {
 
 // Decode runs a packed batch through embedding, vision tower and decoder: the states of its selected rows
 // [selected, hidden]. inputs (may be nil) declares further inputs before the pictures', and returns the rows of score
-// tokens that have embeddings of their own; "": there are none.
+// tokens that have their own embeddings; "": there are none.
 func (g *Graph) Decode(b VLM, s BatchSpec, inputs func() (scoreRows string)) string {
 	dec := b.Decoder()
 	ids := g.Input(InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
@@ -73,14 +73,14 @@ func (g *Graph) Decode(b VLM, s BatchSpec, inputs func() (scoreRows string)) str
 	return dec.Forward(g, x, dec.Rotary(g), p)
 }
 
-// NextToken is the likeliest token behind each state, [rows]; the first one on a tie.
+// NextToken returns the most likely token after each state, [rows]; the first one on a tie.
 func (g *Graph) NextToken(keys Keys, h string) string {
 	logits := g.Wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.Narrow(h), g.param(keys.Output, g.Compute)))
 	return g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 }
 
 // Embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without
-// scoreRows there is none), image features. What of the features is added behind layers becomes part of p.
+// scoreRows there is none), image features. The features that are added after layers become part of p.
 func (g *Graph) Embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows, features string) string {
 	table, stored := g.embeddingTable(keys.Embedding)
 	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids)
@@ -110,7 +110,7 @@ func (g *Graph) Embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows
 	return rows(append(parts, features)...)
 }
 
-// embeddingTable leaves the table in its stored type where that is wanted: rows are widened after they are gathered.
+// embeddingTable leaves the table in its stored type if LowMemory is set: rows are widened after they are gathered.
 func (g *Graph) embeddingTable(key string) (table string, t onnx.DType) {
 	t = g.Compute
 	if w, err := g.weights.Tensor(key); err == nil && g.LowMemory && !g.own(key) {

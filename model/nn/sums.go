@@ -6,13 +6,13 @@ import (
 	"assay/onnx"
 )
 
-// Names of what graphs with sums have besides, by parameter.
+// Prefixes, for each parameter, of the additional inputs and outputs of graphs with sums.
 const (
 	OfSum    = "sum."    // input: the sum so far, or a single zero
-	OfSummed = "summed." // output: the same with this run's gradient, in the same memory
+	OfSummed = "summed." // output: the sum including this run's gradient, in the same memory
 )
 
-// addSums makes a graph add its gradients, by parameter, to sums, each as soon as it is there.
+// addSums makes a graph add its gradients, by parameter, to sums, each as soon as it is computed.
 func (g *Graph) addSums(grads map[string]string) {
 	adds := map[string][]*onnx.Node{} // by gradient
 	for _, p := range g.Params {
@@ -35,12 +35,12 @@ func (g *Graph) addSums(grads map[string]string) {
 			delete(adds, y)
 		}
 	}
-	for _, p := range g.Params { // gradients that no node makes
+	for _, p := range g.Params { // gradients that no node outputs
 		nodes = append(nodes, adds[grads[p.Name]]...)
 		delete(adds, grads[p.Name])
 	}
 	g.M.Nodes = nodes
 }
 
-// InPlace tells whether the output of a node is a sum, whose memory is that of the node's first input.
+// InPlace reports whether the output of a node is a sum, which shares the memory of the node's first input.
 func InPlace(n *onnx.Node) bool { return strings.HasPrefix(n.Outputs[0], OfSummed) }

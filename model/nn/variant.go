@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Variant says how the attention of a graph is laid out for a batch.
+// Variant describes how the attention of a graph is laid out for a batch.
 type Variant struct {
 	Follows  []int  // of the groups of a batch: see Packing
 	Blocks   []bool // which of them are attended to in blocks
 	Pieces   []bool // which of them are attended to in pieces
 	Chunks   bool   // a loss over the vocabulary is computed in chunks of rows: see chunks.go
-	Pictures bool   // whole pictures in the tower are attended to in blocks
+	Pictures bool   // full pictures in the tower are attended to in blocks
 }
 
-// NewVariant is the variant of a batch: without lists in which nothing is true.
+// NewVariant returns the variant of a batch, omitting lists in which nothing is true.
 func NewVariant(follows []int, blocks, pieces []bool, pictures bool) Variant {
 	v := Variant{Follows: follows, Pictures: pictures}
 	if pictures || slices.Contains(blocks, true) {
@@ -26,7 +26,7 @@ func NewVariant(follows []int, blocks, pieces []bool, pictures bool) Variant {
 	return v
 }
 
-// Name is what the variant of a graph is called.
+// Name returns the name of the variant of a graph.
 func (v *Variant) Name(graph string) string {
 	if v.Follows != nil {
 		graph = fmt.Sprintf("%s, groups behind %v", graph, v.Follows)
@@ -43,7 +43,7 @@ func (v *Variant) Name(graph string) string {
 	return graph
 }
 
-// inBlocks reports whether a group of a view is attended to in blocks. Where few rows are queries there is no need.
+// inBlocks reports whether a group of a view is attended to in blocks. If few rows are queries, there is no need.
 func (v *View) inBlocks(g *Graph, group int) bool {
 	return !v.Selected && v.Segments == "" && isTrue(g.Variant.Blocks, group)
 }

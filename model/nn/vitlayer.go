@@ -12,16 +12,16 @@ type ViT struct {
 	Hidden, Heads int
 	Activation    string
 	Eps           float64
-	Key, Module   string // what stands before "encoder.layers.N." in the checkpoint and for PEFT
+	Key, Module   string // prefix of "encoder.layers.N." in the checkpoint and in PEFT
 }
 
-// Span says which rows of x [segments*length, hidden] see each other: those of one segment.
+// Span describes which rows of x [segments*length, hidden] attend to each other: the rows of one segment.
 type Span struct {
 	Shape string // int64 vector [-1, length, hidden]
-	// Segments is for fused operators, where all rows are wanted: see InSegments.
+	// Segments is for fused operators, if all rows are needed: see InSegments.
 	Segments string
 	Mask     string // added to the scores, broadcast to [segments, heads, query rows, length]; "": none
-	Pick     string // int64 [segments], one row of each: the only ones that the layer must deliver; "": all rows
+	Pick     string // int64 [segments], one row of each: the only ones that the layer must return; "": all rows
 }
 
 // Embed cuts pixels [segments, 3, H, W] into patches of patch x patch, and projects them (weights conv, with a bias if
@@ -58,7 +58,7 @@ type ViTLayer struct {
 	Heads, HeadDim            int
 }
 
-// layer makes a layer of the parts that the checkpoint has: DINOv2's giant has a gated MLP.
+// layer builds a layer from the parts in the checkpoint: DINOv2's giant has a gated MLP.
 func (v *ViT) layer(g *Graph, at Prefix) *ViTLayer {
 	attention, mlp := at.Sub("self_attn."), at.Sub("mlp.")
 	l := &ViTLayer{
@@ -112,7 +112,7 @@ func (l *ViTLayer) Forward(g *Graph, x string, s Span) string {
 	return add(x, l.MLP.Forward(g, l.Norm2.Forward(g, x)), l.Scale2)
 }
 
-// ViTLayer appends the tensors of one of n layers of CLIP's towers; key stands before "layer_norm1".
+// ViTLayer appends the tensors of one of n layers of CLIP's towers; key is the prefix of "layer_norm1".
 func (p *Parameters) ViTLayer(key string, hidden, intermediate, n int) {
 	p.LayerNorm(key+"layer_norm1", hidden)
 	for _, name := range []string{"q_proj", "k_proj", "v_proj"} {

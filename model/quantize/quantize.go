@@ -1,6 +1,7 @@
-// Package quantize is `train quantize`: it rounds the linear layers of a checkpoint's language model to nearest, at
-// four or eight bits, and writes them in GPTQ's layout, version 2, which other programs read, too. Vision tower,
-// projector, embeddings, output layer, norms and biases are copied. Shards are read and written tensor by tensor.
+// Package quantize is `train quantize`: it quantizes the linear layers of a checkpoint's language model to four or
+// eight bits, round to nearest, and writes them in GPTQ's layout, version 2, which other programs also read. Vision
+// tower, projector, embeddings, output layer, norms and biases are copied. Shards are read and written tensor by
+// tensor.
 package quantize
 
 import (
@@ -31,10 +32,10 @@ type Options struct {
 	Bits      int    // 4 or 8
 	Block     int    // columns that share a scale: a power of two, 16 to 256
 	Symmetric bool   // no zero points: the middle of the range stands for 0
-	Scales    string // float32 ("" is that, too): ONNX Runtime's own; float16: half as large, and rounded
+	Scales    string // float32 (also ""): ONNX Runtime's own; float16: half as large, and rounded
 
-	Total    func(bytes int64) // told before the work how many bytes of weights are read; nil: nobody
-	Progress func(bytes int64) // told the bytes read since the last call; nil: nobody
+	Total    func(bytes int64) // called before the work with the bytes of weights to read; nil: not called
+	Progress func(bytes int64) // called with the bytes read since the last call; nil: not called
 }
 
 // LayerReport is the error of one layer.
@@ -51,22 +52,22 @@ type LayerReport struct {
 type Result struct {
 	Layers []LayerReport `json:"layers"`
 	Bytes  int64         `json:"bytes"`         // of all weights
-	Before int64         `json:"bytes_before"`  // the same of the checkpoint that was read
+	Before int64         `json:"bytes_before"`  // of all weights of the source checkpoint
 	Packed int64         `json:"bytes_packed"`  // of the packed layers
-	Float  int64         `json:"bytes_float32"` // what these take as float32
+	Float  int64         `json:"bytes_float32"` // of the same layers as float32
 }
 
-// Run writes the checkpoint. One layer at a time is in memory. What a run leaves that is interrupted is removed, by
-// itself or by the next one.
+// Run writes the checkpoint, with one layer at a time in memory. Files of an interrupted run are removed, by itself or
+// by the next run.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Bits != 4 && o.Bits != 8 {
-		return nil, exit.Usagef("--bits %d: 4 or 8 is wanted", o.Bits)
+		return nil, exit.Usagef("--bits %d: must be 4 or 8", o.Bits)
 	}
 	if o.Block < 16 || o.Block > 256 || o.Block&(o.Block-1) != 0 {
-		return nil, exit.Usagef("--block %d: a power of two from 16 to 256 is wanted (32 and 128 are usual)", o.Block)
+		return nil, exit.Usagef("--block %d: must be a power of two from 16 to 256 (32 and 128 are usual)", o.Block)
 	}
 	if o.Scales != "" && o.Scales != "float32" && o.Scales != "float16" {
-		return nil, exit.Usagef("--scales %s: float32 or float16 is wanted", o.Scales)
+		return nil, exit.Usagef("--scales %s: must be float32 or float16", o.Scales)
 	}
 	b, err := backbone.OpenBackbone(o.Backbone)
 	if err != nil {
@@ -119,7 +120,7 @@ func languageLayers(b *backbone.Backbone) map[string]bool {
 	return layers
 }
 
-// checkPacks refuses a checkpoint of which every layer would stay as it is: a packed one has packed layers.
+// checkPacks rejects a checkpoint of which no layer can be packed: a packed checkpoint must have packed layers.
 func (r *run) checkPacks() error {
 	kept := ""
 	for _, name := range r.w.Names() {
@@ -142,7 +143,7 @@ func (r *run) checkPacks() error {
 		r.Backbone, r.Bits, kept)
 }
 
-// lock keeps a second process from making the same folder.
+// lock keeps a second process from writing the same folder.
 func lock(out string) (unlock func(), err error) {
 	out = filepath.Clean(out)
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
@@ -150,14 +151,14 @@ func lock(out string) (unlock func(), err error) {
 	}
 	f, err := filelock.Take(filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".lock"))
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("another process writes %s: wait for it, or choose another --out", out)
+		return nil, fmt.Errorf("another process is writing %s: wait for it, or use another --out", out)
 	} else if err != nil {
 		return nil, err
 	}
 	return func() { os.Remove(f.Name()); f.Close() }, nil
 }
 
-// newConfig is config.json with a quantization_config at its end.
+// newConfig returns config.json with a quantization_config appended.
 func newConfig(o Options) ([]byte, error) {
 	path := filepath.Join(o.Backbone, "config.json")
 	text, err := os.ReadFile(path)
@@ -169,7 +170,7 @@ func newConfig(o Options) ([]byte, error) {
 		return nil, err
 	}
 	if had != nil {
-		return nil, exit.Usagef("%s is packed already (quant_method %s): quantise the checkpoint that it was made of",
+		return nil, exit.Usagef("%s is already packed (quant_method %s): quantise the checkpoint that it was made from",
 			o.Backbone, had.Method)
 	}
 	var fields map[string]json.RawMessage
@@ -227,7 +228,7 @@ func (r *run) shard(s *checkpoints.Shard, path string, index map[string]string) 
 	var infos []checkpoints.TensorInfo
 	for _, name := range s.Names() {
 		if r.w.ShardOf(name) != s {
-			continue // the index has it elsewhere
+			continue // the index has it in another shard
 		}
 		info, _ := s.Info(name)
 		infos = append(infos, r.becomes(info)...)
@@ -252,7 +253,7 @@ func (r *run) shard(s *checkpoints.Shard, path string, index map[string]string) 
 	return out.Close()
 }
 
-// why is the reason that a layer is not quantized; "": it is.
+// why returns the reason why a layer is not quantized, "" if it is.
 func (r *run) why(info checkpoints.TensorInfo) string {
 	each := int64(32 / r.Bits)
 	if info.Shape[0]%each != 0 || info.Shape[1]%each != 0 {
@@ -268,7 +269,7 @@ func (r *run) scaleType() onnx.DType {
 	return onnx.Float
 }
 
-// becomes are the tensors that are written for one.
+// becomes returns the tensors that are written for a source tensor.
 func (r *run) becomes(info checkpoints.TensorInfo) []checkpoints.TensorInfo {
 	if !r.layers[info.Name] || r.why(info) != "" {
 		return []checkpoints.TensorInfo{info}

@@ -20,8 +20,8 @@ import (
 	"assay/model/quantize"
 )
 
-// TestOracle rounds a backbone as quantization.json says: dequantised weights, scores, losses and QLoRA's gradients are
-// those of PyTorch.
+// TestOracle rounds a backbone as quantization.json says: dequantised weights, scores, losses and QLoRA's gradients
+// equal PyTorch's.
 func TestOracle(t *testing.T) {
 	long.Test(t)
 	for name, dir := range modeltest.PackedFolders(t) {
@@ -106,13 +106,13 @@ func sameWeights(t *testing.T, dir, file string) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got.Data().([]float32), want.Data().([]float32)) {
-			t.Errorf("%s: other values", name)
+			t.Errorf("%s: values differ", name)
 		}
 	}
 }
 
-// TestReadBack: what is written is read back to exactly the rounded weights, whatever the options; all else is kept
-// byte for byte.
+// TestReadBack: written checkpoints are read back as exactly the rounded weights, with any options; everything else is
+// unchanged byte for byte.
 func TestReadBack(t *testing.T) {
 	source := filepath.Join("..", "..", "testdata", "oracle", "qwen2_5_vl", "backbone")
 	before, err := backbone.OpenBackbone(source)
@@ -143,7 +143,7 @@ func TestReadBack(t *testing.T) {
 			packed[l.Name] = l.Kept == ""
 		}
 		if !slices.Equal(before.Weights.Names(), after.Weights.Names()) || len(packed) == 0 {
-			t.Fatalf("other tensors: %v", after.Weights.Names())
+			t.Fatalf("tensors differ: %v", after.Weights.Names())
 		}
 		for _, name := range before.Weights.Names() {
 			same(t, name, packed[name], before.Weights, after.Weights, o)
@@ -151,7 +151,7 @@ func TestReadBack(t *testing.T) {
 	}
 }
 
-// same compares a tensor of two checkpoints.
+// same compares a tensor of two checkpoints: rounded if it is packed, byte for byte otherwise.
 func same(t *testing.T, name string, packed bool, before, after *checkpoints.Weights, o quantize.Options) {
 	t.Helper()
 	raw, err := before.Bytes(name)
@@ -160,7 +160,7 @@ func same(t *testing.T, name string, packed bool, before, after *checkpoints.Wei
 	}
 	if !packed {
 		if kept, err := after.Bytes(name); err != nil || !bytes.Equal(raw, kept) {
-			t.Errorf("%s is not as it was: %v", name, err)
+			t.Errorf("%s has changed: %v", name, err)
 		}
 		return
 	}
@@ -182,7 +182,7 @@ func same(t *testing.T, name string, packed bool, before, after *checkpoints.Wei
 	}
 }
 
-// TestRefusals: what cannot be rounded is an error that names it, and nothing is written.
+// TestRefusals: invalid options, packed checkpoints and cancelled runs are errors, and nothing is written.
 func TestRefusals(t *testing.T) {
 	source := filepath.Join("..", "..", "testdata", "oracle", "qwen2_5_vl", "backbone")
 	once := filepath.Join(t.TempDir(), "once")

@@ -11,7 +11,7 @@ import (
 	"assay/onnx"
 )
 
-// TestNothingPacks: a checkpoint whose layers fill no words is refused before anything is written.
+// TestNothingPacks: a checkpoint whose layers do not fill words is refused before anything is written.
 func TestNothingPacks(t *testing.T) {
 	dir := t.TempDir()
 	info := checkpoints.TensorInfo{Name: "layers.0.weight", Type: onnx.Float, Shape: []int64{6, 6}}
@@ -36,15 +36,15 @@ func TestNothingPacks(t *testing.T) {
 	}
 }
 
-// TestLock: the second of two runs for one folder says what is wrong, and what the first left is gone.
+// TestLock: the second of two runs for one folder reports the problem, and the first one's lock file is removed.
 func TestLock(t *testing.T) {
-	long.Test(t) // it waits
+	long.Test(t) // waits for a lock
 	out := filepath.Join(t.TempDir(), "out")
 	unlock, err := lock(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock(out); err == nil || !strings.Contains(err.Error(), "another process writes") {
+	if _, err := lock(out); err == nil || !strings.Contains(err.Error(), "another process is writing") {
 		t.Error(err)
 	}
 	unlock()

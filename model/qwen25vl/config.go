@@ -1,5 +1,7 @@
-// Package qwen25vl is the Qwen2.5-VL family: a vision tower of dynamic resolution with window attention, and a Qwen2
-// language model whose rotary positions follow the pictures' rows and columns.
+// Package qwen25vl is the Qwen2.5-VL family: a dynamic-resolution vision tower with window attention, and a Qwen2
+// language model whose rotary positions follow the pictures' rows and columns. Most of it is in package qwenvl; this
+// package adds the windows: patches are reordered window by window, some layers attend over the full picture, and the
+// tokens are put back in order at the end.
 package qwen25vl
 
 import (
@@ -17,10 +19,10 @@ func init() { backbone.Register("qwen2_5_vl", open) }
 type Architecture struct {
 	*qwenvl.Family
 	window int   // pixels
-	whole  []int // layers that see the whole picture
+	whole  []int // layers that attend over the full picture
 }
 
-// cells is the edge of a window in tokens.
+// cells returns the edge of a window in tokens.
 func (b *Architecture) cells() int { return b.window / b.Tower.Merge / b.Tower.Patch }
 
 func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
@@ -46,8 +48,8 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Arc
 		Read: b.readVision,
 		Harmless: strictjson.Harmless{
 			"in_chans":           {3},
-			"spatial_patch_size": nil, // published files; patch_size counts
-			"tokens_per_second":  nil, // of videos
+			"spatial_patch_size": nil, // in published files; patch_size is used
+			"tokens_per_second":  nil, // for videos
 		},
 	})
 	return b, err
@@ -57,6 +59,6 @@ func (b *Architecture) readVision(o *strictjson.Object, t *qwenvl.Tower) {
 	o.Get("intermediate_size", &t.Intermediate)
 	o.Get("fullatt_block_indexes", &b.whole)
 	if o.Get("window_size", &b.window); t.Patch > 0 && t.Merge > 0 && b.window/t.Merge/t.Patch < 1 {
-		o.Failf("", "window_size %d holds no token of %d pixels", b.window, t.Patch*t.Merge)
+		o.Failf("", "window_size %d is smaller than a token of %d pixels", b.window, t.Patch*t.Merge)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"assay/model/backbone"
 )
 
-// TestRefused changes one thing in a good checkpoint and expects an error that names it.
+// TestRefused changes one thing in a valid checkpoint and expects an error that names it.
 func TestRefused(t *testing.T) {
 	const good = "../../testdata/oracle/qwen2_5_vl/backbone"
 	for _, c := range []struct{ file, old, new, want string }{

@@ -9,10 +9,11 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/modeltest"
-	_ "assay/model/families" // ASSAY_ORACLE may name packed backbones of others
+	_ "assay/model/families" // ASSAY_ORACLE may name packed backbones of other families
 )
 
-// TestPacked: packed checkpoints as published. What train quantize makes has its own test, and a quantization.json.
+// TestPacked: packed checkpoints as published. Outputs of train quantize, which have a quantization.json, have their
+// own test.
 func TestPacked(t *testing.T) {
 	long.Test(t)
 	for name, dir := range modeltest.PackedFolders(t) {

@@ -7,8 +7,8 @@ import (
 	"assay/model/qwenvl"
 )
 
-// Inputs of the vision tower besides those of qwenvl. Inside it patches are ordered window by window, so that windows
-// and pictures are both stretches of places.
+// Inputs of the vision tower besides those of qwenvl. Inside the tower patches are ordered window by window, so that
+// windows and pictures are both contiguous ranges of places.
 const (
 	inPatches = "patch_order"   // [patches] int64: row of pixel_values at each place
 	inTokens  = "feature_order" // [image tokens] int64: place of each image token
@@ -68,7 +68,7 @@ func (b *Architecture) ProcessorConfig() backbone.ProcessorConfig {
 	return p
 }
 
-// Inputs explains the inputs of Vision.
+// Inputs describes the inputs of Vision.
 func (b *Architecture) Inputs() map[string]string {
 	all := b.Family.Inputs()
 	all[inPatches] = "for every place, window by window, its row in pixel_values"

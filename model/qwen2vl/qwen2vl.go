@@ -1,5 +1,6 @@
-// Package qwen2vl is the Qwen2-VL family: Qwen2.5-VL's language model behind an older vision tower, which sees whole
-// pictures.
+// Package qwen2vl is the Qwen2-VL family: the same kind of language model as Qwen2.5-VL's with an older vision tower,
+// whose layers all attend over full pictures. Most of it is in package qwenvl; this package adds the tower's MLPs and
+// the list of parameters.
 package qwen2vl
 
 import (
@@ -35,7 +36,7 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Arc
 			Theta:      1e4,
 		},
 		Read: readVision,
-		Harmless: strictjson.Harmless{ // published files; in_channels and patch_size count
+		Harmless: strictjson.Harmless{ // in published files; in_channels and patch_size are used
 			"in_chans":           {3},
 			"spatial_patch_size": nil,
 		},
@@ -43,7 +44,7 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Arc
 	return &Architecture{f}, err
 }
 
-// readVision reads how much wider the blocks' MLPs are than the patches.
+// readVision reads mlp_ratio, the width of the blocks' MLPs relative to that of the patches.
 func readVision(o *strictjson.Object, t *qwenvl.Tower) {
 	ratio := 4
 	if o.Get("mlp_ratio", &ratio); ratio < 1 {

@@ -9,7 +9,7 @@ import (
 	"assay/model/backbone"
 )
 
-// TestRefused changes one thing in a good checkpoint and expects an error that names it.
+// TestRefused changes one thing in a valid checkpoint and expects an error that names it.
 func TestRefused(t *testing.T) {
 	const good = "../../testdata/oracle/qwen3_vl/backbone"
 	for _, c := range []struct{ old, new, want string }{

@@ -1,5 +1,7 @@
-// Package qwen3vl is the Qwen3-VL family (dense): a Qwen3 language model, whose queries and keys have norms, behind a
-// vision tower. The tower has a position table, and several of its layers reach into the language model (DeepStack).
+// Package qwen3vl is the Qwen3-VL family (dense): a vision tower and a Qwen3 language model whose queries and keys have
+// norms. The tower has a position table, and features of several of its layers are added after the first layers of the
+// language model (DeepStack). Most of it is in package qwenvl; this package adds the position table, the DeepStack
+// mergers and the norms.
 package qwen3vl
 
 import (
@@ -21,7 +23,7 @@ func init() { backbone.Register("qwen3_vl", open) }
 type Architecture struct {
 	*qwenvl.Family
 	places int   // rows of the position table
-	taps   []int // layers of the tower that a merger of its own takes features from
+	taps   []int // layers of the tower whose features go through their own merger
 }
 
 func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
@@ -61,11 +63,11 @@ func (b *Architecture) readVision(o *strictjson.Object, t *qwenvl.Tower) {
 	o.Get("deepstack_visual_indexes", &b.taps)
 }
 
-// side is the edge of the position table; further rows are never read.
+// side returns the edge of the position table; rows beyond side*side are never read.
 func (b *Architecture) side() int { return int(math.Sqrt(float64(b.places))) }
 
-// deepstack counts the mergers whose features reach the language model. Of two mergers of one layer the first counts;
-// one of a layer that the tower does not have never does.
+// deepstack counts the mergers whose features go into the language model. Of two mergers of the same layer only the
+// first counts; a merger of a layer that the tower does not have never counts.
 func (b *Architecture) deepstack() (n int) {
 	for i := range b.Tower.Layers {
 		if slices.Contains(b.taps, i) {
@@ -75,7 +77,7 @@ func (b *Architecture) deepstack() (n int) {
 	return n
 }
 
-// layer gives every head of queries and keys a norm, before it turns.
+// layer adds a norm to every head of queries and keys, before the rotary embedding.
 func (b *Architecture) layer(i int, l *nn.DecoderLayer) nn.Layer {
 	d := b.Decoder()
 	norm := func(x nn.Module, name string) nn.Module {
@@ -87,7 +89,7 @@ func (b *Architecture) layer(i int, l *nn.DecoderLayer) nn.Layer {
 	return l
 }
 
-// headNorm is a norm over each head of what a projection delivers, [rows, heads*dim].
+// headNorm is a norm over each head of a projection's output, [rows, heads*dim].
 type headNorm struct {
 	projection, norm nn.Module
 	dim              int

@@ -12,7 +12,7 @@ import (
 	"assay/onnx"
 )
 
-// Inputs of the vision tower besides those of qwenvl: what each patch takes from the position table.
+// Inputs of the vision tower besides those of qwenvl: the rows of the position table for each patch, and their weights.
 const (
 	inRows    = "table_rows"    // [patches, 4] int64
 	inWeights = "table_weights" // [patches, 4, 1]
@@ -20,11 +20,11 @@ const (
 
 func (b *Architecture) tableKey() string { return b.Prefix.Key + "pos_embed.weight" }
 
-// Vision builds the tower and its mergers: [image tokens, feature width], the tokens and beside them what each tapped
-// layer adds to the language model.
+// Vision builds the tower and its mergers: [image tokens, feature width], the tokens followed by the features that each
+// tapped layer adds to the language model.
 func (b *Architecture) Vision(g *nn.Graph) string {
 	x := g.Op("Add", b.Patches(g), b.places2D(g))
-	var added []string // in the order of the layers, whatever that of the mergers is
+	var added []string // in the order of the layers, regardless of the order of the mergers
 	x = b.Whole(g, x, func(at nn.Prefix) *qwenvl.Block {
 		mlp := at.Sub("mlp.")
 		return b.Block(at, norm, &nn.MLP{
@@ -61,7 +61,7 @@ func (b *Architecture) places2D(g *nn.Graph) string {
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, g.Op("Mul", near, weights), g.Ints(1))
 }
 
-// Feeds joins pictures. The position table lies over each with its corners in the picture's (bilinear, align_corners).
+// Feeds joins pictures. The position table is stretched over each, corners on corners (bilinear, align_corners).
 func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	to, err := b.Family.Feeds(pictures)
 	if err != nil {
@@ -88,13 +88,13 @@ func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.D
 	return to, nil
 }
 
-// between are two neighbours along an axis of the table, and their weights.
+// between holds two neighbours along an axis of the table, and their weights.
 type between struct {
 	at     [2]int
 	weight [2]float32
 }
 
-// spread is where place i of n lies along an axis of the table, 0 first and n-1 last, in float32 as in transformers.
+// spread maps place i of n to an axis of the table, 0 first and n-1 last, in float32 as in transformers.
 func spread(i, n, side int) between {
 	at := float32(i) * float32(side-1) / float32(max(n-1, 1))
 	low := int(at)
@@ -109,7 +109,7 @@ func (b *Architecture) ProcessorConfig() backbone.ProcessorConfig {
 	return p
 }
 
-// Inputs explains the inputs of Vision.
+// Inputs describes the inputs of Vision.
 func (b *Architecture) Inputs() map[string]string {
 	all := b.Family.Inputs()
 	all[inRows] = "for every patch the four rows of the position table around it"

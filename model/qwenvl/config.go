@@ -10,19 +10,19 @@ import (
 	"assay/model/nn"
 )
 
-// Spec is how a member of the family writes its config.json.
+// Spec describes the config.json of a member of the family.
 type Spec struct {
-	ModelType string // of the whole; its parts have it with _text and _vision behind it
-	Width     string // key of vision_config: width of the patches
-	Out       string // and of the tokens
+	ModelType string // model_type at top level; with _text and _vision appended, that of the parts
+	Width     string // key of vision_config with the width of the patches
+	Out       string // key of vision_config with the width of the tokens
 	Flat      bool   // published files have the fields of the text model at top level
 	Tower     Tower  // defaults of transformers' configuration class
 	// Read reads the keys of vision_config that only this member has, and checks them.
 	Read     func(o *strictjson.Object, t *Tower)
-	Harmless strictjson.Harmless // keys of vision_config that change no number
+	Harmless strictjson.Harmless // keys of vision_config that do not affect results
 }
 
-// Tower is what vision_config says of every vision tower of the family.
+// Tower has the values of vision_config that all vision towers of the family share.
 type Tower struct {
 	Layers       int
 	Hidden       int // width of the patches
@@ -36,15 +36,15 @@ type Tower struct {
 	Theta        float64
 }
 
-// Unit is how many patches make a token.
+// Unit is the number of patches in a token.
 func (t *Tower) Unit() int { return t.Merge * t.Merge }
 
-// Values is how many numbers a patch has.
+// Values is the number of values in a patch.
 func (t *Tower) Values() int { return 3 * t.Frames * t.Patch * t.Patch }
 
-// harmless are keys of the whole configuration that change no number.
+// harmless are top-level keys of the configuration that change no number.
 var harmless = strictjson.Harmless{
-	"video_token_id":        nil, // no video is shown
+	"video_token_id":        nil, // video is not used
 	"vision_start_token_id": nil, // the chat template writes it
 	"vision_end_token_id":   nil,
 	"vision_token_id":       nil,
@@ -63,7 +63,7 @@ func Open(dir string, raw json.RawMessage, w *checkpoints.Weights, s Spec) (*Fam
 	tied := false
 	o.Get("tie_word_embeddings", &tied)
 	text := s.parseText(o)
-	if s.Flat { // the part's own word counted before transformers 5
+	if s.Flat { // before transformers 5 the value in the text part counted
 		tied = tied || text.Tied
 	}
 	if text.Tied = tied; b.Tower.Out != text.Hidden {
@@ -73,7 +73,7 @@ func Open(dir string, raw json.RawMessage, w *checkpoints.Weights, s Spec) (*Fam
 		return nil, err
 	}
 	layers := "model."
-	// as modules are named in transformers >= 4.52
+	// module names of transformers >= 4.52
 	if !s.Flat || w.Has("model.language_model.embed_tokens.weight") {
 		layers, b.Prefix.Key = "model.language_model.", "model.visual."
 	}
@@ -110,7 +110,7 @@ func (s *Spec) readVision(o *strictjson.Object) Tower {
 	}
 	want := s.ModelType + "_vision"
 	kind := want
-	if p.Get("model_type", &kind); kind != want && kind != s.ModelType { // published files have the latter
+	if p.Get("model_type", &kind); kind != want && kind != s.ModelType { // published files have ModelType
 		p.Failf("model_type", "%q is not supported; %s is", kind, want)
 	}
 	for key, into := range map[string]*int{
@@ -140,7 +140,7 @@ func (s *Spec) readVision(o *strictjson.Object) Tower {
 	return t
 }
 
-// readTheta reads the rotary part of the tower, which knows one type of positions: rows and columns.
+// readTheta reads the rotary part of the tower, which has one type of positions: rows and columns.
 func readTheta(o *strictjson.Object, theta *float64) {
 	kind := "axial"
 	o.Get("rope_theta", theta)
@@ -154,11 +154,11 @@ func readTheta(o *strictjson.Object, theta *float64) {
 		}
 	}
 	if *theta <= 0 {
-		o.Failf("rope_theta", "%g is no base", *theta)
+		o.Failf("rope_theta", "%g is not positive", *theta)
 	}
 }
 
-// readProcessor reads the limits of a picture's size, which have three spellings, and compares the sizes of patches.
+// readProcessor reads the limits of a picture's size, which have three spellings, and checks the patch sizes.
 func (b *Family) readProcessor(dir string) error {
 	p := struct{ Patch, Merge, Frames int }{Patch: 14, Merge: 2, Frames: 2}
 	var file string
@@ -171,7 +171,7 @@ func (b *Family) readProcessor(dir string) error {
 			o.Get("merge_size", &p.Merge)
 			o.Get("temporal_patch_size", &p.Frames)
 			b.readLimits(o)
-			o.Raw("do_center_crop") // transformers does not look at it
+			o.Raw("do_center_crop") // transformers ignores it
 			o.Raw("crop_size")
 		},
 	})
@@ -181,22 +181,22 @@ func (b *Family) readProcessor(dir string) error {
 	t := b.Tower
 	if p.Patch != t.Patch || p.Merge != t.Merge || p.Frames != t.Frames {
 		return fmt.Errorf(
-			"%s: patch_size %d, merge_size %d, temporal_patch_size %d do not fit the vision tower's %d, %d, %d", file, p.Patch,
+			"%s: patch_size %d, merge_size %d, temporal_patch_size %d do not match the vision tower's %d, %d, %d", file, p.Patch,
 			p.Merge, p.Frames, t.Patch, t.Merge, t.Frames)
 	}
 	if b.least < 1 || b.most < b.least {
-		return fmt.Errorf("%s: a picture cannot have at least %d and at most %d pixels", file, b.least, b.most)
+		return fmt.Errorf("%s: invalid limits of at least %d and at most %d pixels", file, b.least, b.most)
 	}
 	return nil
 }
 
-// readLimits reads the least and the most pixels of a picture; the spelling that is read last counts. The edges of a
-// size are numbers of pixels in spite of their names.
+// readLimits reads the minimum and maximum pixels of a picture; the spelling that is read last counts. Despite their
+// names, the edges of a size are numbers of pixels.
 func (b *Family) readLimits(o *strictjson.Object) {
 	if s := o.Sub("size"); s != nil {
 		if !s.Has("min_pixels") && !s.Has("shortest_edge") && !o.Has("min_pixels") ||
 			!s.Has("max_pixels") && !s.Has("longest_edge") && !o.Has("max_pixels") {
-			o.Failf("size", "shortest_edge and longest_edge are both wanted")
+			o.Failf("size", "shortest_edge and longest_edge are both required")
 		}
 		s.Opt("min_pixels", &b.least)
 		s.Opt("max_pixels", &b.most)

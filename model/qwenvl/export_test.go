@@ -4,7 +4,7 @@ import (
 	"assay/internal/oracle"
 )
 
-// PrepareFloat is Prepare in floating point, without any rounding.
+// PrepareFloat is Prepare in floating point, without rounding.
 func (b *Family) PrepareFloat(frames []*oracle.Field) ([]float64, error) {
 	v := b.Tower
 	h, w, err := b.smartSize(frames[0].Height, frames[0].Width)

@@ -7,7 +7,7 @@ import (
 	"assay/model/backbone"
 )
 
-// PrepareAdjoint goes back through Prepare: patches to pictures, normalisation, resizing. One picture that filled all
+// PrepareAdjoint is the adjoint of Prepare: patches to pictures, normalisation, resizing. One picture that filled all
 // frames gets the sum of their gradients.
 func (b *Family) PrepareAdjoint(p *backbone.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	v := b.Tower
@@ -31,7 +31,7 @@ func (b *Family) PrepareAdjoint(p *backbone.Picture, frames int, grad []float32)
 	return out, nil
 }
 
-// unpatchify reads frame f of every patch into a picture [3, H, W].
+// unpatchify copies frame f of every patch into a picture [3, H, W].
 func (b *Family) unpatchify(picture, from []float32, at Grid, f int) {
 	b.eachRow(at, f, func(patch, to, p int) { copy(picture[to:to+p], from[patch:patch+p]) })
 }

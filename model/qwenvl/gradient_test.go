@@ -10,7 +10,7 @@ import (
 	_ "assay/model/families"
 )
 
-// folders are the fixtures of the members, with their files of cases.
+// folders maps the fixtures of the members to their case files.
 var folders = map[string][]string{
 	"qwen2_vl":   {"cases.json"},
 	"qwen2_5_vl": {"cases.json", "cases_frames.json"},

@@ -13,7 +13,7 @@ type Grid struct{ Rows, Cols int }
 
 // Prepare resizes a picture to whole tokens and cuts it into patches (transformers' Qwen2VLImageProcessor with Pillow).
 // Pixels are [patches, 3*frames*patch*patch], normalised, each row laid out (channel, frame, y, x); the patches of a
-// token follow each other. One picture fills all frames of a patch; otherwise there is a picture for each.
+// token are consecutive. One picture fills all frames of a patch; otherwise there is one picture per frame.
 func (b *Family) Prepare(frames ...*data.Picture) (*backbone.Picture, error) {
 	v := b.Tower
 	if len(frames) != 1 && len(frames) != v.Frames {
@@ -50,12 +50,12 @@ func (b *Family) Prepare(frames ...*data.Picture) (*backbone.Picture, error) {
 	}, nil
 }
 
-// Processing is all that Prepare depends on.
+// Processing describes everything that Prepare depends on.
 func (b *Family) Processing() string {
 	return fmt.Sprint(b.Name+" ", b.Tower.Patch, b.Tower.Frames, b.Tower.Merge, b.least, b.most, b.colours)
 }
 
-// ProcessorConfig has the sizes of patches and pictures.
+// ProcessorConfig returns the sizes of patches and pictures.
 func (b *Family) ProcessorConfig() backbone.ProcessorConfig {
 	return backbone.ProcessorConfig{
 		ModelType:         b.Name,
@@ -74,7 +74,7 @@ func (b *Family) patchify(to, picture []float32, at Grid, f int) {
 	b.eachRow(at, f, func(patch, from, p int) { copy(to[patch:patch+p], picture[from:from+p]) })
 }
 
-// eachRow calls do for every row of p pixels of a patch, with its place in the patches' frame f and in a picture
+// eachRow calls do for every row of p pixels of every patch, with its offset in frame f of the patches and in a picture
 // [3, H, W].
 func (b *Family) eachRow(at Grid, f int, do func(patch, picture, p int)) {
 	v := b.Tower
@@ -97,8 +97,8 @@ func (b *Family) repeat(pixels []float32, f int) {
 	}
 }
 
-// EachPatch calls f with the place of every patch in pixel_values and in the picture: tokens row by row, and the
-// patches of a token row by row.
+// EachPatch calls f with the index of every patch in pixel_values and its row and column in the picture: tokens row by
+// row, and the patches of a token row by row.
 func (b *Family) EachPatch(at Grid, f func(i, row, col int)) {
 	m, i := b.Tower.Merge, 0
 	for row := 0; row < at.Rows; row += m {
@@ -111,11 +111,11 @@ func (b *Family) EachPatch(at Grid, f func(i, row, col int)) {
 	}
 }
 
-// smartSize is the size that a picture is resized to: multiples of a token's edge, between the two limits, near the
-// picture's aspect (transformers' smart_resize, with Python's rounding).
+// smartSize returns the height and width that a picture is resized to: multiples of a token's edge, between the two
+// limits, close to the picture's aspect ratio (transformers' smart_resize, with Python's rounding).
 func (b *Family) smartSize(h, w int) (int, int, error) {
 	if h < 1 || w < 1 || max(h, w) > 200*min(h, w) {
-		return 0, 0, fmt.Errorf("a picture of %dx%d pixels: %s takes sides of at most 200 to 1", w, h, b.Name)
+		return 0, 0, fmt.Errorf("a picture of %dx%d pixels: %s takes aspect ratios of at most 200:1", w, h, b.Name)
 	}
 	factor := b.Tower.Patch * b.Tower.Merge
 	f, height, width := float64(factor), float64(h), float64(w)

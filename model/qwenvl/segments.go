@@ -10,15 +10,15 @@ import (
 	"assay/onnx"
 )
 
-// Segments is a division of the places into stretches that attend within themselves: the windows, or the pictures. All
-// are padded to the longest one, so that the graph does not depend on how many there are and of which sizes. Windows
-// are smaller only at the right and bottom edges, and pictures of one size usually come together.
+// Segments is a division of the places into segments that attend only within themselves: the windows, or the pictures.
+// All are padded to the longest one, so that the graph does not depend on their number and sizes. Little is padded:
+// windows are smaller only at the right and bottom edges, and pictures in a batch usually have the same size.
 type Segments struct {
-	whole bool   // pictures, however long
-	rows  string // [segments, length] int64: places, then distinct numbers from `patches` on where there is none
-	back  string // [patches] int64: where each place is in the flat rows
+	whole bool   // full pictures, of any length
+	rows  string // [segments, length] int64: places, then distinct numbers starting at `patches` as padding
+	back  string // [patches] int64: index of each place in the flat rows
 	mask  string // [segments, 1, 1, length]: added to scores
-	pads  string // [1] int64: how many of the rows are padding
+	pads  string // [1] int64: number of padding rows
 	cos   string // [segments, length, head_dim/2]
 	sin   string
 
@@ -26,7 +26,7 @@ type Segments struct {
 	turns nn.Rotation // [patches, head_dim/2]
 }
 
-// Segments declares the inputs of a division of that name.
+// Segments declares the inputs of the division with that name.
 func (b *Family) Segments(g *nn.Graph, name string, t Turns) *Segments {
 	if g.Kernels == nn.Fused {
 		return &Segments{table: g.Segments(name + "_segments"), turns: nn.Rotation(t)}
@@ -45,13 +45,13 @@ func (b *Family) Segments(g *nn.Graph, name string, t Turns) *Segments {
 	return s
 }
 
-// fill lays rows [patches, width] out as [segments, length, width], with zeros behind the end of short segments.
+// fill lays out rows [patches, width] as [segments, length, width], padding short segments with zeros.
 func (s *Segments) fill(g *nn.Graph, t onnx.DType, x string, width int) string {
 	zeros := g.Op("Expand", g.Scalar(t, 0), g.Shape(s.pads, width))
 	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, x, zeros), s.rows, 0)
 }
 
-// Stretches collects segments by their lengths.
+// Stretches collects the lengths of segments.
 type Stretches struct{ lengths []int }
 
 // Add appends a segment of n places.
@@ -84,7 +84,7 @@ func (s *Stretches) Feeds(name string, patches int, to map[string]*tensor.Dense)
 	to[name+"_back"] = tensor.New(tensor.WithShape(patches), tensor.WithBacking(back))
 }
 
-// Feeds joins pictures whose patches lie in the order of pixel_values.
+// Feeds joins pictures whose patches are in the order of pixel_values.
 func (b *Family) Feeds(all []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	patches := 0
 	for _, p := range all {
@@ -113,7 +113,7 @@ func (b *Family) Feeds(all []*backbone.Picture) (map[string]*tensor.Dense, error
 	return to, nil
 }
 
-// Inputs explains the inputs of the tower.
+// Inputs describes the inputs of the tower.
 func (b *Family) Inputs() map[string]string {
 	return map[string]string{
 		inPositions:        "row and column of every place in its picture, in patches",

@@ -11,15 +11,15 @@ import (
 // Eps of all norms in the towers.
 const Eps = 1e-6
 
-// Inputs of the vision tower. Inside it every patch has a place, picture by picture.
+// Inputs of the vision tower. Inside the tower every patch has a place, picture by picture.
 const (
 	inPixels    = "pixel_values"
 	inPositions = "patch_positions" // [2, patches] int64: row and column of each place in its picture
-	pictures    = "picture"         // the segments that are whole pictures
+	pictures    = "picture"         // the segments that are full pictures
 )
 
-// Patches declares pixel_values and embeds them: [patches, hidden]. The convolution sees each patch once: it is a
-// product.
+// Patches declares pixel_values and embeds them: [patches, hidden]. Kernel and stride of the convolution are equal, so
+// that it is a matrix product.
 func (b *Family) Patches(g *nn.Graph) string {
 	t, key := b.Tower, b.patchKey()
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("patches", t.Values()))
@@ -33,11 +33,11 @@ func (b *Family) Patches(g *nn.Graph) string {
 
 func (b *Family) patchKey() string { return b.Prefix.Key + "patch_embed.proj" }
 
-// Turns are cosines and sines of the patches' rotary positions, [patches, head_dim/2].
+// Turns are the cosines and sines of the patches' rotary positions, [patches, head_dim/2].
 type Turns struct{ Cos, Sin string }
 
-// Rotary declares rows and columns of the patches: the first half of the frequencies turns with the row, the other with
-// the column. In a model that was cast to bfloat16 as a whole each step is rounded.
+// Rotary declares the patches' rows and columns: the first half of the frequencies rotates with the row, the other with
+// the column. In a model that was cast to bfloat16 as a whole, each step is rounded.
 func (b *Family) Rotary(g *nn.Graph) Turns {
 	quarter := b.Tower.Hidden / b.Tower.Heads / 4
 	round := func(x string) string { return x }
@@ -62,7 +62,7 @@ type Block struct {
 	Heads, Dim                   int
 }
 
-// Block has the parts that all towers name alike; MLP is the member's.
+// Block returns a block with the parts that have the same names in all towers; the member passes its own MLP.
 func (b *Family) Block(at nn.Prefix, norm func(key string) nn.Module, mlp nn.Module) *Block {
 	return &Block{
 		Norm1: norm(at.Key + "norm1"),
@@ -75,7 +75,7 @@ func (b *Family) Block(at nn.Prefix, norm func(key string) nn.Module, mlp nn.Mod
 	}
 }
 
-// Forward lets every patch see those of its own segment.
+// Forward lets every patch attend to the patches of its own segment.
 func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
 	if g.Kernels == nn.Fused {
 		q, k, v := g.RopeSplit(l.QKV.Forward(g, l.Norm1.Forward(g, x)), s.turns, l.Heads, l.Heads)
@@ -86,7 +86,7 @@ func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
 	hidden := l.Heads * l.Dim
 	qkv := s.fill(g, g.Compute, l.QKV.Forward(g, l.Norm1.Forward(g, x)), 3*hidden)
 	parts := g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, qkv, g.Ints(int64(2*hidden), int64(hidden)))
-	// queries and keys lie side by side: twice as many heads
+	// queries and keys are next to each other: twice as many heads
 	turned := g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": 2 * l.Heads}, parts[0], s.cos, s.sin)
 	qk := g.Node("", "Split", 2, onnx.Attrs{"axis": 2, "num_outputs": 2}, turned)
 	attend := g.Attend
@@ -98,7 +98,7 @@ func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
 	return g.Op("Add", x, g.Wide(l.MLP.Forward(g, l.Norm2.Forward(g, x))))
 }
 
-// Whole runs blocks that see whole pictures, and calls after, unless it is nil, with what each delivers.
+// Whole runs blocks that attend over full pictures, and calls after, unless it is nil, with the output of each.
 func (b *Family) Whole(g *nn.Graph, x string, block func(at nn.Prefix) *Block, after func(i int, x string)) string {
 	seen := b.Segments(g, pictures, b.Rotary(g))
 	for i := range b.Tower.Layers {
@@ -112,15 +112,15 @@ func (b *Family) Whole(g *nn.Graph, x string, block func(at nn.Prefix) *Block, a
 	return x
 }
 
-// Merger makes tokens of patches that follow each other: [tokens, out].
+// Merger merges consecutive patches into tokens: [tokens, out].
 type Merger struct {
 	Norm   nn.Module
 	MLP    nn.Module
-	Width  int  // of the patches of a token, joined
-	Joined bool // they are joined before the norm, not behind it
+	Width  int  // of the joined patches of a token
+	Joined bool // patches are joined before the norm, not after it
 }
 
-// Merger has the tower's width; first and second are the names of its linear layers.
+// Merger returns a merger of the tower's width; first and second are the names of its linear layers.
 func (b *Family) Merger(at nn.Prefix, norm nn.Module, first, second string) *Merger {
 	return &Merger{
 		Norm:  norm,
@@ -129,7 +129,7 @@ func (b *Family) Merger(at nn.Prefix, norm nn.Module, first, second string) *Mer
 	}
 }
 
-// Forward joins and projects.
+// Forward joins the patches of a token and projects them.
 func (m *Merger) Forward(g *nn.Graph, x string) string {
 	join := func(x string) string { return g.Op("Reshape", x, g.Ints(-1, int64(m.Width))) }
 	if m.Joined {
@@ -140,8 +140,8 @@ func (m *Merger) Forward(g *nn.Graph, x string) string {
 	return g.Wide(m.MLP.Forward(g, x))
 }
 
-// Parameters lists the tensors of the language model, of the patches' embedding and, by block, of what all towers name
-// alike.
+// Parameters lists the tensors of the language model, of the patch embedding and, for each block, those with the same
+// names in all towers; block adds the others.
 func (b *Family) Parameters(patchBias bool, block func(p *nn.Parameters, key string)) nn.Parameters {
 	t, p := b.Tower, b.decoder.Parameters(b.keys)
 	p.Add(nn.RoleWeight, b.patchKey()+".weight", t.Hidden, 3, t.Frames, t.Patch, t.Patch)
@@ -157,7 +157,7 @@ func (b *Family) Parameters(patchBias bool, block func(p *nn.Parameters, key str
 	return p
 }
 
-// MergerParameters lists those of a [Merger] without its norm.
+// MergerParameters lists the parameters of a [Merger] without its norm.
 func (b *Family) MergerParameters(p *nn.Parameters, first, second string) {
 	merged := b.Tower.Hidden * b.Tower.Unit()
 	p.Linear(first, merged, merged, true)

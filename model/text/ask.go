@@ -9,16 +9,16 @@ import (
 	"assay/internal/tokens"
 )
 
-// Question is a text with marks in it, each of which stands for a text that comes from outside.
+// Question is a text with marks in it, each of which is replaced by an external text.
 type Question struct {
 	Text  string
 	Marks []Mark
 }
 
-// Mark is what stands in a question, and the text that replaces it.
+// Mark is a mark in a question and the text that replaces it.
 type Mark struct{ Mark, Text string }
 
-// Fill replaces all marks at the same time: what a mark is replaced by is not looked at again.
+// Fill replaces all marks in one pass: marks inside a replacement are not replaced.
 func (q Question) Fill() string {
 	var pairs []string
 	for _, m := range q.Marks {
@@ -36,8 +36,8 @@ func (q Question) plain() string {
 	return Question{q.Text, marks}.Fill()
 }
 
-// Ask is Prompt of a filled question. Its text may hold special tokens; the texts of its marks may neither hold nor
-// make any.
+// Ask is Prompt for a filled question. The question's text may contain special tokens; the texts of its marks may
+// neither contain nor form any.
 func (p *Processor) Ask(pictures int, q Question) (string, error) {
 	if p.templateErr != nil {
 		return "", p.templateErr
@@ -56,7 +56,7 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 	return prompt, p.checkSpecial(prompt, usualKey{pictures, pictures, q.plain()}, question)
 }
 
-// Fill is [Question.Fill] of texts that hold no special token.
+// Fill is [Question.Fill], but refuses mark texts that contain a special token.
 func (p *Processor) Fill(q Question) (string, error) {
 	for _, m := range q.Marks {
 		if err := tokens.Check(m.Mark, m.Text); err != nil {
@@ -72,14 +72,14 @@ func (p *Processor) Fill(q Question) (string, error) {
 }
 
 // EncodePrompt tokenises prompt and answer, which may be empty, as [Processor.Encode] does, with or without a score
-// token somewhere in them. AnswerStart is behind the last token if there is no answer, else -1.
+// token somewhere in them. AnswerStart is the number of tokens if there is no answer, else -1.
 func (p *Processor) EncodePrompt(prompt, answer, placeholder string, counts []int) (Tokens, error) {
 	if err := errors.Join(tokens.Check("prompt", prompt), tokens.Check("answer", answer)); err != nil {
 		return Tokens{}, err
 	}
 	picture, err := p.ID(placeholder)
 	if err != nil {
-		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
+		return Tokens{}, fmt.Errorf("picture placeholder: %w", err)
 	}
 	ids, err := p.handle.Encode(prompt+answer, !p.Begins(prompt))
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *Processor) EncodePrompt(prompt, answer, placeholder string, counts []in
 	return t, err
 }
 
-// Row returns the row of the embedding table that one token has; an error if the text is not one token.
+// Row returns the embedding table row of a token; an error if the text is not one token.
 func (p *Processor) Row(token string) (int64, error) {
 	id, err := p.ID(token)
 	if err == nil && int64(id) >= p.rows {

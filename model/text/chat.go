@@ -15,7 +15,7 @@ type Message struct {
 	Content []Content
 }
 
-// Content is a part of a message: a picture, or a text.
+// Content is a part of a message: a picture or a text.
 type Content struct {
 	Image bool
 	Text  string
@@ -38,7 +38,7 @@ func (p *Processor) render(messages []Message, prompted bool) (string, error) {
 	if len(messages) == 0 {
 		return "", fmt.Errorf("there are no messages")
 	}
-	plain := make([]Message, len(messages)) // the same with other words
+	plain := make([]Message, len(messages)) // the same with "x" for every text
 	for i, m := range messages {
 		where := fmt.Sprintf("message %d (%s)", i+1, clip(m.Role))
 		plain[i].Role = m.Role
@@ -78,8 +78,8 @@ func (p *Processor) checkContent(where string, c Content) error {
 	return nil
 }
 
-// sameSpecial compares the special tokens of a prompt with the same prompt's with other words. A special token
-// may also come from spellings that the tokenizer normalises, or from a text's ends and its surroundings.
+// sameSpecial compares the special tokens of a prompt with those of the same prompt with other texts. A special token
+// may also come from spellings that the tokenizer normalises, or form where a text meets its surroundings.
 func (p *Processor) sameSpecial(prompt, other string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {
@@ -91,14 +91,14 @@ func (p *Processor) sameSpecial(prompt, other string) error {
 	}
 	for id, token := range p.specialIDs {
 		if got[id] != want[id] {
-			return fmt.Errorf("the messages make %q, a special token of this model: it stands %d times in the prompt "+
+			return fmt.Errorf("the messages form %q, a special token of this model: it occurs %d times in the prompt "+
 				"instead of %d", token, got[id], want[id])
 		}
 	}
 	return nil
 }
 
-// renderMessages writes the messages and, if it is wanted, the generation prompt.
+// renderMessages renders the messages and, if prompted, the generation prompt.
 func (t *chatTemplate) renderMessages(messages []Message, prompted bool) (prompt string, err error) {
 	defer recoverTemplate(t.origin, &err)
 	turns := make(list, len(messages))
@@ -123,13 +123,13 @@ func (t *chatTemplate) renderMessages(messages []Message, prompted bool) (prompt
 	return prompt, nil
 }
 
-// Begins reports whether a prompt has the beginning of a text already, put there by the template; transformers then
-// adds no special tokens.
+// Begins reports whether a prompt already starts with the beginning-of-text token, written by the template;
+// transformers then adds no special tokens.
 func (p *Processor) Begins(prompt string) bool {
 	return p.bos != "" && strings.HasPrefix(prompt, p.bos)
 }
 
-// Plain returns the ids of a text alone: no special tokens are put around it.
+// Plain returns the ids of a text without special tokens around it.
 func (p *Processor) Plain(s string) ([]int64, error) {
 	if err := tokens.Check("text", s); err != nil {
 		return nil, err

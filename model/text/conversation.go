@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Conversation is a tokenised conversation, with the stretches of its tokens that are answers.
+// Conversation is a tokenised conversation with the token ranges of its answers.
 type Conversation struct {
 	Tokens
 	Answers [][2]int // [from, to) of each answer with its end of turn, by index into IDs
 }
 
 // Conversation tokenises messages as transformers' apply_chat_template renders them, without a generation prompt at
-// their end. An answer is all that follows the generation prompt of the messages before it, up to and with endOfTurn:
-// the text that a model generates. A template that does not continue its own generation prompt, or ends
-// no answer with endOfTurn, is refused: the model would learn something else than what it is asked later.
+// the end. An answer is everything after the generation prompt of the messages before it, up to and including
+// endOfTurn: the text that a model generates. A template that does not continue its own generation prompt, or does not
+// end answers with endOfTurn, is refused: the model would be trained on something other than what it is asked later.
 func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder string, counts []int) (
 	*Conversation, error) {
 	if len(messages) == 0 || messages[len(messages)-1].Role != "assistant" {
-		return nil, errors.New("the last message must be of the role assistant: nothing behind it would be learnt")
+		return nil, errors.New("the last message must have the role assistant: nothing after the last answer is trained on")
 	}
 	end, err := p.ID(endOfTurn)
 	if err != nil {
@@ -31,7 +31,7 @@ func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder stri
 	}
 	picture, err := p.ID(placeholder)
 	if err != nil {
-		return nil, fmt.Errorf("placeholder of pictures: %w", err)
+		return nil, fmt.Errorf("picture placeholder: %w", err)
 	}
 	special := !p.Begins(whole)
 	ids, err := p.handle.Encode(whole, special)
@@ -44,7 +44,7 @@ func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder stri
 			continue
 		}
 		if i == 0 {
-			return nil, errors.New("the first message is of the role assistant: nobody asked")
+			return nil, errors.New("the first message has the role assistant: there is no question before it")
 		}
 		prompt, err := p.render(messages[:i], true)
 		if err != nil {
@@ -59,10 +59,10 @@ func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder stri
 	return p.conversation(ids, answers, picture, placeholder, counts)
 }
 
-// answer finds the tokens of the answer to a prompt, which a conversation begins with.
+// answer returns the token range of the answer to a prompt; the conversation must start with this prompt.
 func (p *Processor) answer(whole string, ids []uint32, prompt string, end uint32, special bool) (a [2]int, err error) {
 	if !strings.HasPrefix(whole, prompt) {
-		return a, errors.New("the chat template writes earlier turns otherwise than the prompt for this answer: " +
+		return a, errors.New("the chat template renders earlier turns differently from the prompt for this answer: " +
 			"train on conversations with one answer, or with a chat_template that does not")
 	}
 	head, err := p.handle.Encode(prompt, special)
@@ -78,11 +78,11 @@ func (p *Processor) answer(whole string, ids []uint32, prompt string, end uint32
 			return a, nil
 		}
 	}
-	return a, errors.New("the chat template ends the answer without the end of turn, so that a model would never learn " +
+	return a, errors.New("the chat template ends the answer without the end of turn, so the model would never learn " +
 		"to stop: set end_of_turn, or a chat_template that writes it")
 }
 
-// conversation repeats placeholders; the stretches of answers move with them.
+// conversation repeats placeholders and shifts the answer ranges accordingly.
 func (p *Processor) conversation(
 	ids []uint32, answers [][2]int, picture uint32, placeholder string, counts []int,
 ) (*Conversation, error) {

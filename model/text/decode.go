@@ -16,11 +16,11 @@ type decoder struct {
 	known    []bool
 	special  map[int64]bool
 	steps    []func(tokens []string) []string
-	raw      json.RawMessage // that the steps were read from
+	raw      json.RawMessage // source of the steps
 }
 
-// Decode returns the text of ids as transformers' decode does with skip_special_tokens: ids without a token are left
-// out, too. Ill-formed UTF-8 becomes U+FFFD.
+// Decode returns the text of ids as transformers' decode does with skip_special_tokens; ids without a token are also
+// left out. Ill-formed UTF-8 becomes U+FFFD.
 func (p *Processor) Decode(ids []int64) (string, error) {
 	d, err := p.decoder()
 	if err != nil {
@@ -58,7 +58,7 @@ func openDecoder(dir string) (*decoder, error) {
 	}
 	vocab := map[string]int64{}
 	if err := json.Unmarshal(file.Model.Vocab, &vocab); err != nil {
-		return nil, fmt.Errorf("%s: model.vocab: tokens of a %s cannot be put together to texts: %w", path,
+		return nil, fmt.Errorf("%s: model.vocab: tokens of a %s model cannot be joined into text: %w", path,
 			file.Model.Type, err)
 	}
 	d := &decoder{special: map[int64]bool{}, raw: file.Decoder}
@@ -81,7 +81,7 @@ func openDecoder(dir string) (*decoder, error) {
 
 func (d *decoder) put(id int64, content string) error {
 	if id < 0 || id > 1<<24 {
-		return fmt.Errorf("token %q has the id %d", clip(content), id)
+		return fmt.Errorf("token %q has the id %d, which is out of range", clip(content), id)
 	}
 	for int64(len(d.contents)) <= id {
 		d.contents, d.known = append(d.contents, ""), append(d.known, false)
@@ -152,8 +152,8 @@ func each(f func(string) string) func([]string) []string {
 	}
 }
 
-// byteOf is the byte that a character stands for in byte-level vocabularies: printable ones for themselves, the others
-// for 256 and on, in their order.
+// byteOf maps a character of a byte-level vocabulary to its byte: printable bytes map to themselves, the others to the
+// characters starting at 256, in order.
 var byteOf = func() map[rune]byte {
 	m, next := map[rune]byte{}, rune(256)
 	for b := range 256 {
@@ -167,7 +167,7 @@ var byteOf = func() map[rune]byte {
 	return m
 }()
 
-// byteLevel puts the bytes of all tokens together. A token with any other character stands for itself.
+// byteLevel concatenates the bytes of all tokens. A token with any other character is taken as it is.
 func byteLevel(tokens []string) []string {
 	var all []byte
 	for _, t := range tokens {
@@ -189,7 +189,7 @@ func bytesOf(token string) []byte {
 	return all
 }
 
-// byteFallback joins runs of tokens like <0xE2> to characters; where they make no character, each becomes U+FFFD.
+// byteFallback joins runs of tokens like <0xE2> into characters; if a run is not valid UTF-8, each becomes U+FFFD.
 func byteFallback(tokens []string) []string {
 	var out []string
 	var run []byte

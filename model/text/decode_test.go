@@ -12,8 +12,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestDecodeIsTheLibrarys: texts of random ids are those of the tokenizers library, which gives none with a zero
-// byte in it.
+// TestDecodeIsTheLibrarys: random ids decode to the same texts as in the tokenizers library, which returns nothing for
+// texts with a zero byte.
 func TestDecodeIsTheLibrarys(t *testing.T) {
 	long.Test(t)
 	oracle.Each(t, func(t *testing.T, folder string) {
@@ -36,7 +36,7 @@ func TestDecodeIsTheLibrarys(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := p.handle.Library().Decode(same, true)
-				if strings.ContainsRune(got, 0) { // of these the library gives nothing
+				if strings.ContainsRune(got, 0) { // the library returns nothing for these
 					continue
 				}
 				if whole++; got != want {
@@ -50,7 +50,7 @@ func TestDecodeIsTheLibrarys(t *testing.T) {
 	})
 }
 
-// TestLossy: ill-formed UTF-8 as the Unicode standard recommends, which golang.org/x/text follows too.
+// TestLossy: ill-formed UTF-8 is replaced as the Unicode standard recommends; golang.org/x/text does the same.
 func TestLossy(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	decoder := unicode.UTF8.NewDecoder()

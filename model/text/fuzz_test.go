@@ -32,7 +32,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzTokenizerFile: a tokenizer.json gets the score token, or is refused, and a chat template is found in its entry.
+// FuzzTokenizerFile: a tokenizer.json gets the score token or is refused, and a chat template in its entry is found.
 func FuzzTokenizerFile(f *testing.F) {
 	x := fuzzing.New(f)
 	x.Add(

@@ -12,8 +12,8 @@ import (
 )
 
 // environment is Jinja as transformers sets it up: loop controls, raise_exception, tojson in Python's spelling and {%
-// generation %}. strftime_now is left undefined, for which templates have a fixed date: a score must not depend on the
-// day. Besides it mends what differs from Jinja in the library: list[-1] of one element, replace without a count.
+// generation %}. strftime_now is left undefined, so that templates use their fixed date: a score must not depend on the
+// day. It also fixes two differences of the library from Jinja: list[-1] of one element, replace without a count.
 var environment = &exec.Environment{
 	Context: exec.EmptyContext().Update(builtins.GlobalFunctions).Update(builtins.GlobalVariables).Update(
 		exec.NewContext(map[string]any{"raise_exception": raiseException})),
@@ -92,12 +92,12 @@ func (g *generation) Position() *tokens.Token { return g.body.Position() }
 
 func (g *generation) String() string { return "generation" }
 
-// Execute renders the body in a scope of its own.
+// Execute renders the body in its own scope.
 func (g *generation) Execute(r *exec.Renderer, _ *nodes.ControlStructureBlock) error {
 	return r.Inherit().ExecuteWrapper(g.body)
 }
 
-// toJSON is json.dumps(value, ensure_ascii=False, indent=indent); keys come sorted.
+// toJSON is json.dumps(value, ensure_ascii=False, indent=indent) with sorted keys.
 func toJSON(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 	indented := len(params.Args) > 0 && !params.Args[0].IsNil()
 	if indent, ok := params.KwArgs["indent"]; ok {
@@ -111,8 +111,8 @@ func toJSON(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value
 	return exec.AsSafeValue(pythonJSON(out.String(), indented))
 }
 
-// jsonEscapes are the characters that Go escapes for HTML and Python does not; an escaped backslash guards what follows
-// it.
+// jsonEscapes are the characters that Go escapes for HTML and Python does not; an escaped backslash is matched first
+// so that the characters after it are not taken for an escape.
 var jsonEscapes = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\u0027`, "'",
 	`\u2028`, "\u2028", `\u2029`, "\u2029")
 

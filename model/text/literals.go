@@ -14,8 +14,8 @@ var (
 )
 
 // respellLiterals rewrites the string literals of a Jinja source so that the library reads what Jinja reads. The
-// library refuses escapes unknown to Go, which Python keeps as they stand ('<\s>' in a published template), and takes
-// '\\' for unclosed.
+// library rejects escapes that Go does not know, which Python keeps unchanged ('<\s>' in a published template), and
+// takes '\\' for an unclosed literal.
 func respellLiterals(source string) string {
 	var b strings.Builder
 	for source != "" {
@@ -39,7 +39,7 @@ func respellLiterals(source string) string {
 	return b.String()
 }
 
-// respellTag copies a tag whose opening is written already, and a raw block up to its end; it returns what follows.
+// respellTag copies a tag whose opening is already written, and a raw block up to its end; it returns the rest.
 func respellTag(b *strings.Builder, source, closer string) string {
 	start := b.Len() - 2
 	for source != "" {
@@ -101,7 +101,7 @@ func writeRune(b *strings.Builder, r rune) {
 	}
 }
 
-// unescapePython decodes the escape that s begins with and returns how many bytes it takes. Unknown ones stay.
+// unescapePython decodes the escape at the start of s and returns its length in bytes. Unknown escapes stay unchanged.
 func unescapePython(s string) (string, int) {
 	const simple, meaning = `abfnrtv\'"` + "\n", "\a\b\f\n\r\t\v\\'\""
 	if k := strings.IndexByte(simple, s[1]); k >= len(meaning) {

@@ -9,7 +9,7 @@ import (
 // Prompt is a Jinja template of a text, in the same Jinja as chat templates.
 type Prompt struct{ compiled *chatTemplate }
 
-// NewPrompt parses a template; origin is named in errors. A line end at the end of the source is not part of it.
+// NewPrompt parses a template; errors name origin. A newline at the end of the source is dropped.
 func NewPrompt(source, origin string) (*Prompt, error) {
 	t, err := compileTemplate(source, origin, nil)
 	if err != nil {
@@ -18,7 +18,7 @@ func NewPrompt(source, origin string) (*Prompt, error) {
 	return &Prompt{t}, nil
 }
 
-// Render writes the text. Values stand as they are: templates in them are not read.
+// Render returns the text. Values are inserted as they are: template syntax in them is not evaluated.
 func (p *Prompt) Render(values map[string]any) (text string, err error) {
 	defer recoverTemplate(p.compiled.origin, &err)
 	text, err = p.compiled.template.ExecuteToString(exec.NewContext(values))

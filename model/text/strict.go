@@ -22,19 +22,19 @@ var configHarmless = strictjson.Harmless{
 	"tokenizer_class", "tokenizer_type", "processor_class", "backend", "name_or_path", "is_local", "local_files_only",
 	"special_tokens_map_file", "trust_remote_code", "tokenizer_file", "vocab_file", "model_input_names", "from_slow",
 	"use_fast",
-	// how SentencePiece files become a tokenizer.json, which is there already
+	// how SentencePiece files are converted to a tokenizer.json, which already exists
 	"legacy", "sp_model_kwargs",
-	// of decoding
+	// decoding
 	"clean_up_tokenization_spaces", "errors", "spaces_between_special_tokens",
-	// of batches and of callers
+	// batching and callers
 	"padding_side", "truncation_side", "padding", "truncation", "max_length", "model_max_length", "stride",
 	"truncation_strategy", "pad_to_multiple_of", "pad_token_type_id", "return_token_type_ids",
-	// of templates, which findTemplate reads: of old versions for Llama, and of answers
+	// templates (read by findTemplate): the default of old Llama versions, the schema of answers
 	"chat_template", "use_default_system_prompt", "response_schema",
 )
 
-// checkConfig holds tokenizer_config.json against tokenizer.json, which says all: transformers would add the tokens
-// that only the former names, and change the flags of others.
+// checkConfig checks tokenizer_config.json against tokenizer.json, which defines all tokens here: transformers would
+// add tokens that only tokenizer_config.json names, and change the flags of others.
 func (t *tokenizer) checkConfig(dir string) error {
 	path := filepath.Join(dir, "tokenizer_config.json")
 	raw, err := os.ReadFile(path)
@@ -51,7 +51,7 @@ func (t *tokenizer) checkConfig(dir string) error {
 	o.Opt("added_tokens_decoder", &byID)
 	for id, want := range byID {
 		if got, ok := t.added[want.Content]; !ok || fmt.Sprint(got.ID) != id || got.flags() != want.flags() {
-			o.Failf("added_tokens_decoder", "token %s, %q, is not that of tokenizer.json's added_tokens", id, want.Content)
+			o.Failf("added_tokens_decoder", "token %s, %q, differs from tokenizer.json's added_tokens", id, want.Content)
 		}
 	}
 	known := func(key, content string) {
@@ -77,12 +77,12 @@ func (t *tokenizer) checkConfig(dir string) error {
 	return o.Err()
 }
 
-// flags are what a token's match depends on.
+// flags are the fields that decide how a token is matched.
 func (a addedToken) flags() [5]bool {
 	return [5]bool{a.SingleWord, a.LStrip, a.RStrip, a.Normalized, a.Special}
 }
 
-// contents are the tokens of a string, an object with "content", or a list or an object of these; null: none.
+// contents returns the tokens of a string, an object with "content", or a list or an object of these; none for null.
 func contents(raw json.RawMessage) []string {
 	var one string
 	var object struct{ Content *string }
@@ -113,7 +113,7 @@ func (t *tokenizer) checkEnds(o *strictjson.Object) {
 	around, err := t.handle.Encode(text, true)
 	plain, second := t.handle.Encode(text, false)
 	if err != nil || second != nil {
-		return // Encode will say so
+		return // Encode will report it
 	}
 	for key, token := range map[string]string{"add_bos_token": "bos_token", "add_eos_token": "eos_token"} {
 		var add *bool

@@ -16,7 +16,7 @@ import (
 )
 
 // templateFiles is where checkpoints keep their chat template, in the order of preference: transformers 5, processors
-// of transformers 4 in two spellings, and tokenizers. A tokenizer's template, beside a processor's, may know nothing of
+// of transformers 4 in two spellings, and tokenizers. If both exist, the tokenizer's template may not support
 // pictures.
 var templateFiles = []string{
 	"chat_template.jinja",
@@ -25,7 +25,7 @@ var templateFiles = []string{
 	"tokenizer_config.json",
 }
 
-// TemplateFile is the file that a checkpoint's chat template is read from; "": none.
+// TemplateFile returns the file that a checkpoint's chat template is read from, "" if there is none.
 func TemplateFile(dir string) string {
 	_, origin, err := findTemplate(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func findTemplate(dir string) (source, origin string, err error) {
 		return source, path, nil
 	}
 	return "", "", fmt.Errorf(
-		"%s has no chat template (looked for %s, then \"chat_template\" in %s): add one, or give a template in scorer.yaml",
+		"%s has no chat template (looked for %s, then \"chat_template\" in %s): add one, or set a template in scorer.yaml",
 		dir, templateFiles[0], strings.Join(templateFiles[1:], ", "))
 }
 
@@ -77,7 +77,7 @@ func pickTemplate(raw json.RawMessage) (string, error) {
 			named[t.Name] = t.Template
 		}
 	} else if json.Unmarshal(raw, &named) != nil {
-		return "", errors.New("want a string, or named templates")
+		return "", errors.New("expected a string or named templates")
 	}
 	if source, ok := named["default"]; ok {
 		return source, nil
@@ -94,8 +94,8 @@ type chatTemplate struct {
 	numbers, placeholder string // see WithNumbers
 }
 
-// compileTemplate parses Jinja source, with trim_blocks and lstrip_blocks as transformers sets them; origin is named in
-// errors. Templates cannot read files.
+// compileTemplate parses Jinja source, with trim_blocks and lstrip_blocks as transformers sets them; errors name
+// origin. Templates cannot read files.
 func compileTemplate(source, origin string, variables map[string]string) (t *chatTemplate, err error) {
 	defer recoverTemplate(origin, &err)
 	settings := config.New()
@@ -112,12 +112,12 @@ func compileTemplate(source, origin string, variables map[string]string) (t *cha
 	return &chatTemplate{template: compiled, origin: origin, variables: variables}, nil
 }
 
-// render writes one user turn with the pictures first and the generation prompt after it.
+// render returns one user turn, pictures first, followed by the generation prompt.
 func (t *chatTemplate) render(pictures int, question string) (prompt string, err error) {
 	return t.renderAmong(pictures, pictures, question)
 }
 
-// renderAmong is render with only so many of the pictures before the question.
+// renderAmong is render with only the first pictures, before in number, in front of the question.
 func (t *chatTemplate) renderAmong(pictures, before int, question string) (prompt string, err error) {
 	var content []Content
 	for i := range pictures {
@@ -139,7 +139,7 @@ func (t *chatTemplate) renderAmong(pictures, before int, question string) (promp
 	return prompt, err
 }
 
-// number is what stands before picture i, from 0.
+// number returns the text in front of picture i, counted from 0.
 func (t *chatTemplate) number(i int) string {
 	return strings.ReplaceAll(t.numbers, NumberMark, strconv.Itoa(i+1))
 }
@@ -149,14 +149,14 @@ func (t *chatTemplate) checkNumbers(prompt string, pictures int) error {
 	parts := strings.Split(prompt, t.placeholder)
 	for i := range pictures {
 		if i >= len(parts) || !strings.Contains(parts[i], t.number(i)) {
-			return fmt.Errorf("%s: chat template: %q does not stand before picture %d, as number_pictures wants it: "+
-				"chat_template needs one that keeps the parts of a turn in their order", t.origin, t.number(i), i+1)
+			return fmt.Errorf("%s: chat template: %q is not before picture %d, as number_pictures requires: "+
+				"set chat_template to one that keeps the parts of a turn in their order", t.origin, t.number(i), i+1)
 		}
 	}
 	return nil
 }
 
-// recoverTemplate turns a panic of the template engine into an error: templates come from outside.
+// recoverTemplate turns a panic of the template engine into an error: templates are external input.
 func recoverTemplate(origin string, err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%s: chat template: %v", origin, r)

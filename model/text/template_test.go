@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every template, published ones and small ones, renders as transformers renders it (tools/oracle/chat_templates.py).
+// All templates, published and small ones, render as in transformers (tools/oracle/chat_templates.py).
 func TestTemplatesAsTransformers(t *testing.T) {
 	var cases []struct {
 		Name, Template, Question, Prompt, Error string
@@ -39,7 +39,7 @@ func TestTemplatesAsTransformers(t *testing.T) {
 	}
 }
 
-// A question between two pictures, too, where a template keeps the parts of a turn in their order.
+// So does a question between two pictures, if the template keeps the parts of a turn in order.
 func TestAmongAsTransformers(t *testing.T) {
 	var cases []struct {
 		Name, Template, Question, Prompt string
@@ -65,8 +65,8 @@ func TestAmongAsTransformers(t *testing.T) {
 	}
 }
 
-// Numbers before pictures are those that Qwen's templates write themselves with add_vision_id. A template that moves
-// pictures to the front is refused.
+// Numbers before pictures are the same as Qwen's own templates write with add_vision_id. A template that moves pictures
+// to the front is refused.
 func TestNumbersAsTransformers(t *testing.T) {
 	var cases []struct {
 		Name, Template, Question, Prompt string
@@ -91,7 +91,7 @@ func TestNumbersAsTransformers(t *testing.T) {
 		t.Fatal(err)
 	}
 	moving.numbers, moving.placeholder = "Picture {n}: ", "<image>"
-	const want = `"Picture 1: " does not stand before picture 1`
+	const want = `"Picture 1: " is not before picture 1`
 	if _, err := moving.render(2, "q"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got error %v, want one with %q", err, want)
 	}
@@ -101,7 +101,7 @@ func TestFindTemplate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		want  string // "" wants an error that contains fail
+		want  string // "" expects an error that contains fail
 		fail  string
 	}{
 		{"jinja before all", map[string]string{"chat_template.jinja": "A", "chat_template.json": `{"chat_template": "B"}`},
@@ -119,7 +119,7 @@ func TestFindTemplate(t *testing.T) {
 		{"none is default", map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "tool", "template": ` +
 			`"T"}]}`}, "", `named "default"`},
 		{"broken JSON", map[string]string{"chat_template.json": `{"chat_template": `}, "", "chat_template.json"},
-		{"wrong type", map[string]string{"chat_template.json": `{"chat_template": 3}`}, "", "want a string"},
+		{"wrong type", map[string]string{"chat_template.json": `{"chat_template": 3}`}, "", "expected a string"},
 		{"nothing", nil, "", "looked for chat_template.jinja"},
 	} {
 		dir := t.TempDir()

@@ -1,6 +1,8 @@
 // Package text turns a question about pictures into token ids, exactly as transformers does from the same files. It
-// renders the checkpoint's own chat template as Jinja, and runs the checkpoint's own tokenizer. One more special token
-// ([SCORE]) has its row in the embedding table behind the checkpoint's last one.
+// renders the checkpoint's own chat template as Jinja and runs the checkpoint's own tokenizer. One additional special
+// token ([SCORE]) gets the embedding row after the checkpoint's last one. A [Processor] renders prompts and
+// conversations, refuses questions and messages that contain or form special tokens, repeats each picture's
+// placeholder once per picture token, and decodes generated ids back into text.
 package text
 
 import (
@@ -17,9 +19,9 @@ import (
 type Processor struct {
 	*tokenizer
 	template *chatTemplate
-	// templateErr is what Prompt answers when the checkpoint has no chat template: token ids do not need one.
+	// templateErr is what Prompt returns if the checkpoint has no chat template: token ids do not need one.
 	templateErr error
-	decoder     func() (*decoder, error) // read when it is first wanted
+	decoder     func() (*decoder, error) // read on first use
 	specialIDs  map[uint32]string        // contents of special tokens
 	usual       sync.Map                 // usualKey -> special tokens of the prompt, map[uint32]int
 }
@@ -27,7 +29,7 @@ type Processor struct {
 // Tokens is one tokenised sample.
 type Tokens struct {
 	IDs         []int64 // [L]; placeholders repeated, the score token replaced by its embedding row
-	AnswerStart int     // index of the first token that is not the prompt's
+	AnswerStart int     // index of the first token after the prompt
 	ScoreIndex  int     // index of the score token; -1: there is none
 	Pictures    []int   // index of the first placeholder of every picture
 }
@@ -44,23 +46,23 @@ type options struct {
 // WithTemplate renders prompts with this Jinja source instead of the checkpoint's chat template. Empty: no change.
 func WithTemplate(source string) Option { return func(o *options) { o.template = source } }
 
-// NumberMark is replaced by a picture's number in what stands before it.
+// NumberMark is replaced by a picture's number in the text before it.
 const NumberMark = "{n}"
 
 // WithNumbers writes a text before each picture of a question, as "Picture {n}: ", with its number from 1 for
-// [NumberMark]. Empty: none. placeholder is that of pictures in a prompt.
+// [NumberMark]. Empty: none. placeholder is the picture placeholder in a prompt.
 func WithNumbers(text, placeholder string) Option {
 	return func(o *options) { o.numbers = [2]string{text, placeholder} }
 }
 
-// WithOwnToken takes the score token as a token of the checkpoint, which has a row of its embedding table: one that the
-// tokenizer knows, or the next free one. "" stands for no score token at all. scoreID of Open is then only the number
-// of rows.
+// WithOwnToken takes the score token as a token of the checkpoint, which has a row of its embedding table: one that
+// the tokenizer knows, or the next free one. "" means that there is no score token. scoreID of Open is then only the
+// number of rows.
 func WithOwnToken() Option { return func(o *options) { o.own = true } }
 
 // Open reads tokenizer.json, tokenizer_config.json and the chat template of a Hugging Face checkpoint directory.
 // scoreToken is added to the tokenizer as a special token, not normalised, nothing stripped around it; its id becomes
-// scoreID, the number of rows of the checkpoint's embedding table. Every other token must lie below scoreID.
+// scoreID, the number of rows of the checkpoint's embedding table. The ids of all other tokens must be below scoreID.
 //
 // A checkpoint without a chat template opens; Prompt then names the files that were looked for. Close frees the
 // tokenizer.
@@ -105,8 +107,8 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 	return p.PromptAmong(pictures, pictures, question)
 }
 
-// PromptAmong is Prompt with the question behind only so many of the pictures. It is an error if the chat template
-// moves the pictures to the front.
+// PromptAmong is Prompt with the question after the first pictures, before in number. It is an error if the chat
+// template moves the pictures to the front.
 func (p *Processor) PromptAmong(pictures, before int, question string) (string, error) {
 	if p.templateErr != nil {
 		return "", p.templateErr
@@ -126,7 +128,7 @@ func (p *Processor) PromptAmong(pictures, before int, question string) (string, 
 	if before < pictures {
 		if first, err := p.template.render(pictures, question); err != nil || first == prompt {
 			return "", errors.Join(err, fmt.Errorf("%s: chat template: it puts pictures in front of the question wherever they "+
-				"stand: chat_template needs one that keeps the parts of a turn in their order", p.template.origin))
+				"are: set chat_template to one that keeps the parts of a turn in their order", p.template.origin))
 		}
 	}
 	return prompt, p.checkSpecial(prompt, usualKey{pictures, before, "x"}, question)
@@ -138,8 +140,8 @@ type usualKey struct {
 	question         string
 }
 
-// checkSpecial compares the special tokens of a prompt with another, usual question's. A special token may also
-// come from spellings that the tokenizer normalises, or from the question's ends and its surroundings.
+// checkSpecial compares the special tokens of a prompt with those for a plain question. A special token may also come
+// from spellings that the tokenizer normalises, or form where the question meets its surroundings.
 func (p *Processor) checkSpecial(prompt string, key usualKey, question string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {
@@ -161,7 +163,7 @@ func (p *Processor) checkSpecial(prompt string, key usualKey, question string) e
 	for id, token := range p.specialIDs {
 		if got[id] != want[id] {
 			return fmt.Errorf(
-				"question %q makes %q, a special token of this model: it stands %d times in the prompt instead of %d",
+				"question %q forms %q, a special token of this model: it occurs %d times in the prompt instead of %d",
 				clip(question), token, got[id], want[id])
 		}
 	}
@@ -183,14 +185,16 @@ func (p *Processor) countSpecial(text string) (map[uint32]int, error) {
 	return counts, nil
 }
 
-// Encode tokenises prompt + answer + endOfTurn in one go, with what the tokenizer's post-processor puts around it. The
-// prompt holds one placeholder per picture; placeholder i counts counts[i] times. The tokenizer sees it once: it is an
-// added token, which separates its neighbours. So repeating its id is the same as tokenising the repeated text.
+// Encode tokenises prompt + answer + endOfTurn at once, with the tokens that the tokenizer's post-processor adds
+// around it. The prompt holds one placeholder per picture; placeholder i counts counts[i] times. The tokenizer sees
+// it once: it is an added token, which separates its neighbours. So repeating its id is the same as tokenising the
+// repeated text.
 //
-// The prompt is tokenised by itself too, to find where the answer starts: at the first token that differs.
+// The prompt is also tokenised by itself to find where the answer starts: at the first token that differs.
 func (p *Processor) Encode(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
 	if n := strings.Count(answer, p.scoreToken); n != 1 {
-		return Tokens{}, fmt.Errorf("answer %q contains %s %d times: it must hold it exactly once", answer, p.scoreToken, n)
+		return Tokens{}, fmt.Errorf("answer %q contains %s %d times: it must contain it exactly once", answer, p.scoreToken,
+			n)
 	}
 	t, err := p.tokens(prompt, answer, endOfTurn, placeholder, counts)
 	if err == nil && t.ScoreIndex < 0 {
@@ -216,7 +220,7 @@ func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts
 	}
 	picture, err := p.ID(placeholder)
 	if err != nil {
-		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
+		return Tokens{}, fmt.Errorf("picture placeholder: %w", err)
 	}
 	// The template may have put the beginning of the text there itself; transformers then adds no special tokens.
 	special := !p.Begins(prompt)
@@ -235,7 +239,7 @@ func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts
 	t, err := p.expand(ids, start, picture, placeholder, counts)
 	if err == nil && t.AnswerStart < 0 {
 		err = fmt.Errorf(
-			"the answer has no token of its own: it and the end of the turn are empty, or the prompt ends in them")
+			"the answer adds no token: it and the end of the turn are empty, or the prompt already ends with them")
 	}
 	return t, err
 }
@@ -263,7 +267,7 @@ func (p *Processor) expand(ids []uint32, start int, picture uint32, placeholder 
 			}
 		case id == p.scoreInTokenizer:
 			if t.ScoreIndex >= 0 {
-				return Tokens{}, fmt.Errorf("%s occurs in the prompt besides the answer: remove it there", p.scoreToken)
+				return Tokens{}, fmt.Errorf("%s also occurs in the prompt: remove it there", p.scoreToken)
 			}
 			t.ScoreIndex = len(t.IDs)
 			t.IDs = append(t.IDs, p.scoreID)
@@ -275,7 +279,7 @@ func (p *Processor) expand(ids []uint32, start int, picture uint32, placeholder 
 		}
 	}
 	if len(t.Pictures) != len(counts) {
-		return Tokens{}, fmt.Errorf("prompt holds %d times %s for %d pictures: check the chat template", len(t.Pictures),
+		return Tokens{}, fmt.Errorf("prompt has %d times %s for %d pictures: check the chat template", len(t.Pictures),
 			placeholder, len(counts))
 	}
 	return t, nil

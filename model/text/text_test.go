@@ -19,7 +19,7 @@ const (
 	qwen  = "../../testdata/oracle/qwen2_5_vl"
 )
 
-// family says where a family's fixtures are and what its turns look like.
+// family has the location of a family's fixtures and the format of its turns.
 type family struct {
 	dir, placeholder, endOfTurn string
 	cases                       []string
@@ -39,7 +39,7 @@ type oracleCase struct {
 	ScoreIndex               int     `json:"score_index"`
 }
 
-// Prompts, ids and positions of every reference case, those of transformers.
+// Prompts, ids and positions of every reference case equal those of transformers.
 func TestOracle(t *testing.T) {
 	for _, f := range families {
 		for _, file := range f.cases {
@@ -131,7 +131,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("question %q was not refused", question)
 		}
 	}
-	// A template that the question runs into: its ends make a special token that it does not contain.
+	// A template that continues the question without a separator: together they form a special token.
 	joined, err := Open(llava+"/backbone", "[SCORE]", 759,
 		WithTemplate("<image>\n<|eot_{{ messages[0].content[1].text }}|>"))
 	if err != nil {
@@ -188,7 +188,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// A checkpoint without a chat template tokenises, says what is missing, and takes a template from outside.
+// A checkpoint without a chat template tokenises, reports what is missing, and accepts an external template.
 func TestWithoutTemplate(t *testing.T) {
 	dir := t.TempDir()
 	copyFile(t, llava+"/backbone/tokenizer.json", filepath.Join(dir, "tokenizer.json"))
@@ -214,7 +214,7 @@ func TestWithoutTemplate(t *testing.T) {
 	}
 }
 
-// What tokenizer_config.json says besides tokenizer.json is refused by name.
+// Keys of tokenizer_config.json that contradict tokenizer.json or are unknown are refused, and the error names them.
 func TestTokenizerConfig(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
 		{`{"bos_token": "<|begin_of_text|>", "add_bos_token": true, "legacy": false, "eos_token": {"content": "<|eot_id|>"}}`,
@@ -244,7 +244,7 @@ func TestTokenizerConfig(t *testing.T) {
 	}
 }
 
-// A template that writes the beginning of the text itself does not get a second one. A tokenizer that knows the score
+// A template that writes the beginning-of-text token itself does not get a second one. A tokenizer that has the score
 // token keeps its id. Truncation in tokenizer.json is not applied.
 func TestPublishedHabits(t *testing.T) {
 	dir := t.TempDir()

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// TokenBytes returns the bytes that each id adds to a text, nil where it adds none: special tokens, and ids without a
-// token. trims says that the decoder takes one blank away in front of a text. It is an error if the decoder makes texts
-// in another way than by putting bytes together.
+// TokenBytes returns the bytes that each id adds to a text, nil for special tokens and ids without a token. trims
+// reports whether the decoder strips one leading blank from a text. It is an error if the decoder does more than
+// concatenate bytes.
 func (p *Processor) TokenBytes() (tokens [][]byte, trims bool, err error) {
 	d, err := p.decoder()
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *Processor) TokenBytes() (tokens [][]byte, trims bool, err error) {
 	return tokens, trims, nil
 }
 
-// speller reads what a decoder does to single tokens.
+// speller reads how a decoder turns a single token into bytes.
 func speller(raw json.RawMessage) (spell func(token string) []byte, trims bool, err error) {
 	var c struct {
 		Type     string
@@ -65,7 +65,7 @@ func speller(raw json.RawMessage) (spell func(token string) []byte, trims bool, 
 			types, trims = types[:3], true
 			strip := all[3]
 			if strip.Content != " " || strip.Start != 1 || strip.Stop != 0 {
-				return nil, false, fmt.Errorf("decoder Strip of %d and %d times %q: only one blank in front is supported",
+				return nil, false, fmt.Errorf("decoder Strip of %d and %d times %q: only one leading blank is supported",
 					strip.Start, strip.Stop, strip.Content)
 			}
 		}

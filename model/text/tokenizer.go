@@ -16,12 +16,12 @@ import (
 type tokenizer struct {
 	handle  *tokens.Tokenizer
 	special []string              // contents of the special tokens, the score token last
-	added   map[string]addedToken // tokenizer.json's, by content, without a score token
+	added   map[string]addedToken // added_tokens of tokenizer.json by content, without a score token
 
 	scoreToken       string
-	scoreInTokenizer uint32 // what the tokenizer hands out for it
-	scoreID          int64  // what the model knows it as
-	rows             int64  // of the checkpoint's embedding table: every other token lies below
+	scoreInTokenizer uint32 // the tokenizer's id of it
+	scoreID          int64  // the model's id of it
+	rows             int64  // of the checkpoint's embedding table: every other id is less
 	own              bool   // the score token is a token of the checkpoint like any other, or there is none
 
 	bos       string            // beginning of text, "" if there is none
@@ -81,8 +81,8 @@ func openTokenizer(dir, scoreToken string, rows int64, own bool) (*tokenizer, er
 }
 
 // addScoreToken returns tokenizer.json with the score token appended to added_tokens, and without truncation and
-// padding, which transformers does not apply unless asked to. The id written is a suggestion: the library keeps that of
-// a token it already knows and otherwise takes the next free one, so it is asked afterwards.
+// padding, which transformers does not apply unless asked to. The id written is a suggestion: the library keeps the id
+// of a token it already knows and otherwise takes the next free one; findScoreToken looks it up.
 func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(data, &file); err != nil {
@@ -104,7 +104,7 @@ func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
 		if a.Content == t.scoreToken && t.own {
 			known = true
 		} else if a.Content == t.scoreToken {
-			score.ID = a.ID // known already: it keeps its id, in its place, with our flags
+			score.ID = a.ID // known already: it keeps its id and gets our flags
 			continue
 		}
 		kept = append(kept, r)
@@ -132,7 +132,7 @@ func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
 	return json.Marshal(file)
 }
 
-// findScoreToken asks for the score token's id. One of the checkpoint's own must have a row of its table.
+// findScoreToken looks up the score token's id. A token of the checkpoint must have a row in its embedding table.
 func (t *tokenizer) findScoreToken() (err error) {
 	if t.scoreToken == "" {
 		t.scoreInTokenizer = ^uint32(0) // no token has it
@@ -142,14 +142,14 @@ func (t *tokenizer) findScoreToken() (err error) {
 		return err
 	}
 	if t.scoreID = int64(t.scoreInTokenizer); t.scoreID >= t.rows {
-		return fmt.Errorf("%s becomes token %d, but the embedding table has %d rows: tokenizer and weights do not belong "+
-			"together", t.scoreToken, t.scoreID, t.rows)
+		return fmt.Errorf("%s becomes token %d, but the embedding table has %d rows: tokenizer and weights do not "+
+			"match", t.scoreToken, t.scoreID, t.rows)
 	}
 	return nil
 }
 
-// ID returns the id that the tokenizer has for one token, for instance a placeholder; an error if it knows none. The
-// score token's id is the tokenizer's own here.
+// ID returns the tokenizer's id of one token, for instance a placeholder; an error if the text is not one token. For
+// the score token, too, this is the tokenizer's id, not the model's.
 func (t *tokenizer) ID(token string) (uint32, error) {
 	if err := tokens.Check("token", token); err != nil {
 		return 0, err

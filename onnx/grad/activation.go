@@ -3,7 +3,7 @@ package grad
 import "math"
 
 var activationRules = []entry{
-	// The output tells the sign of the input: it is kept for the next operator anyway.
+	// The output has the sign of the input, and is kept for the next operator anyway.
 	unary(
 		"Relu",
 		func(c *call, x, y, dy string) string { return c.masked(c.Op("Greater", y, c.scalarLike(y, 0)), dy) },
@@ -116,8 +116,8 @@ func geluRule(c *call, x, y, dy string) string {
 	return c.mul(dy, c.add(p, c.mul(x, density)))
 }
 
-// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio). With
-// respect to the ratio it is the derivative at the elements kept this time: dR = sum dY y / (1 - ratio).
+// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio). The
+// gradient of the ratio is that of the elements kept this time: dR = sum dY y / (1 - ratio).
 func dropoutRule(c *call) []string {
 	g := make([]string, len(c.x))
 	v := c.value(c.in(2)).Const
@@ -128,7 +128,7 @@ func dropoutRule(c *call) []string {
 		return g
 	}
 	if len(c.y) < 2 || c.y[1] == "" {
-		return c.fail("wanted the second output, the mask: in training mode the gradient needs it")
+		return c.fail("needs the second output, the mask, in training mode")
 	}
 	kept := c.scalarLike(c.dy[0], 0.5)
 	if c.in(1) != "" {
@@ -144,5 +144,5 @@ func dropoutRule(c *call) []string {
 	return g
 }
 
-// sumAll is the sum of all elements, a scalar.
+// sumAll returns the sum of all elements, a scalar.
 func (c *call) sumAll(x string) string { return c.OpA("ReduceSum", attrs{"keepdims": 0}, x) }

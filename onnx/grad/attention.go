@@ -32,7 +32,7 @@ func rotaryRule(c *call) []string {
 // The older operator has the position ids before the tables.
 func microsoftRotaryRule(c *call) []string {
 	if c.needs(2) || c.needs(3) {
-		return c.fail("wanted no gradient with respect to the tables")
+		return c.fail("has no gradient with respect to the tables")
 	}
 	at := attrs{}
 	maps.Copy(at, c.n.Attrs)
@@ -46,7 +46,7 @@ func rotary(c *call) []string {
 	flat := c.rank(x) == 3
 	if flat {
 		if c.n.Int("num_heads", 0) == 0 {
-			return c.fail("wanted num_heads for an input of rank 3")
+			return c.fail("needs num_heads for an input of rank 3")
 		}
 		x = c.heads(x, c.n.Int("num_heads", 0))
 	}
@@ -56,7 +56,7 @@ func rotary(c *call) []string {
 	cos, sin = c.unsqueeze(cos, 1), c.unsqueeze(sin, 1)
 	d := c.value(x).Shape[3]
 	if c.err != nil || !d.Known() {
-		return c.fail("wanted the size of a head of %q", c.x[0])
+		return c.fail("needs the head size of %q", c.x[0])
 	}
 	r, rest := c.n.Int("rotary_embedding_dim", 0), ""
 	if r == 0 {
@@ -88,9 +88,8 @@ func (c *call) heads(x string, n int64) string {
 	return c.transpose(c.reshape(x, 0, 0, n, -1), 0, 2, 1, 3)
 }
 
-// attention: softmax(softcap(q k' scale) + mask) v, in the order that ONNX Runtime computes it. Query heads that
-// share a key head are rows of one product, so that keys are not repeated. A row whose keys are all masked gives
-// zeros.
+// attention: softmax(softcap(q k' scale) + mask) v, in the order in which ONNX Runtime computes it. Query heads that
+// share a key head are rows of one product, so keys are not repeated. A row whose keys are all masked is zeros.
 func attention(c *call) []string {
 	q, k, v := c.x[0], c.x[1], c.x[2]
 	flat := c.rank(q) == 3
@@ -108,7 +107,7 @@ func attention(c *call) []string {
 	}
 	heads, kv, d := c.value(q).Shape[1], c.value(k).Shape[1], c.value(q).Shape[3]
 	if !heads.Known() || !kv.Known() || !d.Known() {
-		return c.fail("wanted the numbers of heads and the size of a head")
+		return c.fail("needs the numbers of heads and the head size")
 	}
 	scale := float64(c.n.Float("scale", float32(1/math.Sqrt(float64(d.Size)))))
 	rows, columns := c.size(q, 2), c.size(k, 2)
@@ -139,7 +138,7 @@ func attention(c *call) []string {
 	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
 }
 
-// attentionWeights: masked = scores + mask, p = softmax(masked), where rows that attend to no key are zeros.
+// attentionWeights: masked = scores + mask, p = softmax(masked), with zeros for rows that attend to no key.
 func (c *call) attentionWeights(scores, rows, columns, past string) (masked, p string) {
 	added, seen, none := c.attentionMask(rows, columns, past)
 	if added != "" {
@@ -149,7 +148,7 @@ func (c *call) attentionWeights(scores, rows, columns, past string) (masked, p s
 	if seen != "" {
 		hidden := c.scalarLike(scores, math.Inf(-1))
 		masked = c.where(seen, scores, hidden)
-		if none != "" { // such a row stays finite, so that no NaN comes back through its softmax
+		if none != "" { // keep such a row finite: no NaN in the gradient of its softmax
 			scores = c.where(c.Op("Or", seen, none), scores, hidden)
 		} else {
 			scores = masked
@@ -163,9 +162,9 @@ func (c *call) attentionWeights(scores, rows, columns, past string) (masked, p s
 	return masked, c.cast(p, t)
 }
 
-// attentionMask returns the part of an Attention's mask that is added to the scores, which keys a row attends to, and
-// which rows attend to none. "" stands for nothing, all keys, and no row. They broadcast to [B, heads, rows,
-// columns].
+// attentionMask returns the part of an Attention's mask that is added to the scores, the keys that each row attends
+// to, and the rows that attend to none. "" means nothing, all keys, and no row, respectively. They broadcast to [B,
+// heads, rows, columns].
 func (c *call) attentionMask(rows, columns, past string) (added, seen, none string) {
 	and := func(cond string) {
 		if seen == "" {
@@ -180,7 +179,7 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 		} else {
 			mask = c.padMask(mask, columns, c.scalarLike(mask, math.Inf(-1)))
 			hidden := c.OpA("IsInf", attrs{"detect_positive": 0}, mask)
-			// The runtime's IsInf takes these types alone.
+			// The runtime's IsInf supports only these types.
 			if t := c.value(mask).Type; t != onnx.Float && t != onnx.Double {
 				hidden = c.OpA("IsInf", attrs{"detect_positive": 0}, c.cast(mask, onnx.Float))
 			}
@@ -188,7 +187,8 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 			and(c.Op("Not", hidden))
 		}
 	}
-	// Query i stands at place i + offset among the keys: after the past, or at the end of the keys that are not padding.
+	// Query i is at position i + offset among the keys: after the past, or at the end of the keys that are not
+	// padding.
 	place := c.unsqueeze(c.arange(rows), 1)
 	valid := ""
 	if c.in(6) != "" {
@@ -222,11 +222,11 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 	return added, seen, c.Op("Less", any, c.Scalar(onnx.Float, 0.5))
 }
 
-// padMask pads a mask that is shorter than the keys: the other keys are masked.
+// padMask pads a mask that is shorter than the keys: the remaining keys are masked.
 func (c *call) padMask(mask, columns, hidden string) string {
 	r := c.rank(mask)
 	if r < 1 {
-		c.fail("wanted a mask of rank 1 or more")
+		c.fail("needs a mask of rank 1 or more")
 		return mask
 	}
 	have := c.value(mask).Shape[r-1]
@@ -238,7 +238,7 @@ func (c *call) padMask(mask, columns, hidden string) string {
 	return c.Op("Pad", mask, c.shape(c.Ints(before...), c.sub(columns, c.size(mask, r-1))), hidden)
 }
 
-// symbol is the name of an unknown size, "" if it has none.
+// symbol returns the name of an unknown size, "" if it has none.
 func (c *call) symbol(size string) string {
 	if v := c.value(size).Ints; len(v) == 1 && !v[0].Known {
 		return v[0].Name

@@ -15,9 +15,9 @@ import (
 	"assay/ort"
 )
 
-// TestAttentionIsTheOperator: what stands in for Attention gives what the onnx package's reference evaluator gives
-// (see tools/oracle/onnx_attention.py), where the runtime's kernel does not always: rows that see no key, windows,
-// padding. The gradients are finite and those of it.
+// TestAttentionIsTheOperator: the decomposition of Attention returns the values of the onnx package's reference
+// evaluator (see tools/oracle/onnx_attention.py), which the runtime's kernel does not always: rows that see no key,
+// windows, padding. Its gradients are finite and correct.
 func TestAttentionIsTheOperator(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(packed.Unpack(t, "testdata/attention.zip"), "*.onnx"))
 	if err != nil || len(files) < 15 {
@@ -63,7 +63,7 @@ func ints(shape []int64) []int {
 	return out
 }
 
-// checkAttention puts the decomposition in the place of the model's one node, and differentiates that.
+// checkAttention replaces the model's only node by the decomposition, and differentiates that.
 func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense, want map[string][]float64) {
 	node := m.Nodes[0]
 	types, err := onnx.Infer(m)
@@ -153,7 +153,7 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 		const h = 5e-3
 		if numeric := (moved(x, dir, h) - moved(x, dir,
 			-h)) / (2 * h); !(math.Abs(numeric-got) <= 1e-2*(1+math.Abs(numeric))) {
-			t.Errorf("derivative by %s: got %g, want that of differences: %g", x, got, numeric)
+			t.Errorf("derivative with respect to %s: got %g, want the finite difference %g", x, got, numeric)
 		}
 	}
 }

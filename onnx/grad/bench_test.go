@@ -7,7 +7,7 @@ import (
 	"assay/onnx"
 )
 
-// chain is n nodes one after the other, each with a weight of its own; wide is a sum of n products of one value.
+// chain returns n nodes in sequence, each with its own weight; wide returns a sum of n products of one value.
 func chain(n int) (*onnx.Model, Options) {
 	b := onnx.NewBuilder("chain", 17)
 	x := b.Input("x", onnx.Float, onnx.Dims(2, 4))
@@ -58,7 +58,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// TestBuildingIsLinear: twice the nodes are twice the emitted nodes and constants, and each emitted node is typed once.
+// TestBuildingIsLinear: twice the nodes lead to twice the emitted nodes and constants, and each emitted node is typed
+// once.
 func TestBuildingIsLinear(t *testing.T) {
 	for name, build := range map[string]func(int) (*onnx.Model, Options){"chain": chain, "wide": wide} {
 		t.Run(name, func(t *testing.T) {

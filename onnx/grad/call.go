@@ -18,17 +18,17 @@ type call struct {
 	n         *onnx.Node
 	x, y      []string // inputs and outputs (their second computation under recomputation)
 	dy        []string // gradients of the outputs, "" for outputs that nothing depends on
-	needsGrad []bool   // inputs whose gradient is asked for
-	// covered are inputs whose gradient the rule has included in that of another input (see mulRule).
+	needsGrad []bool   // inputs whose gradient is needed
+	// covered are inputs whose gradient the rule has included in the gradient of another input (see mulRule).
 	covered      []bool
-	captures     []string          // of the node's subgraphs, those that need a gradient
+	captures     []string          // captures of the node's subgraphs that need a gradient
 	captureGrads map[string]string // gradients of captures
 	leaves       []string
 	recomputed   map[string]string // forward values computed a second time
 	err          error
 }
 
-// current is the forward value to use in the backward pass: the recomputed one if there is one.
+// current returns the forward value to use in the backward pass: the recomputed one if there is one.
 func (c *call) current(x string) string {
 	if y, ok := c.recomputed[x]; ok {
 		return y
@@ -54,7 +54,7 @@ func (c *call) setCaptureGrad(x, g string) {
 
 func (c *call) needs(i int) bool { return i < len(c.needsGrad) && c.needsGrad[i] }
 
-// in returns input i, "" if it is left out.
+// in returns input i, "" if it is omitted.
 func (c *call) in(i int) string {
 	if i < len(c.x) {
 		return c.x[i]
@@ -64,11 +64,11 @@ func (c *call) in(i int) string {
 
 func (c *call) value(name string) *onnx.Value { return c.e.value(name) }
 
-// rank returns the rank of a value, and fails if it is not known.
+// rank returns the rank of a value; the rule fails if it is unknown.
 func (c *call) rank(name string) int {
 	r := c.value(name).Rank()
 	if r < 0 {
-		c.fail("wanted the rank of %q, which shape inference does not find", name)
+		c.fail("needs the rank of %q, which shape inference does not find", name)
 		return 0
 	}
 	return r
@@ -81,12 +81,12 @@ func (c *call) axis(name string, fallback int64, x string) int64 {
 		a += r
 	}
 	if a < 0 || a >= max(r, 1) {
-		c.fail("%s %d is outside of rank %d", name, c.n.Int(name, fallback), r)
+		c.fail("%s %d is out of range for rank %d", name, c.n.Int(name, fallback), r)
 	}
 	return a
 }
 
-// ints returns integers given as an input, or as an attribute in older operator sets: the contents of constants.
+// ints returns constant integers given as an input, or as an attribute in older operator sets.
 func (c *call) ints(input int, attr string) ([]int64, bool) {
 	if v := c.n.Ints(attr); v != nil {
 		return v, true
@@ -101,7 +101,7 @@ func (c *call) ints(input int, attr string) ([]int64, bool) {
 func (c *call) sizes(name, why string) []int64 {
 	s, ok := c.value(name).Sizes()
 	if !ok {
-		c.fail("wanted %s, but %q is %v", why, name, c.value(name))
+		c.fail("needs %s, but %q is %v", why, name, c.value(name))
 	}
 	return s
 }
@@ -112,10 +112,10 @@ func (c *call) mul(a, b string) string { return c.Op("Mul", a, b) }
 func (c *call) div(a, b string) string { return c.Op("Div", a, b) }
 func (c *call) neg(a string) string    { return c.Op("Neg", a) }
 
-// scalarLike is the scalar v in the type of x.
+// scalarLike returns the scalar v in the type of x.
 func (c *call) scalarLike(x string, v float64) string { return c.Scalar(c.value(x).Type, v) }
 
-// lowest is the lowest finite number of the type of x.
+// lowest returns the lowest finite number of the type of x.
 func (c *call) lowest(x string) string {
 	switch c.value(x).Type {
 	case onnx.Float16:
@@ -126,7 +126,7 @@ func (c *call) lowest(x string) string {
 	return c.scalarLike(x, -math.MaxFloat32)
 }
 
-// scale multiplies by a number; by 1 it is free.
+// scale multiplies by a number; a factor of 1 emits nothing.
 func (c *call) scale(x string, v float64) string {
 	if v == 1 {
 		return x
@@ -136,7 +136,7 @@ func (c *call) scale(x string, v float64) string {
 
 func (c *call) where(cond, a, b string) string { return c.Op("Where", cond, a, b) }
 
-// masked is g where cond holds, else 0.
+// masked returns g where cond holds, else 0.
 func (c *call) masked(cond, g string) string { return c.where(cond, g, c.scalarLike(g, 0)) }
 
 func (c *call) cast(x string, t onnx.DType) string {
@@ -148,7 +148,7 @@ func (c *call) cast(x string, t onnx.DType) string {
 
 var one = &onnx.Tensor{Name: "value", Type: onnx.Int64, Shape: []int64{1}, Data: onnx.ScalarBytes(onnx.Int64, 1)}
 
-// shapeOf is the shape of x as an int64 vector: a constant if it is known.
+// shapeOf returns the shape of x as an int64 vector: a constant if it is known.
 func (c *call) shapeOf(x string) string {
 	if s, ok := c.value(x).Sizes(); ok {
 		return c.Ints(s...)
@@ -159,7 +159,7 @@ func (c *call) shapeOf(x string) string {
 	return c.Op("Shape", x)
 }
 
-// noteSize notes a value that holds nothing but a size.
+// noteSize records a value that consists of one unknown size.
 func (e *engine) noteSize(name string) {
 	if v := e.value(name); v.Type == onnx.Int64 && v.Rank() == 1 && len(v.Ints) == 1 && !v.Ints[0].Known {
 		if size := v.Ints[0].Name; size != "" && e.sizes[size] == "" {
@@ -168,8 +168,8 @@ func (e *engine) noteSize(name string) {
 	}
 }
 
-// sizesOf are the sizes of x for [call.shape], if all of them are numbers or can be read from small values. A node of
-// the backward pass that reads x itself, if only for its shape, keeps it in memory until then.
+// sizesOf returns the sizes of x for [call.shape], if all of them are numbers or can be read from small values. A
+// node of the backward pass that reads x itself, even if only for its shape, would keep x in memory until then.
 func (c *call) sizesOf(x string) []any {
 	v := c.value(x)
 	if !v.Ranked || len(v.Shape) == 0 {
@@ -189,7 +189,7 @@ func (c *call) sizesOf(x string) []any {
 	return parts
 }
 
-// size is dimension i of x as an int64 vector of one element.
+// size returns dimension i of x as an int64 vector of one element.
 func (c *call) size(x string, i int) string {
 	if v := c.value(x); v.Ranked && v.Shape[i].Known() {
 		return c.Ints(v.Shape[i].Size)
@@ -254,7 +254,7 @@ func (c *call) reshapeLike(g, x string) string {
 	return c.Op("Reshape", g, c.Ints(dims...))
 }
 
-// fullLike is a tensor of the shape and type of x, filled with v.
+// fullLike returns a tensor of the shape and type of x, filled with v.
 func (c *call) fullLike(x string, v float64) string {
 	t := c.value(x).Type
 	if c.value(x).Rank() == 0 {
@@ -270,7 +270,7 @@ func (c *call) full(shape string, t onnx.DType, v float64) string {
 
 func (c *call) zerosLike(x string) string { return c.fullLike(x, 0) }
 
-// reduce applies a Reduce operator; no axes is a no-op.
+// reduce applies a Reduce operator; without axes it is a no-op.
 func (c *call) reduce(op, x string, axes []int64, keep bool) string {
 	if len(axes) == 0 {
 		return x
@@ -328,7 +328,7 @@ func (c *call) unsqueeze(x string, axes ...int64) string {
 }
 func (c *call) squeeze(x string, axes ...int64) string { return c.Op("Squeeze", x, c.Ints(axes...)) }
 
-// axesUpTo is 0, 1, ..., n-1.
+// axesUpTo returns 0, 1, ..., n-1.
 func axesUpTo(n int) []int64 {
 	v := make([]int64, n)
 	for i := range v {
@@ -337,7 +337,7 @@ func axesUpTo(n int) []int64 {
 	return v
 }
 
-// arange is 0, 1, ..., n-1 at run time; n is an int64 vector of one element.
+// arange computes 0, 1, ..., n-1 at run time; n is an int64 vector of one element.
 func (c *call) arange(n string) string {
 	if v, ok := c.value(n).Known(); ok && v[0] <= 4096 {
 		return c.Ints(axesUpTo(int(v[0]))...)

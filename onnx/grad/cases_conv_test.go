@@ -57,7 +57,7 @@ func convCases() []opCase {
 	return append(append(cases, poolCases()...), resizeCases()...)
 }
 
-// wide is a kernel: its shape is known even where no other is.
+// wide is a kernel: its shape is known even if no other is.
 func (g *gen) wide(shape ...int64) string {
 	dynamic := g.dynamic
 	g.dynamic = false
@@ -137,7 +137,7 @@ func poolCases() []opCase {
 func resizeCases() []opCase {
 	var cases []opCase
 	add := func(from int64, a onnx.Attrs, scales []float64, sizes []int64, shape ...int64) {
-		fixed := a["antialias"] != nil || a["exclude_outside"] != nil // what wants sizes known before
+		fixed := a["antialias"] != nil || a["exclude_outside"] != nil // these need known sizes
 		cases = append(cases, opCase{op: "Resize", from: from, static: fixed, build: func(g *gen) {
 			in := []string{g.x(append([]int64{g.k}, shape...)...), "", "", ""}
 			if scales != nil {
@@ -174,7 +174,7 @@ func resizeCases() []opCase {
 	add(18, at{"mode": "cubic", "antialias": 1}, nil, []int64{1, 1, 3, 8}, 1, 7, 5)
 	add(18, at{"mode": "linear", "axes": []int{2}}, nil, []int64{5}, 1, 3, 2)
 	add(13, at{"mode": "linear"}, nil, []int64{1, 1, 6}, 1, 4)
-	for _, mode := range []string{"linear", "cubic", "nearest"} { // sizes and scales that the graph computes
+	for _, mode := range []string{"linear", "cubic", "nearest"} { // with sizes and scales that the graph computes
 		cases = append(cases, opCase{op: "Resize", from: 13, build: func(g *gen) {
 			x := g.x(g.k, 1, 3, 4)
 			g.op("Resize", at{"mode": mode}, x, "", "", g.b.Op("Add", g.b.Op("Shape", x), g.c(0, 0, 2, -1)))

@@ -14,7 +14,7 @@ func segments(g *gen, rows ...[5]int64) string {
 }
 
 func fusedCases() []opCase {
-	// The first outputs of so many are used.
+	// Only the first outputs are used.
 	fused := func(op string, outputs, used int, a onnx.Attrs, in func(g *gen) []string) opCase {
 		return opCase{op: "assay." + op, from: 17, single: true, build: func(g *gen) {
 			g.outputs = append(g.outputs, g.b.Node(onnx.FusedDomain, op, outputs, a, in(g)...)[:used]...)
@@ -27,8 +27,8 @@ func fusedCases() []opCase {
 		}}
 	}
 	return []opCase{
-		// causal; then two sequences behind one another of which the second has another's keys in front (a shared prefix);
-		// then no mask, with a row that attends to nothing; then a window
+		// causal; two sequences in a row, the second of which also attends to the first keys (a shared prefix); no
+		// mask, with a row that attends to nothing; a window
 		attend(at{"heads": 1}, 3, 3, 4, 4, func(k int64) [][5]int64 { return [][5]int64{{0, 3 * k, 0, 3 * k, 0}} }),
 		attend(at{"heads": 2, "kv_heads": 1, "scale": 0.7}, 4, 4, 6, 3, func(k int64) [][5]int64 {
 			return [][5]int64{{0, 2 * k, 0, 2 * k, 0}, {2 * k, 2 * k, 0, k, k}, {2 * k, 2 * k, 2 * k, 2 * k, 0}}
@@ -44,10 +44,10 @@ func fusedCases() []opCase {
 		fused("AddRMSNorm", 3, 1, nil, func(g *gen) []string {
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}
 		}),
-		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string { // with respect to the weight, too
+		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string { // including the gradient of the weight
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.pos(3 * g.k)}
 		}),
-		{op: "assay.AddRMSNorm", from: 17, single: true, build: func(g *gen) { // a norm alone, of rows in two axes
+		{op: "assay.AddRMSNorm", from: 17, single: true, build: func(g *gen) { // only a norm, of rows in two axes
 			y := g.b.Node(onnx.FusedDomain, "AddRMSNorm", 3, nil, g.x(2, 2, 3*g.k), "", g.fixed(3*g.k))
 			g.b.Last().Outputs[0] = ""
 			g.outputs = append(g.outputs, y[1])

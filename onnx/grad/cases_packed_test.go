@@ -28,7 +28,8 @@ func (g *gen) steps(shape ...int64) string {
 	return g.b.Numbers(onnx.Float, shape, v...)
 }
 
-// packedMatrix is a matrix [n, k] of so many bits in blocks, with zero points (in one row if flat) and a bias or not.
+// packedMatrix is a packed matrix [n, k] of the given bits and block size, with or without zero points (in one row if
+// flat) and bias.
 type packedMatrix struct {
 	n, k, bits, block int64
 	zeros, flat, bias bool

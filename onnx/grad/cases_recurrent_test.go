@@ -25,7 +25,7 @@ func recurrentCases() []opCase {
 		optional  bool // bias, lengths and initial states
 		peepholes bool
 		empty     bool // the second sequence has no steps
-		kinked    bool // activations have a kink at 0: sums are well away from it
+		kinked    bool // activations have a kink at 0: keep sums well away from it
 	}
 	operators := []struct {
 		op            string
@@ -117,7 +117,7 @@ func recurrentCases() []opCase {
 				scale := func(s float64) func(int) float64 { return func(int) float64 { return s * (2*g.rng.Float64() - 1) } }
 				inputs := []string{"", "", "", "", "", "", "", ""}
 				_, clipped := a["clip"]
-				if clipped || v.kinked { // the sums are well inside of the bounds, or well outside
+				if clipped || v.kinked { // keep the sums well inside or well outside the bounds
 					far := []float64{2, -2, 0.05, -0.05}
 					if v.kinked {
 						far = far[:2]
@@ -169,7 +169,7 @@ func recurrentCases() []opCase {
 	return cases
 }
 
-// branchOf is a subgraph of one output, which takes what it reads from around it.
+// branchOf returns a subgraph of one output, which captures its inputs.
 func branchOf(name string, nodes ...*onnx.Node) *onnx.Graph {
 	y := nodes[len(nodes)-1].Outputs[0]
 	return &onnx.Graph{Name: name, Nodes: nodes, Outputs: []onnx.ValueInfo{{Name: y, Type: onnx.Undefined}}}
@@ -197,7 +197,7 @@ func controlCases() []opCase {
 			g.declare(yes, no)
 			h := g.b.OpA("If", at{"then_branch": yes, "else_branch": no}, g.b.Scalar(onnx.Bool, taken))
 			g.op("Mul", nil, h, x)
-		}}, opCase{op: "If", from: 13, build: func(g *gen) { // one within the other, and one output handed on as it is
+		}}, opCase{op: "If", from: 13, build: func(g *gen) { // nested, and with one output passed through
 			x, w := g.x(2, 2*g.k), g.pos(2, 2*g.k)
 			inner := func(name, op string) *onnx.Graph { return branchOf(name, node(op, name+"_y", "middle", w)) }
 			a, b := inner("a", "Mul"), inner("b", "Div")

@@ -94,7 +94,7 @@ func normCases() []opCase {
 				)
 			},
 		},
-		{op: "LayerNormalization", from: 17, single: true, build: func(g *gen) { // with these alone
+		{op: "LayerNormalization", from: 17, single: true, build: func(g *gen) { // with only these
 			x, w := g.x(2, 4*g.k), g.pos(4*g.k)
 			g.outputs = g.b.Node("", "LayerNormalization", 3, at{"epsilon": 1e-2}, x, w)[1:]
 		}},
@@ -103,7 +103,7 @@ func normCases() []opCase {
 		}},
 		{op: "BatchNormalization", from: 15, single: true, build: func(g *gen) {
 			x, rest := g.x(3, 2, g.k+1), []string{g.pos(2), g.x(2), g.fixed(2), g.fixed(2)}
-			// The runtime writes the mixed statistics over the given ones, so that they cannot be compared;
+			// The runtime overwrites the given statistics with the updated ones, so they cannot be compared here;
 			// tools/parity does.
 			g.outputs = g.b.Node("", "BatchNormalization", 3, at{"training_mode": 1, "momentum": 0.7},
 				append([]string{x}, rest...)...)[:1]
@@ -246,7 +246,7 @@ func shapeCases() []opCase {
 			g.op("Slice", nil, in...)
 		}})
 	}
-	for _, end := range []int64{3, -1, 9} { // a beginning whose end is known when the model runs
+	for _, end := range []int64{3, -1, 9} { // from the start to an end that is only known when the model runs
 		cases = append(cases, opCase{op: "Slice", from: 13, build: func(g *gen) {
 			g.op("Slice", nil, g.x(4, 2+g.k), g.c(0), g.i([]int64{1}, end), g.c(0))
 		}})
@@ -271,7 +271,7 @@ func indexCases() []opCase {
 			from:  13,
 			build: func(g *gen) { g.op("Gather", at{"axis": -1}, g.x(2, 3, g.k+1), g.i([]int64{3}, 1, 0, 1)) },
 		},
-		{op: "Gather", from: 13, build: func(g *gen) { // more rows than a one-hot product is for
+		{op: "Gather", from: 13, build: func(g *gen) { // too many rows for a one-hot product
 			g.op(
 				"Gather",
 				nil,

@@ -8,7 +8,7 @@ import (
 
 type at = onnx.Attrs
 
-// opCases are the checks of all rules: at least one for each.
+// opCases returns the checks of all rules, at least one for each.
 func opCases() []opCase {
 	return slices.Concat(
 		elementwiseCases(),
@@ -127,7 +127,7 @@ func elementwiseCases() []opCase {
 			g.op("Clip", nil, g.off([]float64{0.4}, 3, 2*g.k), g.input(nil, func(int) float64 { return 0.4 }, true))
 		}},
 		{op: "Clip", from: 13, build: func(g *gen) { g.op("Clip", nil, g.x(3, 2*g.k)) }},
-		{op: "Clip", from: 13, build: func(g *gen) { // the lower bound lies above the upper one, which is what counts
+		{op: "Clip", from: 13, build: func(g *gen) { // the lower bound is above the upper one, which wins
 			bound := func(v float64) string { return g.input(nil, func(int) float64 { return v }, true) }
 			g.op("Clip", nil, g.off([]float64{-0.5, 0.5}, 3, 2*g.k), bound(0.5), bound(-0.5))
 		}},

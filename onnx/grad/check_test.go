@@ -18,14 +18,14 @@ import (
 	"assay/ort"
 )
 
-// program is a session that gives outputs and gradients.
+// program is a session that computes outputs and gradients.
 type program struct {
 	g       *gen
 	s       *ort.Session
 	outputs []string // floating-point ones
 }
 
-// open differentiates the case in double precision where the runtime has the kernels, else in single.
+// open differentiates the case in double precision if the runtime has the kernels, else in single.
 func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *program {
 	t.Helper()
 	if strings.HasPrefix(c.op, onnx.FusedDomain+".") {
@@ -86,7 +86,7 @@ func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *pr
 	return nil
 }
 
-// wantsFused skips a test of fused operators where there is no compiler for them.
+// wantsFused skips a test of fused operators if there is no compiler for them.
 func wantsFused(t *testing.T) {
 	t.Helper()
 	if _, err := ort.FusedLibrary(); err == nil {
@@ -119,7 +119,7 @@ func (p *program) run(
 	return out
 }
 
-// shapes finds the output shapes by running the forward node alone.
+// shapes finds the output shapes by running only the forward node.
 func (p *program) shapes(t *testing.T, c opCase, opset, k int64, seed uint64) map[string][]int {
 	t.Helper()
 	g := newGen(c, opset, k, p.g.t, p.g.dynamic, seed)
@@ -175,7 +175,7 @@ func shapeOf(d *tensor.Dense) []int {
 	return d.Shape()
 }
 
-// step and tolerance of central differences.
+// precision returns the step and the tolerance of central differences.
 func (p *program) precision() (h, tol float64) {
 	if p.g.t == onnx.Double {
 		return 1e-5, 1e-6
@@ -231,7 +231,7 @@ func TestJacobians(t *testing.T) {
 						for j := range a {
 							numeric, got := (a[j]-b[j])/(2*h), analytic[[2]string{y, x}][j][i]
 							if !(math.Abs(numeric-got) <= tol*(1+math.Abs(numeric))) {
-								t.Fatalf("seed %d: d %s[%d] / d %s[%d]: got %g, want that of differences: %g", seed, y, j, x, i, got, numeric)
+								t.Fatalf("seed %d: d %s[%d] / d %s[%d]: got %g, want the finite difference %g", seed, y, j, x, i, got, numeric)
 							}
 						}
 					}
@@ -255,8 +255,8 @@ func product(shape []int) int {
 	return n
 }
 
-// TestDirections compares, on larger shapes, the derivative along one random direction with a central difference:
-// with all sizes known, and with none.
+// TestDirections compares, on larger shapes, the derivative along one random direction with a central difference,
+// both with all sizes known and with none.
 func TestDirections(t *testing.T) {
 	long.Test(t)
 	for n, c := range opCases() {
@@ -319,7 +319,7 @@ func TestDirections(t *testing.T) {
 					}
 				}
 				if !(math.Abs(numeric-got) <= tol*(1+scale+math.Abs(numeric))) {
-					t.Fatalf("seed %d: derivative: got %g, want that of differences: %g", seed, got, numeric)
+					t.Fatalf("seed %d: derivative: got %g, want the finite difference %g", seed, got, numeric)
 				}
 			})
 		}
@@ -350,7 +350,7 @@ func name(r *entry) string {
 	return r.domain + "." + r.op
 }
 
-// TestDecompositions: what a rule differentiates instead of a node computes the same values as the node.
+// TestDecompositions: the decomposition that a rule differentiates computes the same values as the node.
 func TestDecompositions(t *testing.T) {
 	for n, c := range opCases() {
 		g := newGen(c, c.from, 3, onnx.Float, false, seedOf(c.op, n))

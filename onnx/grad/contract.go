@@ -7,19 +7,19 @@ import (
 	"assay/onnx"
 )
 
-// noRule refuses a node that has no rule.
+// noRule returns the error for a node without a rule.
 func noRule(m *onnx.Model, n *onnx.Node) error {
 	return fmt.Errorf(
 		"%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this "+
-			"operator at this version; wanted a rule for input %q. docs/ops.md lists the rules: "+
+			"operator at this version; it needs a rule for input %q. docs/ops.md lists the rules: "+
 			"differentiate with respect to a later value, or rewrite the node",
 		m.Describe(n),
 		strings.Join(n.Reads(), ", "),
 	)
 }
 
-// untyped refuses an active value that is not known to be a floating-point tensor. It names the first node whose type
-// is not known.
+// untyped returns the error for an active value that is not known to be a floating-point tensor. It names the first
+// node of unknown type.
 func (e *engine) untyped(x string) error {
 	v := e.value(x)
 	for v.Type == onnx.Undefined && e.producers[x] != nil {
@@ -36,27 +36,27 @@ func (e *engine) untyped(x string) error {
 				return noRule(e.b.M, n)
 			}
 			return fmt.Errorf(
-				"%s gives %q, of which neither the operator nor a declaration in the model tells the type",
+				"%s outputs %q, whose type neither the operator nor a declaration in the model determines",
 				e.b.M.Describe(n), x,
 			)
 		}
 		x, v = before, e.value(before)
 	}
 	return fmt.Errorf(
-		"%q is %v, and gradients of that are not known; wanted a float, float16, bfloat16 or double tensor",
+		"%q is %v, which cannot have a gradient: want a float, float16, bfloat16 or double tensor",
 		x, v,
 	)
 }
 
-// ruleErrorf says that a rule broke its contract.
+// ruleErrorf returns the error for a rule that violated its contract.
 func ruleErrorf(format string, args ...any) error {
-	return &onnx.InternalError{Doing: "checking what a rule gives", Cause: fmt.Errorf(format, args...)}
+	return &onnx.InternalError{Doing: "checking the result of a rule", Cause: fmt.Errorf(format, args...)}
 }
 
 // checkGradient checks that a gradient has the type and shape of its value, as far as they are known.
 func checkGradient(g, x *onnx.Value) error {
 	if !compatible(g, x) {
-		return ruleErrorf("the gradient is %v, wanted %v", g, x)
+		return ruleErrorf("the gradient is %v, want %v", g, x)
 	}
 	return nil
 }

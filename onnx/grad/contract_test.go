@@ -8,7 +8,7 @@ import (
 	"assay/onnx"
 )
 
-// through is x [2,4] -> the node -> h -> Sigmoid -> y, and a path around the node if aside: y + x.
+// through returns x [2,4] -> the node -> h -> Sigmoid -> y, and a path around the node if aside: y + x.
 func through(opset int64, n *onnx.Node, aside bool, more func(m *onnx.Model)) *onnx.Model {
 	b := onnx.NewBuilder("through", opset)
 	b.Input("x", onnx.Float, onnx.Dims(2, 4))
@@ -39,8 +39,8 @@ func through(opset int64, n *onnx.Node, aside bool, more func(m *onnx.Model)) *o
 	return b.M
 }
 
-// TestNothingEndsSilently: a gradient that reaches something without a rule is refused with the node's name, whether
-// or not the types around it are known.
+// TestNothingEndsSilently: a gradient that reaches a node without a rule is refused with the node's name, whether or
+// not the types around it are known.
 func TestNothingEndsSilently(t *testing.T) {
 	branch := func(op string) *onnx.Graph {
 		return &onnx.Graph{
@@ -112,7 +112,7 @@ func TestNothingEndsSilently(t *testing.T) {
 				c.at = "middle"
 			}
 			if strings.Contains("LSTM GRU RNN If Scan", name) && lookup(c.n, c.opset) != nil {
-				return // it has a rule by now, which has tests of its own
+				return // it has a rule by now, which is tested elsewhere
 			}
 			for _, aside := range []bool{false, true} {
 				if name == "8 bits" && aside {
@@ -121,19 +121,18 @@ func TestNothingEndsSilently(t *testing.T) {
 				m := through(c.opset, c.n, aside, c.more)
 				grads, err := Append(m, Options{Outputs: []string{m.Outputs[0].Name}, Wrt: []string{"x"}})
 				if err == nil || !strings.Contains(err.Error(), `"`+c.at+`"`) {
-					t.Errorf("%s, aside %v: gradients %v, error %v; wanted a refusal that names node %q",
+					t.Errorf("%s, aside %v: gradients %v, error %v; want a refusal that names node %q",
 						name, aside, grads, err, c.at)
 				}
 				if errors.As(err, new(*onnx.InternalError)) {
-					t.Errorf("%s: got %v as a mistake of ours, want a refusal", name, err)
+					t.Errorf("%s: got the internal error %v, want a refusal", name, err)
 				}
 			}
 		})
 	}
 }
 
-// TestDiscreteValuesEndPaths: what has been an integer on its way carries no gradient, also behind an operator
-// without a rule.
+// TestDiscreteValuesEndPaths: a path through an integer carries no gradient, even after an operator without a rule.
 func TestDiscreteValuesEndPaths(t *testing.T) {
 	m := through(
 		17,
@@ -159,8 +158,8 @@ func TestDiscreteValuesEndPaths(t *testing.T) {
 	}
 }
 
-// TestUnknownTypesOfFrozenValues: an operator without a rule is no matter where nothing flows into it, and its type
-// follows from what it is combined with.
+// TestUnknownTypesOfFrozenValues: an operator without a rule does not matter if no gradient flows into it, and its
+// type follows from the values that it is combined with.
 func TestUnknownTypesOfFrozenValues(t *testing.T) {
 	for _, op := range []string{"Mul", "Max", "Concat"} {
 		t.Run(op, func(t *testing.T) {
@@ -194,12 +193,12 @@ func TestOutputsThatARuleDoesNotTake(t *testing.T) {
 	y := b.Node("", "Split", 2, onnx.Attrs{"axis": 2}, "x")
 	_, err := Append(b.M, Options{Outputs: y[1:], Wrt: []string{"x"}})
 	if err == nil || !strings.Contains(err.Error(), `"Split"`) || !strings.Contains(err.Error(), "output 1") {
-		t.Errorf("%v; wanted a refusal that names node and output", err)
+		t.Errorf("%v; want a refusal that names node and output", err)
 	}
 }
 
-// TestMistakesInRulesAreOurs: a panic, a gradient that does not fit, a missing one and an emitted node that cannot be
-// are called what they are, with what the rule said.
+// TestMistakesInRulesAreOurs: a panic, a gradient that does not fit, a missing one and an invalid emitted node are
+// reported as internal errors, with the cause.
 func TestMistakesInRulesAreOurs(t *testing.T) {
 	key := [2]string{"", "Tanh"}
 	old := rules[key]
@@ -210,13 +209,13 @@ func TestMistakesInRulesAreOurs(t *testing.T) {
 	}{
 		"panic":     {func(c *call) []string { return c.x[7:] }, "slice bounds out of range"},
 		"own words": {func(c *call) []string { panic("the sky is falling") }, "the sky is falling"},
-		"shape":     {func(c *call) []string { return []string{c.Ints(1)} }, "int64[1], wanted float[2,4]"},
-		"missing":   {func(c *call) []string { return []string{""} }, "gives no gradient of input 0"},
+		"shape":     {func(c *call) []string { return []string{c.Ints(1)} }, "int64[1], want float[2,4]"},
+		"missing":   {func(c *call) []string { return []string{""} }, "returned no gradient of input 0"},
 		"emitted":   {func(c *call) []string { return []string{c.Op("MatMul", c.x[0], c.x[0])} }, "inner sizes 4 and 2"},
 		"type": {func(c *call) []string { return []string{c.OpA("Cast", attrs{"to": 11}, c.dy[0])} },
-			"double[2,4], wanted float[2,4]"},
+			"double[2,4], want float[2,4]"},
 		"no such rank": {func(c *call) []string { return []string{c.sum(c.dy[0], []int64{0}, false)} },
-			"float[4], wanted float[2,4]"},
+			"float[4], want float[2,4]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules[key] = []*entry{{op: "Tanh", rule: c.rule}}
@@ -224,7 +223,7 @@ func TestMistakesInRulesAreOurs(t *testing.T) {
 			var internal *onnx.InternalError
 			if !errors.As(err, &internal) || !strings.Contains(err.Error(), c.want) ||
 				!strings.Contains(err.Error(), `node "bend"`) {
-				t.Errorf("%s: %v; wanted an internal error that names the node and holds %q", name, err, c.want)
+				t.Errorf("%s: %v; want an internal error that names the node and contains %q", name, err, c.want)
 				return
 			}
 			if _, panicked := internal.Cause.(error); (name == "panic" || name == "own words") &&

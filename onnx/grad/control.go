@@ -51,12 +51,12 @@ func ifRule(c *call) []string {
 // scan is a Scan node taken apart.
 type scan struct {
 	body       *onnx.Graph
-	states     int // how many inputs and outputs are states; the others are scanned
+	states     int // number of inputs and outputs that are states; the others are scanned
 	inAxes     []int64
 	outAxes    []int64
 	inReverse  []bool
 	outReverse []bool
-	slices     []onnx.ValueInfo // what the body sees of all inputs
+	slices     []onnx.ValueInfo // the inputs as the body sees them
 	gradients  []bool           // inputs that get a gradient: floating-point states, and scanned inputs that need one
 }
 
@@ -64,7 +64,7 @@ func (c *call) scanned() scan {
 	s := scan{body: c.graph("body")}
 	s.states = len(c.x) - int(c.n.Int("num_scan_inputs", 0))
 	if s.states < 0 || s.states > len(c.y) || len(s.body.Inputs) != len(c.x) || len(s.body.Outputs) != len(c.y) {
-		c.fail("wanted a body of as many inputs and outputs as the node")
+		c.fail("needs a body with as many inputs and outputs as the node")
 		return s
 	}
 	s.inAxes, s.inReverse = onnx.ScanAxes(c.n, "input", len(c.x)-s.states)
@@ -81,13 +81,13 @@ func (c *call) scanned() scan {
 		s.slices = append(s.slices, info(s.body.Inputs[i].Name, &v))
 		s.gradients = append(s.gradients, v.Type.IsFloat() && (i < s.states || c.needs(i)))
 		if i < s.states && !v.Type.IsFloat() && !v.Type.Discrete() {
-			c.fail("state %d, %q, is %v: wanted its type", i, x, &v)
+			c.fail("state %d, %q, is %v: its type is needed", i, x, &v)
 		}
 	}
 	return s
 }
 
-// onlyFirst reports whether the first input alone needs a gradient, of the first output alone.
+// onlyFirst reports whether only the first input needs a gradient, and only the first output has one.
 func (c *call) onlyFirst() bool {
 	some := func(g string) bool { return g != "" }
 	return !slices.Contains(c.needsGrad[1:], true) && !slices.ContainsFunc(c.dy[1:], some)
@@ -103,9 +103,9 @@ func directionFlags(back []bool) []int64 {
 	return d
 }
 
-// scanRule: a first Scan goes forward once more and keeps the states before every step. A second one goes through the
-// steps in reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the
-// states, and sums of the gradients of the captures of the body.
+// scanRule: a first Scan repeats the forward pass and keeps the states before every step. A second one runs the steps
+// in reverse and computes the vector-Jacobian product of each. Its states are the gradients of the states, and the
+// accumulated gradients of the body's captures.
 func scanRule(c *call) []string {
 	if c.n.Meta[onnx.MetaDerivative] == "true" && len(c.captures) == 0 && c.onlyFirst() {
 		dx := make([]string, len(c.x))
@@ -158,7 +158,7 @@ func scanRule(c *call) []string {
 	return dx
 }
 
-// backwardScan is what the Scan in reverse reads.
+// backwardScan holds the inputs of the reverse Scan.
 type backwardScan struct {
 	starts     []string          // its states before the first step: gradients of states, and zeros for the sums
 	read       []string          // scanned: states before each step, the forward inputs, cotangents
@@ -168,8 +168,8 @@ type backwardScan struct {
 	sums       map[string]string // by capture: the input of the backward body that holds its sum
 }
 
-// scanBack gives the body the inputs of the Scan in reverse: gradients of states, sums, states before the step, scanned
-// inputs, and cotangents.
+// scanBack adds the inputs of the reverse Scan to the body: gradients of states, sums, states before the step,
+// scanned inputs, and cotangents.
 func (c *call) scanBack(s scan, b *body, before []string) backwardScan {
 	w := backwardScan{cotangents: make([]string, len(c.y)), sums: map[string]string{}}
 	build := onnx.Extend(b.m)
@@ -216,7 +216,7 @@ func (c *call) scanBack(s scan, b *body, before []string) backwardScan {
 	return w
 }
 
-// emitScanBack emits the Scan in reverse. Its outputs are gradients of states, sums for the captures, and gradients of
+// emitScanBack emits the reverse Scan. Its outputs are gradients of states, sums for the captures, and gradients of
 // scanned inputs.
 func (c *call) emitScanBack(s scan, b *body, w backwardScan, grads map[string]string) []string {
 	var outputs []string
@@ -260,7 +260,7 @@ func (c *call) emitScanBack(s scan, b *body, w backwardScan, grads map[string]st
 	return c.Node("", "Scan", len(outputs), at, append(w.starts, w.read...)...)
 }
 
-// statesBefore emits a Scan that gives every state before every step, along axis 0.
+// statesBefore emits a Scan that outputs every state before every step, along axis 0.
 func (c *call) statesBefore(s scan) []string {
 	if s.states == 0 {
 		return nil

@@ -9,7 +9,7 @@ var convRules = []entry{
 		op:                "Resize",
 		nonDifferentiable: []int{1, 2, 3},
 		decompose:         resize,
-		note: "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model " +
+		note: "antialias, exclude_outside and keep_aspect_ratio_policy if the sizes are known before the model " +
 			"runs",
 	},
 }
@@ -17,12 +17,12 @@ var convRules = []entry{
 // window returns the geometry of the node's convolution or pooling over x.
 func (c *call) window(x string, kernel []int64) onnx.Window {
 	if c.rank(x) < 3 {
-		c.fail("wanted data of rank 3 or more")
+		c.fail("needs data of rank 3 or more")
 		return onnx.Window{}
 	}
 	w := onnx.WindowOf(c.n, kernel, c.value(x).Shape[2:])
 	if w.Pads == nil {
-		c.fail("wanted the spatial sizes of %q, which auto_pad depends on", x)
+		c.fail("needs the spatial sizes of %q, which auto_pad depends on", x)
 	}
 	return w
 }
@@ -30,7 +30,7 @@ func (c *call) window(x string, kernel []int64) onnx.Window {
 func (c *call) kernel(w string) []int64 {
 	s := c.sizes(w, "the sizes of the kernel")
 	if len(s) < 3 {
-		c.fail("wanted a kernel of rank 3 or more")
+		c.fail("needs a kernel of rank 3 or more")
 		return nil
 	}
 	return s[2:]
@@ -60,13 +60,13 @@ func convRule(c *call) []string {
 	return g
 }
 
-// channelSum adds up everything but axis 1.
+// channelSum sums over all axes except axis 1.
 func (c *call) channelSum(dy string) string {
 	axes := append([]int64{0}, axesUpTo(c.rank(dy))[2:]...)
 	return c.sum(dy, axes, false)
 }
 
-// convInput is the transposed convolution of dy with w, cut and padded to the shape of x.
+// convInput returns the transposed convolution of dy with w, cropped and padded to the shape of x.
 func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
 	n := len(win.Kernel)
 	at := attrs{"strides": win.Strides, "dilations": win.Dilations, "group": group}
@@ -78,7 +78,7 @@ func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
 		pads[i] = win.Pads[i]
 		if end := full - in.Size - win.Pads[i]; end >= 0 {
 			pads[n+i] = end
-		} else { // the stride left a rest
+		} else { // the stride left a remainder
 			extra[i] = -end
 		}
 	}
@@ -96,8 +96,8 @@ func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
 	return c.Op("Pad", full, c.concat(0, c.Ints(0, 0), c.Ints(begin...), c.Ints(0, 0), end), c.scalarLike(full, 0))
 }
 
-// convKernel is dW, of the shape of w [O, C/group, kernel], for data x [N, C, ...] and gradient dy [N, O, ...]: the
-// convolution of x with dy, batch and channels exchanged, strides and dilations exchanged.
+// convKernel returns dW, with the shape of w [O, C/group, kernel], for data x [N, C, ...] and gradient dy [N, O,
+// ...]: the convolution of x with dy, with batch and channels swapped, and strides and dilations swapped.
 func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string {
 	n := len(win.Kernel)
 	perm := axesUpTo(n + 2)
@@ -119,20 +119,20 @@ func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string 
 	at := attrs{"strides": win.Dilations, "dilations": win.Strides, "pads": win.Pads, "group": group}
 	g := c.transpose(c.OpA("Conv", at, data, c.transpose(dy, perm...)), perm...)
 	for i, k := range win.Kernel {
-		if d := c.value(g).Shape[2+i]; !d.Known() || d.Size != k { // places that the stride never reached
+		if d := c.value(g).Shape[2+i]; !d.Known() || d.Size != k { // positions that the stride never reached
 			axes := axesUpTo(n + 2)[2:]
 			g = c.Op("Slice", g, c.Ints(make([]int64, n)...), c.Ints(win.Kernel...), c.Ints(axes...))
 			break
 		}
 	}
-	// Without channels, which is an empty batch here, ONNX Runtime's Conv does not set its output.
+	// Without channels (here: an empty batch) ONNX Runtime's Conv does not set its output.
 	if batch := c.value(x).Shape[0]; !batch.Known() {
 		return c.Op("Where", c.Op("Equal", c.size(x, 0), c.Ints(0)), c.Scalar(c.value(g).Type, 0), g)
 	}
 	return g
 }
 
-// Y = X *' W + b: dX is the convolution of dY with W, dW that of dY with X.
+// Y = X *' W + b: dX is the convolution of dY with W, dW the convolution of dY with X.
 func convTransposeRule(c *call) []string {
 	x, w, dy := c.x[0], c.x[1], c.dy[0]
 	k := c.kernel(w)
@@ -157,11 +157,11 @@ func convTransposeRule(c *call) []string {
 	return g
 }
 
-// transposedWindow resolves the pads that output_shape or auto_pad ask for.
+// transposedWindow resolves the pads that follow from output_shape or auto_pad.
 func (c *call) transposedWindow(x string, kernel []int64) onnx.Window {
 	n := len(kernel)
 	if c.rank(x) != n+2 {
-		c.fail("wanted data of the kernel's rank")
+		c.fail("needs data of the kernel's rank")
 		return onnx.Window{}
 	}
 	mode, shape, extra := c.n.Str("auto_pad", "NOTSET"), c.n.Ints("output_shape"), c.n.Ints("output_padding")
@@ -185,7 +185,7 @@ func (c *call) transposedWindow(x string, kernel []int64) onnx.Window {
 		if shape != nil {
 			in := c.value(x).Shape[2+i]
 			if !in.Known() {
-				c.fail("wanted the spatial sizes of %q, which output_shape depends on", x)
+				c.fail("needs the spatial sizes of %q, which output_shape depends on", x)
 				return win
 			}
 			total += in.Size*win.Strides[i] - shape[len(shape)-n+i]

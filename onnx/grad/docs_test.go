@@ -11,11 +11,11 @@ import (
 	"assay/onnx"
 )
 
-var update = flag.Bool("update", false, "write docs/ops.md anew")
+var update = flag.Bool("update", false, "rewrite docs/ops.md")
 
 //go:generate go test -run TestOpsDocument -update
 
-// TestOpsDocument fails when docs/ops.md is not what the rule table says.
+// TestOpsDocument fails if docs/ops.md does not match the rule table.
 func TestOpsDocument(t *testing.T) {
 	const path = "../../docs/ops.md"
 	want := opsDocument()
@@ -37,18 +37,18 @@ func opsDocument() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Operators with a gradient
 
-Written by `+"`go generate ./onnx/grad`"+` from the rule table (onnx/grad/table.go and the rules beside it).
+Written by `+"`go generate ./onnx/grad`"+` from the rule table (onnx/grad/table.go and the rules next to it).
 
 The rules hold for models in ai.onnx opset %d to %d. Integer and boolean inputs never carry a gradient; float inputs
 that carry none are listed. Operators whose outputs are integers or booleans (Shape, comparisons, ArgMax, ...), and
-generators (ConstantOfShape, Range, RandomNormal, ...), need no rule: no gradient reaches them. A rule takes the
-gradient of the first output alone where "limits" does not name more; a model in which a gradient reaches another one
-is refused. So is an operator in a gradient's way that is not on this page (gradients.md). Every rule is checked
+generators (ConstantOfShape, Range, RandomNormal, ...), need no rule: no gradient reaches them. A rule takes only the
+gradient of the first output unless "limits" names more; a model in which a gradient reaches another output is refused.
+So is a model with an operator on a gradient's path that is not on this page (gradients.md). Every rule is checked
 against central differences (onnx/grad/check_test.go), and against PyTorch (testdata/oracle/onnx).
 
 `, onnx.OldestOpset, onnx.NewestOpset)
 	var zero, plain, rows []string
-	alike := map[string][]string{} // operators by the cells that they share
+	alike := map[string][]string{} // cells -> the operators that share them
 	for i := range table {
 		r := &table[i]
 		since, inputs, note := limits(r)
@@ -71,7 +71,7 @@ against central differences (onnx/grad/check_test.go), and against PyTorch (test
 	return wrapped(b.String())
 }
 
-// limits returns the cells of an operator's row: the opset that brought it, inputs without a gradient, and a note.
+// limits returns the cells of an operator's row: its first opset, inputs without a gradient, and a note.
 func limits(r *entry) (since, inputs, note string) {
 	if r.since > onnx.OldestOpset {
 		since = fmt.Sprint(r.since)
@@ -92,7 +92,7 @@ func sorted(lines []string, by string) string {
 	return strings.Join(lines, by)
 }
 
-// wrapped breaks lines of prose behind 120 columns.
+// wrapped breaks lines of prose after 120 columns.
 func wrapped(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

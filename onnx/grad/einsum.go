@@ -7,16 +7,16 @@ import (
 )
 
 // einsumRule: the gradient of one operand is the einsum of the output's gradient and the other operands, with that
-// operand's letters as result. Letters that only this operand has were summed out: their gradient is the same along
-// the axis.
+// operand's letters as the result. Letters that only this operand has were summed out: the gradient is constant along
+// their axes.
 func einsumRule(c *call) []string {
 	terms, out := einsumTerms(c.n.Str("equation", ""))
 	if len(terms) != len(c.x) {
-		return c.fail("wanted one term for each input in equation %q", c.n.Str("equation", ""))
+		return c.fail("needs one term for each input in equation %q", c.n.Str("equation", ""))
 	}
 	for _, t := range append([]string{out}, terms...) {
 		if i := strings.Index(t, "..."); i > 0 {
-			return c.fail("wanted the ellipsis of %q at the front of its term", t)
+			return c.fail("needs the ellipsis of %q at the front of its term", t)
 		}
 	}
 	g := make([]string, len(c.x))
@@ -61,11 +61,11 @@ func (c *call) einsumGradient(x, term string, inputs, from []string) string {
 	dots := strings.HasPrefix(term, "...")
 	given := strings.Join(from, "")
 	if !dots && strings.Contains(given, "...") && strings.HasPrefix(from[0], "...") {
-		// the other operands' ellipsis: this one was repeated along it, so it is summed
+		// the other operands' ellipsis: this operand was broadcast along it, so sum over it
 		dots = false
 	}
-	var to string  // result letters: each once, and only those known from elsewhere
-	var once []int // axes of x that they are
+	var to string  // result letters: each once, and only those of other terms
+	var once []int // their axes in x
 	for i, l := range strings.Split(letters, "") {
 		if letters != "" && strings.Contains(given, l) && !strings.Contains(to, l) {
 			to, once = to+l, append(once, i)
@@ -79,7 +79,7 @@ func (c *call) einsumGradient(x, term string, inputs, from []string) string {
 	if len(once) == len(letters) {
 		return g
 	}
-	// Axes of x that g lacks: put them in with size 1 and repeat, on the diagonal where a letter is repeated.
+	// Insert axes of x that g lacks with size 1 and repeat along them, on the diagonal if a letter is repeated.
 	lead := c.rank(g) - len(to)
 	var missing []int64
 	for i := range letters {

@@ -173,11 +173,11 @@ func powRule(c *call) []string {
 	return g
 }
 
-// The extreme one of the inputs takes all of the gradient; of equal ones the first.
+// The full gradient goes to the extreme input; among equal ones, to the first.
 func extremeRule(c *call, wins string) []string {
 	g := make([]string, len(c.x))
 	rest := c.dy[0]
-	best := make([]string, len(c.x)) // of input 0 to i
+	best := make([]string, len(c.x)) // extreme of inputs 0 to i
 	best[0] = c.x[0]
 	for i := 1; i < len(c.x); i++ {
 		best[i] = c.Op(c.n.Op, best[i-1], c.x[i])
@@ -192,12 +192,11 @@ func extremeRule(c *call, wins string) []string {
 	return g
 }
 
-// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside, and to hi alone where lo lies above
-// it.
+// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside, and only to hi where lo > hi.
 func clipRule(c *call) []string {
 	x, lo, hi, dy := c.x[0], c.in(1), c.in(2), c.dy[0]
 	g := make([]string, 3)
-	rest := dy // what hi leaves over
+	rest := dy // the part that does not go to hi
 	if hi != "" {
 		below := c.Op("LessOrEqual", x, hi)
 		if lo != "" {

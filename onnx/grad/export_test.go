@@ -1,4 +1,4 @@
 package grad
 
-// WantsFused skips a test of fused operators where there is no compiler for them.
+// WantsFused skips a test of fused operators if there is no compiler for them.
 var WantsFused = wantsFused

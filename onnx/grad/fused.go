@@ -2,14 +2,14 @@ package grad
 
 import "assay/onnx"
 
-// The rules of the fused operators (ops/): each has its gradient as an operator.
+// Rules of the fused operators (ops/), whose gradients are operators.
 var fusedRules = []entry{
 	{
 		domain:            onnx.FusedDomain,
 		op:                "FlashAttention",
 		nonDifferentiable: []int{3},
 		rule:              flashAttentionRule,
-		note:              "the second output, lse, is wanted",
+		note:              "requires the second output, lse",
 	},
 	{domain: onnx.FusedDomain, op: "RopeSplit", nonDifferentiable: []int{1, 2}, outputs: 3, rule: ropeSplitRule},
 	{
@@ -25,10 +25,10 @@ var fusedRules = []entry{
 	}},
 }
 
-// The probabilities are computed again from the rows' log-sum-exp.
+// The probabilities are recomputed from the rows' log-sum-exp.
 func flashAttentionRule(c *call) []string {
 	if len(c.y) < 2 || c.y[1] == "" {
-		return c.fail("wanted the second output, lse, which the gradient reads")
+		return c.fail("needs the second output, lse, which the gradient reads")
 	}
 	g := c.Node(onnx.FusedDomain, "FlashAttentionGrad", 3, c.n.Attrs, c.dy[0], c.x[0], c.x[1], c.x[2], c.x[3], c.y[0],
 		c.y[1])
@@ -45,7 +45,7 @@ func ropeSplitRule(c *call) []string {
 	}
 }
 
-// The fused gradient has none of the weight, which is frozen where the operator is used.
+// The fused gradient does not include the weight, which is frozen wherever the operator is used.
 func addRMSNormRule(c *call) []string {
 	if c.needs(2) {
 		return nil

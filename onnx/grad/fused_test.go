@@ -14,7 +14,7 @@ import (
 	"assay/ort"
 )
 
-// attention is a case of FlashAttention: rows of queries and keys, who attends to whom, and heads.
+// attention is a case of FlashAttention: rows of queries and keys, which attends to which, and heads.
 type attention struct {
 	queries, keys   int
 	segments        [][5]int // q0, qn, k0, kn, offset
@@ -23,7 +23,7 @@ type attention struct {
 	scale           float64
 }
 
-// visible says whether query i attends to key j.
+// visible reports whether query i attends to key j.
 func (a attention) visible(i, j int) bool {
 	for _, s := range a.segments {
 		q, k := i-s[0], j-s[2]
@@ -35,7 +35,7 @@ func (a attention) visible(i, j int) bool {
 	return false
 }
 
-// pack makes a case of sequences one behind the other; those of a group share the rows of a prefix.
+// pack makes a case of concatenated sequences; the sequences of a group share the rows of a prefix.
 func pack(prefixes []int, lengths [][]int, a attention) attention {
 	for i, prefix := range prefixes {
 		start := a.queries
@@ -70,7 +70,8 @@ func attentionCases() map[string]attention {
 	return out
 }
 
-// graph computes attention of inputs q, k, v by the fused operator or by plain ones, with gradients for a cotangent g.
+// graph computes attention of inputs q, k, v with the fused operator or with plain ones, and gradients for a
+// cotangent g.
 func (a attention) graph(t *testing.T, fused bool) *onnx.Model {
 	t.Helper()
 	if fused {
@@ -179,7 +180,7 @@ func random(rng *rand.Rand, rows, columns int) *tensor.Dense {
 	return tensor.New(tensor.WithShape(rows, columns), tensor.WithBacking(v))
 }
 
-// TestFusedGradientsRepeat: the same bytes with one thread and with several, time after time.
+// TestFusedGradientsRepeat: the same bytes with one thread and with several, in every run.
 func TestFusedGradientsRepeat(t *testing.T) {
 	a := attentionCases()["one prefix"]
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -201,7 +202,7 @@ func TestFusedGradientsRepeat(t *testing.T) {
 		for name := range want {
 			g, w := onnx.Float32Bytes(got[name].Data().([]float32)), onnx.Float32Bytes(want[name].Data().([]float32))
 			if !bytes.Equal(g, w) {
-				t.Errorf("%s with %d threads: got other bytes, want those of one thread", name, threads)
+				t.Errorf("%s with %d threads: the bytes differ from those of one thread", name, threads)
 			}
 		}
 		if err := s.Close(); err != nil {
@@ -210,7 +211,7 @@ func TestFusedGradientsRepeat(t *testing.T) {
 	}
 }
 
-// TestFlashAttentionRefuses: a table that points outside of the rows is an error that says so, and no read behind them.
+// TestFlashAttentionRefuses: a table that points outside of the rows is an error, not an out-of-bounds read.
 func TestFlashAttentionRefuses(t *testing.T) {
 	for want, change := range map[string]func(a *attention){
 		"segment 0 is outside of 3 queries and 3 keys": func(a *attention) { a.segments[0][1] = 4 },

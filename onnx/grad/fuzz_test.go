@@ -7,7 +7,7 @@ import (
 	"assay/onnx"
 )
 
-// FuzzAppend: whatever bytes come in, reading, checking and differentiating them ends with a result or an error.
+// FuzzAppend: reading, checking and differentiating arbitrary bytes ends with a result or an error.
 func FuzzAppend(f *testing.F) {
 	for _, path := range oracleModels(f) {
 		data, err := os.ReadFile(path)

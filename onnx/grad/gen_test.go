@@ -11,7 +11,7 @@ import (
 	"assay/onnx"
 )
 
-// gen builds the one-node model of a case. Operands are made by methods that also choose values away from kinks.
+// gen builds the one-node model of a case. Its methods make operands, with values away from kinks.
 type gen struct {
 	k       int64 // size factor: 1 for full Jacobians, more for random directions
 	t       onnx.DType
@@ -93,7 +93,7 @@ func (g *gen) distinct(shape ...int64) string {
 	return g.input(shape, func(i int) float64 { return 0.2 * (float64(order[i]) - float64(n)/2 + 0.1) }, true)
 }
 
-// fixed is as pos, but nothing is differentiated with respect to it.
+// fixed is like pos, but nothing is differentiated with respect to it.
 func (g *gen) fixed(shape ...int64) string {
 	return g.input(shape, func(int) float64 { return 0.3 + 1.7*g.rng.Float64() }, false)
 }
@@ -145,7 +145,7 @@ func (g *gen) nodes(domain, op string, n int, a onnx.Attrs, inputs ...string) {
 
 // opCase is one check of a rule.
 type opCase struct {
-	op       string // the rule it checks: operator, with its domain in front if it is not ai.onnx
+	op       string // the rule it checks: operator, with its domain unless it is ai.onnx
 	from, to int64  // opsets it is checked in: the first with full Jacobians, the last with a random direction
 	static   bool   // needs sizes
 	single   bool   // the runtime computes it in single precision whatever the type

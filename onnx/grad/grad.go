@@ -1,15 +1,14 @@
-// Package grad differentiates ONNX models in reverse mode. It takes outputs with cotangents, and the values to
-// differentiate with respect to. It appends nodes of ordinary ONNX operators to the graph, which compute the
-// vector-Jacobian products.
+// Package grad differentiates ONNX models in reverse mode. Given outputs with cotangents, and the values to
+// differentiate with respect to, it appends nodes to the graph that compute the vector-Jacobian products with
+// ordinary ONNX operators.
 //
-// The derivatives are a table of rules (see docs/ops.md). A rule sees a node's inputs, outputs and output gradients,
-// and emits nodes in the model's own operator set. Everything that rules have in common lives in the engine. It visits
-// nodes, sums where a value is used several times, undoes broadcasting, recomputes, and checks every gradient's type
-// and shape.
+// The derivatives are a table of rules (see docs/ops.md). A rule gets a node's inputs, outputs and output gradients,
+// and emits nodes in the model's own operator set. The engine does the rest: it visits nodes, sums the gradients of
+// values that are used several times, undoes broadcasting, recomputes, and checks every gradient's type and shape.
 //
-// A gradient is exact, or the model is refused with the node's name: see docs/gradients.md. A path from the outputs
-// back to the Wrt values ends only at inputs that the table declares not differentiable, and at values of a discrete
-// type.
+// A gradient is exact, or the model is refused with the name of the node: see docs/gradients.md. A path from the
+// outputs back to the Wrt values ends only at inputs that the table declares not differentiable, and at values of a
+// discrete type.
 package grad
 
 import (
@@ -24,20 +23,22 @@ import (
 type Options struct {
 	// Outputs are the differentiated values, graph outputs or any others.
 	Outputs []string
-	// Cotangents maps an output to an existing value of the model of its type and shape, dL/d(output). Absent: ones.
+	// Cotangents maps an output to an existing value of the model with its type and shape, dL/d(output). Absent:
+	// ones.
 	Cotangents map[string]string
 	// Wrt are graph inputs, initializers or intermediate values of a floating-point type.
 	Wrt []string
-	// Recompute makes the backward pass of each segment (onnx.Node.Segment) compute that segment's forward values
-	// anew, from its inputs: memory for one segment at a time, one more forward pass.
+	// Recompute makes the backward pass of each segment (onnx.Node.Segment) recompute that segment's forward values
+	// from its inputs. It needs the memory of one segment at a time, and one more forward pass.
 	Recompute bool
-	// Segments, with Recompute, are how many: the first ones of the graph, whose values would be kept longest. 0: all.
+	// Segments is the number of segments to recompute: the first ones of the graph, whose values would be kept
+	// longest. 0: all.
 	Segments int
 }
 
 // Append appends to m the nodes that compute the gradient of sum(output * cotangent) with respect to every name of
-// o.Wrt. It returns the gradients' names by name of Wrt. A gradient has the type and shape of its value; a
-// value that the outputs do not depend on gets zeros. The forward nodes of m stay as they are.
+// o.Wrt. It returns the gradients' names by name of Wrt. A gradient has the type and shape of its value, and is zero
+// if the outputs do not depend on that value. The forward nodes of m are not changed.
 func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	if err := onnx.Check(m); err != nil {
 		return nil, err
@@ -72,12 +73,12 @@ type engine struct {
 	emitted   map[string]bool         // values of emitted nodes
 	producers map[string]*onnx.Node   // value -> forward node that makes it
 	consumers map[string][]*onnx.Node // value -> forward nodes that read it
-	totals    map[string]string       // value -> its whole gradient, once the nodes that read it are done
-	seeds     map[string]bool         // values whose gradient is given
+	totals    map[string]string       // value -> its full gradient, once the nodes that read it are done
+	seeds     map[string]bool         // values with a cotangent
 	plan      map[string]*segment     // by name; nil: no recomputation
 	wanted    []string                // with recomputation: the values whose gradients are results
-	due       []string                // their gradients that the next segment waits for
-	sizes     map[string]string       // symbol of a size -> vector of the model that holds it alone
+	due       []string                // those gradients that the next segment waits for
+	sizes     map[string]string       // symbol of a size -> vector of the model with just that size
 	err       error                   // of typing an emitted node
 }
 
@@ -103,7 +104,7 @@ func newEngine(m *onnx.Model, types *onnx.Types) *engine {
 	return e
 }
 
-// index records which forward nodes make and read each value.
+// index records the forward nodes that make and read each value.
 func (e *engine) index(nodes []*onnx.Node) {
 	for _, n := range nodes {
 		for _, y := range n.Outputs {
@@ -138,7 +139,7 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 		case v.Type == onnx.Undefined && !e.exists(x):
 			return nil, fmt.Errorf("the model has no value %q to differentiate with respect to", x)
 		case !v.Type.IsFloat():
-			return nil, fmt.Errorf("%q is %v and carries no gradient; name floating-point values", x, v)
+			return nil, fmt.Errorf("%q is %v and has no gradient: name floating-point values", x, v)
 		}
 	}
 	if err := e.backward(nodes, acc, o.Wrt); err != nil {
@@ -151,7 +152,7 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 			c := &call{Builder: e.b, e: e}
 			g = c.zerosLike(x)
 		}
-		if !e.isNode(g) { // the gradient is a graph input or a constant: give it a value of its own
+		if !e.isNode(g) { // the gradient is a graph input or a constant: make it a separate value
 			g = e.b.Op("Identity", g)
 		}
 		result[x] = g
@@ -178,10 +179,10 @@ func (e *engine) seed(y, cotangent string) (string, error) {
 		return c.fullLike(y, 1), nil
 	}
 	if !e.exists(cotangent) {
-		return "", fmt.Errorf("the cotangent %q of %q is no value of the model", cotangent, y)
+		return "", fmt.Errorf("the cotangent %q of %q is not a value of the model", cotangent, y)
 	}
 	if ct := e.value(cotangent); !compatible(ct, v) {
-		return "", fmt.Errorf("cotangent %q of output %q is %v, wanted %v", cotangent, y, ct, v)
+		return "", fmt.Errorf("cotangent %q of output %q is %v, want %v", cotangent, y, ct, v)
 	}
 	return cotangent, nil
 }

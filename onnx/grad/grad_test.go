@@ -58,12 +58,12 @@ func TestErrors(t *testing.T) {
 			m.Initializers = append(m.Initializers,
 				&onnx.Tensor{Name: "yes", Type: onnx.Bool, Shape: []int64{}, Data: []byte{1}})
 			o.Outputs = []string{"z"}
-		}, []string{`node "drop"`, "ai.onnx.Dropout", "opset 18", "wanted the second output"}},
+		}, []string{`node "drop"`, "ai.onnx.Dropout", "opset 18", "needs the second output"}},
 		"shapes that do not fit": {func(m *onnx.Model, o *Options) { m.Inputs[1].Shape = onnx.Dims(5, 4) },
 			[]string{`node "product"`, "ai.onnx.MatMul", "inner sizes 3 and 5", `"w" float[5,4]`}},
-		"opset": {func(m *onnx.Model, o *Options) { m.Opsets[""] = 11 }, []string{"opset 11", "wanted 13 to"}},
+		"opset": {func(m *onnx.Model, o *Options) { m.Opsets[""] = 11 }, []string{"opset 11", "want 13 to"}},
 		"later operator": {func(m *onnx.Model, o *Options) { m.Nodes[1].Op = "Gelu" },
-			[]string{`node "bend"`, "ai.onnx.Gelu, opset 17", "came with opset 20"}},
+			[]string{`node "bend"`, "ai.onnx.Gelu, opset 17", "added in opset 20"}},
 		"no such operator": {func(m *onnx.Model, o *Options) { m.Nodes[1].Op = "Tahn" },
 			[]string{`node "bend"`, "no such operator"}},
 		"cycle": {func(m *onnx.Model, o *Options) { m.Nodes[0].Inputs[0] = "y" },
@@ -167,7 +167,7 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// TestGatherNeedsNoReduction: nothing scatters with a reduction, whose order of addition some devices leave open.
+// TestGatherNeedsNoReduction: no scatter has a reduction, whose order of addition is undefined on some devices.
 func TestGatherNeedsNoReduction(t *testing.T) {
 	for _, c := range indexCases() {
 		if strings.HasPrefix(c.op, "Scatter") {
@@ -186,7 +186,7 @@ func TestGatherNeedsNoReduction(t *testing.T) {
 	}
 }
 
-// TestEmpty: what an empty tensor passes back is zero, whether its size is known before the model runs or not.
+// TestEmpty: the gradient through an empty tensor is zero, whether its size is known before the model runs or not.
 func TestEmpty(t *testing.T) {
 	for name, c := range map[string]struct {
 		x, w  []onnx.Dim
@@ -263,7 +263,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestTileAtRunTime: repeats that are an input of the model may be 0, and then nothing passes back.
+// TestTileAtRunTime: repeats that are an input of the model may be 0, and the gradient is then zero.
 func TestTileAtRunTime(t *testing.T) {
 	for _, opset := range []int64{13, 17, 25} {
 		t.Run(fmt.Sprintf("opset %d", opset), func(t *testing.T) {

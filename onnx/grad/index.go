@@ -12,11 +12,12 @@ var indexRules = []entry{
 	{op: "Compress", nonDifferentiable: []int{1}, rule: compressRule},
 }
 
-// maxOneHotRows is the number of rows up to which the gradient of a gathered table is a product with one-hot rows.
+// maxOneHotRows is the maximum number of table rows for which the gradient of a Gather is a product with one-hot
+// rows.
 const maxOneHotRows = 4096
 
-// Y = X[indices] along an axis: rows of dY are added up by index. ScatterND with reduction "add" would do, but its
-// order of addition, and so the last bits, differ from run to run on some devices.
+// Y = X[indices] along an axis: rows of dY are summed by index. ScatterND with reduction "add" is avoided: on some
+// devices its order of addition, and so the last bits, differ from run to run.
 func gatherRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
 	axis := c.axis("axis", 0, x)
@@ -43,7 +44,7 @@ func gatherRule(c *call) []string {
 	return []string{c.indexAdd(g, idx, c.size(x, int(axis)), axis), ""}
 }
 
-// indexCopy puts the rows of g along an axis at distinct indices into zeros of the given shape.
+// indexCopy copies the rows of g along an axis to distinct indices of zeros of the given shape.
 func (c *call) indexCopy(g, idx, shape string, axis int64) string {
 	t := c.value(g).Type
 	at := c.unsqueeze(idx, -1)
@@ -56,7 +57,7 @@ func (c *call) indexCopy(g, idx, shape string, axis int64) string {
 	return c.fromFront(c.Op("ScatterND", c.full(front, t, 0), at, c.toFront(g, axis)), axis)
 }
 
-// indexAdd adds up the rows of g along an axis by index, to size rows.
+// indexAdd sums the rows of g along an axis by index, into size rows.
 func (c *call) indexAdd(g, idx, size string, axis int64) string {
 	r := c.rank(g)
 	flat := c.toFront(g, axis)
@@ -96,13 +97,13 @@ func (c *call) nonNegative(idx, size string) string {
 	return c.where(c.Op("Less", idx, c.Int(0)), c.add(idx, size), idx)
 }
 
-// oneHot is [indices, size] with a 1 in every row.
+// oneHot returns one-hot rows [indices, size].
 func (c *call) oneHot(idx, size string, t onnx.DType) string {
 	return c.cast(c.Op("Equal", c.unsqueeze(idx, 1), c.arange(size)), t)
 }
 
-// indexAddSparse is indexAdd for tables with many more rows than there are indices (vocabularies). A product adds the
-// rows of equal indices to the first of them, and these go to their distinct places.
+// indexAddSparse is indexAdd for tables with many more rows than indices (vocabularies). A product sums the rows of
+// equal indices into the first of them, and these are copied to their distinct indices.
 func (c *call) indexAddSparse(rows, idx, size string) string {
 	equal := c.Op("Equal", c.unsqueeze(idx, 1), c.unsqueeze(idx, 0)) // [N, N]
 	t := c.value(rows).Type
@@ -118,8 +119,8 @@ func (c *call) indexAddSparse(rows, idx, size string) string {
 	)
 }
 
-// Y = X[.., indices, ..] element by element along an axis: dX = sum over the indices of dY where the index is the
-// place.
+// Y = X[.., indices, ..] element by element along an axis: dX = sum of dY over the indices that are equal to the
+// position.
 func gatherElementsRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
 	axis, r := c.axis("axis", 0, x), c.rank(x)
@@ -162,11 +163,11 @@ func gatherElementsRule(c *call) []string {
 func gatherNDRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
 	if c.n.Int("batch_dims", 0) != 0 {
-		return c.fail("wanted batch_dims = 0")
+		return c.fail("needs batch_dims = 0")
 	}
 	last := c.rank(idx) - 1
 	if last < 0 || !c.value(idx).Shape[last].Known() {
-		return c.fail("wanted the last size of the indices %q", idx)
+		return c.fail("needs the last size of the indices %q", idx)
 	}
 	k := int(c.value(idx).Shape[last].Size)
 	total, rows := c.Ints(1), ""
@@ -183,7 +184,7 @@ func gatherNDRule(c *call) []string {
 	return []string{c.reshapeLike(g, x), ""}
 }
 
-// Y = X with updates at indices: dX = dY, zero where it was replaced; dUpdates = dY[indices].
+// Y = X with updates at indices: dX = dY, zero at replaced elements; dUpdates = dY[indices].
 func scatterNDRule(c *call) []string {
 	g := make([]string, 3)
 	switch c.n.Str("reduction", "none") {
@@ -194,7 +195,7 @@ func scatterNDRule(c *call) []string {
 			g[0] = c.Op("ScatterND", c.dy[0], c.x[1], c.zerosLike(c.x[2]))
 		}
 	default:
-		return c.fail("wanted reduction none or add")
+		return c.fail("needs reduction none or add")
 	}
 	if c.needs(2) {
 		g[2] = c.Op("GatherND", c.dy[0], c.x[1])
@@ -213,7 +214,7 @@ func scatterElementsRule(c *call) []string {
 			g[0] = c.OpA("ScatterElements", at, c.dy[0], c.x[1], c.zerosLike(c.x[2]))
 		}
 	default:
-		return c.fail("wanted reduction none or add")
+		return c.fail("needs reduction none or add")
 	}
 	if c.needs(2) {
 		g[2] = c.OpA("GatherElements", at, c.dy[0], c.x[1])
@@ -221,7 +222,7 @@ func scatterElementsRule(c *call) []string {
 	return g
 }
 
-// The values go back to their distinct places.
+// The gradients are copied back to their distinct indices.
 func topKRule(c *call) []string {
 	if c.dy[0] == "" {
 		return []string{""}

@@ -7,7 +7,7 @@ var linearRules = []entry{
 		op:        "Einsum",
 		broadcast: true,
 		rule:      einsumRule,
-		note:      "an ellipsis stands at the front of every term that has one",
+		note:      "an ellipsis must be at the front of its term",
 	},
 	{op: "FusedMatMul", domain: microsoft, broadcast: true, rule: fusedMatMulRule, decompose: fusedMatMul},
 	{
@@ -16,7 +16,7 @@ var linearRules = []entry{
 		nonDifferentiable: []int{1, 2, 3, 4},
 		broadcast:         true,
 		rule:              matMulNBitsRule,
-		note:              "the packed weight and its scales are constants; 4 and 8 bits, blocks of 16 and more, no g_idx",
+		note:              "the packed weight and its scales are constants; 4 and 8 bits, blocks of 16 or more, no g_idx",
 	},
 	{
 		op:                "MatMulBnb4",
@@ -41,8 +41,8 @@ func (c *call) gemm(a, b string, transA, transB bool, alpha float32) string {
 	return c.OpA("Gemm", at, a, b)
 }
 
-// Y = alpha A' B' + beta C, where ' transposes if the flag says so. The flags are toggled, no operand is ever
-// transposed: a frozen weight serves both directions from one copy.
+// Y = alpha A' B' + beta C, where ' transposes if the flag says so. Flags are toggled instead of transposing
+// operands: one copy of a frozen weight serves both directions.
 func gemmRule(c *call) []string {
 	a, b, dy := c.x[0], c.x[1], c.dy[0]
 	ta, tb, alpha := c.n.Int("transA", 0) != 0, c.n.Int("transB", 0) != 0, c.n.Float("alpha", 1)
@@ -61,7 +61,7 @@ func gemmRule(c *call) []string {
 			g[1] = c.gemm(a, dy, !ta, false, alpha)
 		}
 	}
-	if c.needs(2) { // dC = beta dY; C alone may be stretched
+	if c.needs(2) { // dC = beta dY; only C may be broadcast
 		g[2] = c.e.unbroadcast(c.scale(dy, float64(c.n.Float("beta", 1))), c.x[2])
 	}
 	return g[:len(c.x)]
@@ -74,7 +74,7 @@ func matMulRule(c *call) []string {
 	if c.err != nil {
 		return nil
 	}
-	if rb == 2 && ra >= 2 { // all rows of A together: products of two matrices, and no B' in memory
+	if rb == 2 && ra >= 2 { // all rows of A together: products of two matrices, without B' in memory
 		rows := func(t, like string, axis int) string {
 			if ra == 2 {
 				return t
@@ -115,7 +115,7 @@ func matMulRule(c *call) []string {
 }
 
 // Y = alpha A B or, with transB, alpha A B': dA = alpha dY B' or alpha dY B, dB = alpha A' dY or alpha dY' A. The
-// factor takes no pass of its own. It is for stacks of matrices that are as deep as each other.
+// factor needs no separate pass. For stacks of equally many matrices.
 func fusedMatMulRule(c *call) []string {
 	a, b, dy := c.x[0], c.x[1], c.dy[0]
 	for _, flag := range []string{"transA", "transBatchA", "transBatchB"} {
@@ -148,7 +148,7 @@ func fusedMatMulRule(c *call) []string {
 func fusedMatMul(c *call) []string {
 	a, b := c.x[0], c.x[1]
 	if c.n.Int("transBatchA", 0) != 0 || c.n.Int("transBatchB", 0) != 0 {
-		return c.fail("wanted transBatchA = transBatchB = 0")
+		return c.fail("needs transBatchA = transBatchB = 0")
 	}
 	if c.n.Int("transA", 0) != 0 {
 		a = c.swapLastAxes(a)

@@ -14,7 +14,7 @@ import (
 
 var oddNumbers = []int64{-1 << 62, -100, -2, -1, 0, 1, 2, 3, 4, 7, 100, 1 << 40}
 
-// oracleModels gives the files of the oracle's models, packed or not.
+// oracleModels returns the files of the oracle's models, packed or not.
 func oracleModels(t testing.TB) (files []string) {
 	t.Helper()
 	const beside = "../../testdata/oracle/onnx"
@@ -47,8 +47,7 @@ func ofAll(m *onnx.Model, recompute bool) Options {
 	return o
 }
 
-// TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never
-// panics.
+// TestMutatedModels: reading and differentiating a mutated model ends with gradients or an error, never a panic.
 func TestMutatedModels(t *testing.T) {
 	long.Test(t)
 	for _, path := range oracleModels(t) {
@@ -78,7 +77,7 @@ func TestMutatedModels(t *testing.T) {
 	}
 }
 
-// mutate changes one thing about a model.
+// mutate makes one random change to a model.
 func mutate(m *onnx.Model, rng *rand.Rand) {
 	odd := func() int64 { return oddNumbers[rng.IntN(len(oddNumbers))] }
 	n := m.Nodes[rng.IntN(len(m.Nodes))]

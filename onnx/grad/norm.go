@@ -12,7 +12,7 @@ var normRules = []entry{
 		outputs:   2,
 		broadcast: true,
 		rule:      rmsNormRule,
-		note:      "ONNX Runtime's name of RMSNormalization",
+		note:      "ONNX Runtime's name for RMSNormalization",
 	},
 	{op: "BatchNormalization", outputs: 3, decompose: batchNorm},
 	{op: "InstanceNormalization", decompose: instanceNorm},
@@ -21,8 +21,8 @@ var normRules = []entry{
 	{op: "MeanVarianceNormalization", decompose: meanVarianceNorm},
 }
 
-// dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer elements
-// of a head. For dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
+// dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer
+// elements of a head: dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
 func softmaxRule(c *call) []string {
 	y, dy, axis := c.y[0], c.dy[0], c.axis("axis", -1, c.x[0])
 	if product := c.weightedSum(); product != "" && axis == int64(c.rank(y)-1) {
@@ -33,7 +33,7 @@ func softmaxRule(c *call) []string {
 	return []string{c.sub(p, c.mul(y, c.sum(p, []int64{axis}, true)))}
 }
 
-// weightedSum returns Z = y V if that is the only thing the node's output y is used for, and y is not stretched for it.
+// weightedSum returns Z = y V if that is the only use of the node's output y, and y is not broadcast in it.
 func (c *call) weightedSum() string {
 	y := c.n.Outputs[0]
 	users := c.e.consumers[y]
@@ -59,18 +59,18 @@ func logSoftmaxRule(c *call) []string {
 	return []string{c.sub(c.dy[0], c.mul(c.Op("Exp", c.y[0]), c.sum(c.dy[0], []int64{axis}, true)))}
 }
 
-// lastAxes returns the axes from the node's axis attribute on.
+// lastAxes returns the axes starting at the node's axis attribute.
 func (c *call) lastAxes() []int64 {
 	r := c.rank(c.x[0])
 	return axesUpTo(r)[min(int64(r), c.axis("axis", -1, c.x[0])):]
 }
 
-// meanOf is the mean of a b over the axes, which stay with size 1.
+// meanOf returns the mean of a b over the axes, which are kept with size 1.
 func (c *call) meanOf(a, b string, axes []int64) string {
 	return c.reduce("ReduceMean", c.mul(a, b), axes, true)
 }
 
-// normType is the type that a normalisation computes in.
+// normType returns the type that a normalisation computes in.
 func (c *call) normType() onnx.DType {
 	if c.value(c.x[0]).Type == onnx.Double {
 		return onnx.Double
@@ -78,7 +78,7 @@ func (c *call) normType() onnx.DType {
 	return onnx.DType(c.n.Int("stash_type", int64(onnx.Float)))
 }
 
-// gradOf is the gradient of output i in the type t, "" if there is none.
+// gradOf returns the gradient of output i in the type t, "" if there is none.
 func (c *call) gradOf(i int, t onnx.DType) string {
 	if i >= len(c.dy) || c.dy[i] == "" {
 		return ""
@@ -86,7 +86,7 @@ func (c *call) gradOf(i int, t onnx.DType) string {
 	return c.cast(c.dy[i], t)
 }
 
-// sumContributions adds up gradients, of which some may be missing, to one of the shape of x.
+// sumContributions sums gradients, some of which may be missing, into one of the shape of x.
 func (c *call) sumContributions(x string, parts ...string) string {
 	sum, whole := "", false
 	for i, p := range parts {
@@ -100,13 +100,13 @@ func (c *call) sumContributions(x string, parts ...string) string {
 		}
 		whole = whole || i == 0
 	}
-	if !whole { // statistics alone: one number for many elements
+	if !whole { // only statistics: one number for many elements
 		sum = c.Op("Expand", sum, c.shapeOf(x))
 	}
 	return sum
 }
 
-// averaged divides the gradient of a statistic by the number of elements of x along axes that it is computed from.
+// averaged divides the gradient of a statistic by the number of elements of x along axes, from which it is computed.
 func (c *call) averaged(g, x string, axes []int64) string {
 	n := int64(1)
 	for _, a := range axes {
@@ -147,7 +147,7 @@ func rmsNormRule(c *call) []string {
 	return g
 }
 
-// inverseRoot is 1/sqrt(v + epsilon).
+// inverseRoot returns 1/sqrt(v + epsilon).
 func (c *call) inverseRoot(v string) string {
 	return c.Op("Reciprocal", c.Op("Sqrt", c.add(v, c.scalarLike(v, float64(c.n.Float("epsilon", 1e-5))))))
 }
@@ -190,7 +190,7 @@ func layerNormRule(c *call) []string {
 	return g
 }
 
-// perChannel makes a vector over axis 1 broadcast to x.
+// perChannel reshapes a vector over axis 1 so that it broadcasts to x.
 func (c *call) perChannel(v, x string) string {
 	if c.rank(x) <= 2 {
 		return v
@@ -201,7 +201,7 @@ func (c *call) perChannel(v, x string) string {
 // y = (x - mean) scale / sqrt(var + eps) + bias. mean and var are given; in training they are the batch statistics,
 // and the given ones are running averages.
 func batchNorm(c *call) []string {
-	t := c.value(c.x[4]).Type // data, scale and statistics may be of three types
+	t := c.value(c.x[4]).Type // data, scale and statistics may have three types
 	x, scale, bias := c.cast(c.x[0], t), c.cast(c.x[1], t), c.cast(c.x[2], t)
 	per := func(v string) string { return c.perChannel(v, x) }
 	mean, variance, rest := c.x[3], c.x[4], []string{}
@@ -217,14 +217,14 @@ func batchNorm(c *call) []string {
 			rest = append(rest, c.add(c.scale(given, m), c.scale(now, 1-m)))
 		}
 	case len(c.y) > 1:
-		return c.fail("wanted one output where training_mode is 0")
+		return c.fail("needs one output if training_mode is 0")
 	}
 	factor := c.mul(scale, c.inverseRoot(variance))
 	y := c.add(c.mul(c.sub(x, per(mean)), per(factor)), per(bias))
 	return append([]string{c.cast(y, c.value(c.x[0]).Type)}, rest...)
 }
 
-// standardised is (x - mean) / sqrt(var + eps) over axes.
+// standardised returns (x - mean) / sqrt(var + eps) over axes.
 func (c *call) standardised(x string, axes []int64) string {
 	centred := c.sub(x, c.reduce("ReduceMean", x, axes, true))
 	return c.mul(centred, c.inverseRoot(c.meanOf(centred, centred, axes)))
@@ -236,7 +236,7 @@ func instanceNorm(c *call) []string {
 	return []string{c.add(c.mul(z, c.perChannel(c.x[1], x)), c.perChannel(c.x[2], x))}
 }
 
-// groupNorm: channels are normalised in groups.
+// groupNorm normalises channels in groups.
 func groupNorm(c *call) []string {
 	x, groups := c.x[0], c.n.Int("num_groups", 1)
 	grouped := c.reshape(x, 0, groups, -1)

@@ -18,7 +18,7 @@ import (
 	"assay/ort"
 )
 
-// oracleFolders are the fixture folders: the one of ASSAY_ORACLE, or both that are kept here.
+// oracleFolders returns the fixture folders: the one in ASSAY_ORACLE, or both folders of the repository.
 func oracleFolders() []string {
 	if dir := os.Getenv("ASSAY_ORACLE"); dir != "" {
 		return []string{dir}
@@ -70,7 +70,7 @@ func runOracle(t *testing.T, folder string, recompute bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if recompute { // three segments, wherever they fall
+	if recompute { // three arbitrary segments
 		for i, n := range m.Nodes {
 			n.Segment = fmt.Sprint("part", 3*i/len(m.Nodes))
 		}

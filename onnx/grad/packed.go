@@ -6,9 +6,9 @@ import (
 	"assay/onnx"
 )
 
-// Packed weights are made floating-point one layer at a time, when the gradient of the layer's output is there, and are
-// gone after the product. What makes them depends on that gradient: of constants alone the runtime would compute
-// them when the session is opened, and keep them.
+// Packed weights are dequantized one layer at a time, when the gradient of the layer's output is available, and freed
+// after the product. The nodes that dequantize them depend on that gradient: computed from constants only, the
+// runtime would fold them when the session is opened, and keep the result.
 
 // Y = A W' + bias, W [N, K] packed in blocks along K: dA = dY W.
 func matMulNBitsRule(c *call) []string {
@@ -16,9 +16,9 @@ func matMulNBitsRule(c *call) []string {
 	bits, block := c.n.Int("bits", 4), c.n.Int("block_size", 0)
 	switch {
 	case c.in(4) != "":
-		return c.fail("wanted no g_idx")
+		return c.fail("g_idx is not supported")
 	case n <= 0 || k <= 0 || bits != 4 && bits != 8 || block < 16 || block&(block-1) != 0:
-		return c.fail("wanted N and K, bits of 4 or 8 and a block_size that is a power of two from 16 on, "+
+		return c.fail("needs N and K, bits 4 or 8 and a block_size that is a power of two and at least 16, "+
 			"have N %d, K %d, bits %d, block_size %d", n, k, bits, block)
 	}
 	g := make([]string, len(c.x))
@@ -36,14 +36,14 @@ func matMulNBitsRule(c *call) []string {
 	b := c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*bytes), nothing)) // B [N, blocks, bytes]
 	inputs := []string{b, rows, c.shaped(c.x[2], n, blocks), ""}
 	switch zeros := c.in(3); {
-	case zeros == "": // said, not left to the runtime: not all of its kernels have had this default
+	case zeros == "": // explicit: not all kernels of the runtime have had this default
 		z := c.full(c.add(c.Ints(n, perRow), nothing), onnx.Uint8, middles(bits))
 		inputs[3] = c.Op("Reshape", z, c.Ints(n, perRow))
 	case c.value(zeros).Type != onnx.Uint8:
-		return c.fail("wanted packed zero points, uint8, have %v", c.value(zeros).Type)
+		return c.fail("needs packed uint8 zero points, have %v", c.value(zeros).Type)
 	case blocks*bits%8 != 0:
-		// The CUDA kernel reads zero points as if rows were not filled up to bytes (ONNX Runtime 1.31.1). So rows have
-		// one block more, any, which is cut off below.
+		// The CUDA kernel reads zero points as if rows were not padded to full bytes (ONNX Runtime 1.31.1). So each
+		// row gets one more, arbitrary block, which is cut off below.
 		inputs[0] = c.OpA("Concat", attrs{"axis": 1}, b, c.Op("Slice", b, c.Ints(0), c.Ints(bytes), c.Ints(1)))
 		inputs[2] = c.OpA("Concat", attrs{"axis": 1}, inputs[2], c.Op("Slice", inputs[2], c.Ints(0), c.Ints(1), c.Ints(1)))
 		inputs[3] = c.shaped(zeros, n, perRow)
@@ -54,13 +54,13 @@ func matMulNBitsRule(c *call) []string {
 	w := c.Node(microsoft, "GatherBlockQuantized", 1,
 		attrs{"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}, inputs...)[0]
 	g[0] = c.Op("MatMul", dy, c.cast(w, c.value(dy).Type))
-	if blocks*block != k { // what fills up the last block
+	if blocks*block != k { // cut off the padding of the last block
 		g[0] = c.Op("Slice", g[0], c.Ints(0), c.Ints(k), c.Ints(-1))
 	}
 	return g
 }
 
-// middles is a byte of values in the middle of their range, as a signed number.
+// middles returns a byte of packed values in the middle of their range, as a signed number.
 func middles(bits int64) float64 {
 	if bits == 4 {
 		return 0x88 - 0x100
@@ -68,7 +68,7 @@ func middles(bits int64) float64 {
 	return 0x80 - 0x100
 }
 
-// shaped gives a constant a shape, which some models write flat. The runtime wants to know that of zero points.
+// shaped reshapes a constant that some models store flat. For zero points the runtime needs a known shape.
 func (c *call) shaped(x string, shape ...int64) string {
 	if have, ok := c.value(x).Sizes(); ok && slices.Equal(have, shape) {
 		return x
@@ -76,7 +76,7 @@ func (c *call) shaped(x string, shape ...int64) string {
 	return c.Op("Reshape", x, c.Ints(shape...))
 }
 
-// none is an int64 vector of one zero that is known only when g is there: the sum of none of its elements.
+// none returns an int64 vector of one zero that can only be computed after g: the sum of none of its elements.
 func (c *call) none(g string) string {
 	nothing := c.Op("Slice", c.Op("Reshape", g, c.Ints(-1)), c.Ints(0), c.Ints(0))
 	return c.OpA("Cast", attrs{"to": onnx.Int64}, c.OpA("ReduceSum", attrs{"keepdims": 1}, nothing))
@@ -87,12 +87,12 @@ func matMulBnb4Rule(c *call) []string {
 	n, k := c.n.Int("N", 0), c.n.Int("K", 0)
 	kind, block := c.n.Int("quant_type", -1), c.n.Int("block_size", 0)
 	if n <= 0 || k <= 0 || kind < 0 || kind > 1 || block < 2 || n*k%block != 0 || c.n.Int("transB", 1) != 1 {
-		return c.fail("wanted transB = 1, N and K, quant_type 0 or 1, and N K a multiple of block_size; have N %d, K %d, "+
+		return c.fail("needs transB = 1, N and K, quant_type 0 or 1, and N K a multiple of block_size; have N %d, K %d, "+
 			"quant_type %d, block_size %d", n, k, kind, block)
 	}
 	dy := c.dy[0]
 	nothing := c.none(dy)
-	// One row for each byte: what its high half means, and its low half.
+	// One row for each byte: the values of its high and of its low half.
 	pairs := make([]float32, 0, 512)
 	for b := range 256 {
 		pairs = append(pairs, onnx.Bnb4Values[kind][b>>4], onnx.Bnb4Values[kind][b&15])

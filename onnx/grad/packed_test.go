@@ -7,7 +7,7 @@ import (
 )
 
 // TestZeroPointsFillBytes: no row of a model's zero points ends in the middle of a byte. The CUDA kernel of
-// GatherBlockQuantized would take the wrong ones for the rows after it, and say nothing: on a GPU gradients were 12 %
+// GatherBlockQuantized would silently use the wrong zero points for the following rows: gradients on a GPU were 12 %
 // too large.
 func TestZeroPointsFillBytes(t *testing.T) {
 	seen := false
@@ -30,7 +30,7 @@ func TestZeroPointsFillBytes(t *testing.T) {
 			if len(n.Inputs) < 4 || n.Inputs[3] == "" {
 				t.Errorf("%v: got inputs %v, want zero points among them", n, n.Inputs)
 			}
-			if given := g.b.M.Nodes[0].Inputs; len(given) < 4 || given[3] == "" { // all are the same
+			if given := g.b.M.Nodes[0].Inputs; len(given) < 4 || given[3] == "" { // implicit zero points are all equal
 				continue
 			}
 			scales, _ := types.Of(n.Inputs[2]).Sizes()

@@ -13,14 +13,14 @@ var poolRules = []entry{
 	}},
 }
 
-// maxConstant is the number of elements of the largest constant that a rule adds.
+// maxConstant is the maximum number of elements of a constant that a rule adds.
 const maxConstant = 1 << 22
 
-// pooling is a pooling node over x, padded explicitly so that every window lies inside.
+// pooling is a pooling node over x, padded explicitly so that every window is inside.
 type pooling struct {
 	win   onnx.Window
 	count int64   // elements of a window
-	pads  []int64 // of all axes of x, with what ceil_mode adds at the ends
+	pads  []int64 // of all axes of x, including the padding that ceil_mode adds at the ends
 	ceil  []int64 // the part of pads that ceil_mode added, by spatial axis
 }
 
@@ -34,7 +34,7 @@ func (c *call) pooling() pooling {
 	p.count = 1
 	for _, k := range p.win.Kernel {
 		if p.count *= k; k < 1 || p.count > maxConstant {
-			c.fail("wanted a smaller window than %v", p.win.Kernel)
+			c.fail("needs a smaller window than %v", p.win.Kernel)
 			return p
 		}
 	}
@@ -44,7 +44,7 @@ func (c *call) pooling() pooling {
 		if c.n.Int("ceil_mode", 0) != 0 && p.win.Strides[i] > 1 {
 			in, out := c.value(x).Shape[2+i], c.value(c.y[0]).Shape[2+i]
 			if !in.Known() || !out.Known() {
-				c.fail("wanted the spatial sizes of %q, which ceil_mode depends on", x)
+				c.fail("needs the spatial sizes of %q, which ceil_mode depends on", x)
 				return p
 			}
 			span := (p.win.Kernel[i]-1)*p.win.Dilations[i] + 1
@@ -64,8 +64,8 @@ func (p pooling) padded() bool {
 	return false
 }
 
-// unfold is the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for each
-// kernel.
+// unfold returns the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for
+// each kernel.
 func (c *call) unfold(single, kernel string, p pooling) string {
 	return c.OpA("Conv", attrs{"strides": p.win.Strides, "dilations": p.win.Dilations}, single, kernel)
 }
@@ -79,8 +79,8 @@ func (c *call) channelsAsBatch(x string) string {
 	return c.reshape(x, dims...)
 }
 
-// maxPool: a convolution with one-hot kernels lays the elements of every window out as channels, and the largest is
-// taken. Going back, the transposed convolution adds overlapping windows up in a fixed order.
+// maxPool: a convolution with one-hot kernels turns the elements of every window into channels, whose maximum is
+// taken. In the backward pass, the transposed convolution sums overlapping windows in a fixed order.
 func maxPool(c *call) []string {
 	p := c.pooling()
 	if c.err != nil {
@@ -92,7 +92,7 @@ func maxPool(c *call) []string {
 	}
 	count := p.count
 	if count*count > maxConstant {
-		return c.fail("wanted a smaller window than %v", p.win.Kernel)
+		return c.fail("needs a smaller window than %v", p.win.Kernel)
 	}
 	eye := make([]float64, count*count)
 	for i := range count {
@@ -103,7 +103,7 @@ func maxPool(c *call) []string {
 	return []string{c.reshapeLike(best, c.y[0])}
 }
 
-// averagePool: the sum over every window, divided by the number of its elements that count.
+// averagePool: the sum over every window, divided by the number of its counted elements.
 func averagePool(c *call) []string {
 	p := c.pooling()
 	if c.err != nil {
@@ -124,7 +124,7 @@ func averagePool(c *call) []string {
 	sum := c.unfold(c.Op("Pad", single, c.Ints(p.pads...), zero), kernel, p)
 	real := []any{1, 1}
 	n := len(p.win.Kernel)
-	rest := make([]int64, len(p.pads)) // padding that does not count
+	rest := make([]int64, len(p.pads)) // padding that is not counted
 	copy(rest, p.pads)
 	for i := range n {
 		size := c.size(x, 2+i)

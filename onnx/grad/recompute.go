@@ -8,14 +8,14 @@ import (
 	"assay/onnx"
 )
 
-// segment is one part of the model (a layer) whose forward values the backward pass computes again.
+// segment is one part of the model (a layer) whose forward values the backward pass recomputes.
 type segment struct {
-	nodes      []*onnx.Node      // those that depend on the feeds, in order
-	inputs     []string          // values from outside that are made to depend on the incoming gradient
-	recomputed map[string]string // forward value -> its second computation; nil until the backward pass arrives
+	nodes      []*onnx.Node      // nodes that depend on the inputs below, in order
+	inputs     []string          // outside values, which are made to depend on the incoming gradient
+	recomputed map[string]string // forward value -> its recomputation; nil until the backward pass arrives
 }
 
-// randomOps give other values the second time, so their values are kept.
+// randomOps would return other values the second time, so their values are kept.
 var randomOps = []string{
 	"Bernoulli",
 	"Dropout",
@@ -26,9 +26,9 @@ var randomOps = []string{
 	"RandomUniformLike",
 }
 
-// planSegments finds what each segment has to recompute. The inputs of a segment are the floating-point values that
-// other nodes make for it alone: its incoming activations. Values that several segments share (masks, rotary angles)
-// are kept, and so are values computed from these and constants alone. most is how many are planned, 0: all.
+// planSegments determines what each segment recomputes. The inputs of a segment are the floating-point values that
+// other nodes make only for it: its incoming activations. Values that several segments share (masks, rotary angles)
+// are kept, and so are values computed only from these and constants. most is the maximum number of segments, 0: all.
 func planSegments(m *onnx.Model, t *onnx.Types, most int) map[string]*segment {
 	maker, users := segmentUsers(m)
 	plan := map[string]*segment{}
@@ -84,10 +84,10 @@ func segmentUsers(m *onnx.Model) (maker map[string]*onnx.Node, users map[string]
 }
 
 // recompute returns the recomputed values of n's segment, nil if there are none. The first call for a segment emits
-// them. It adds zero, computed from the incoming gradient, to the segment's inputs. Without this dependence the runtime
-// could recompute before the gradient arrives, or merge both computations, and no memory would be saved. The zero is
-// computed from the results of the segments behind, too. The runtime runs last what nobody reads, and would keep until
-// then what each segment's results are computed from.
+// them. It adds a zero, computed from the incoming gradient, to the segment's inputs. Without this dependence the
+// runtime could recompute before the gradient is there, or merge both computations, and no memory would be saved. The
+// zero also depends on the results of the segments that come later in the model: the runtime computes values without
+// readers last, and would keep everything that they are computed from until then.
 func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	s := e.plan[n.Segment]
 	if s == nil || n.Segment == "" {
@@ -132,9 +132,9 @@ func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	return s.recomputed
 }
 
-// zeroAfter is a scalar of the type of the first of some values: none of the elements of each, and a zero. So it is
-// exactly zero whatever they hold, and known only when all of them are. (The CUDA provider refuses sums of no
-// elements.)
+// zeroAfter returns a scalar zero, of the type of the first value, that can only be computed after all values: an
+// empty slice of each, concatenated with a zero. It is exactly zero whatever they contain. (The CUDA provider refuses
+// sums of no elements.)
 func (c *call) zeroAfter(values []string) string {
 	kind := c.e.value(values[0]).Type
 	var parts []string

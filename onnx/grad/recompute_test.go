@@ -88,8 +88,9 @@ func TestRecomputeKeepsGradients(t *testing.T) {
 	}
 }
 
-// TestRecomputeWaitsForResults: a segment is not computed again before the gradients of the weights behind it are
-// there. ONNX Runtime runs last what nobody reads, and would keep what those are computed from until then.
+// TestRecomputeWaitsForResults: a segment is not recomputed before the gradients of the weights in later segments are
+// there. ONNX Runtime computes values without readers last, and would keep everything that they are computed from
+// until then.
 func TestRecomputeWaitsForResults(t *testing.T) {
 	m, _ := stack(t, 4, 5, 4, true)
 	maker := map[string]*onnx.Node{}
@@ -117,7 +118,7 @@ func TestRecomputeWaitsForResults(t *testing.T) {
 		grads[v.Name] = n.Inputs[0]
 	}
 	follow(grads["grad.x"])
-	for i := 2; i < 4; i++ { // layer0 reads an input of the model, which is there: it is not computed again
+	for i := 2; i < 4; i++ { // layer0 reads an input of the model, so it is not recomputed
 		for _, w := range []string{"up", "down"} {
 			if name := fmt.Sprintf("grad.layer%d.%s", i, w); !before[grads[name]] {
 				t.Errorf("gradient of the input: got it before %s, want it after", name)
@@ -126,7 +127,7 @@ func TestRecomputeWaitsForResults(t *testing.T) {
 	}
 }
 
-// TestRecomputeFollowsCaptures: what the body of a Scan takes from its own segment is recomputed as well, and the
+// TestRecomputeFollowsCaptures: captures of the body of a Scan in its own segment are recomputed as well, and the
 // backward pass does not read the forward values.
 func TestRecomputeFollowsCaptures(t *testing.T) {
 	var results [2]map[string]*tensor.Dense
@@ -158,7 +159,7 @@ func TestRecomputeFollowsCaptures(t *testing.T) {
 		for _, n := range b.M.Nodes[forward:] {
 			for _, v := range inside {
 				if recompute && slices.Contains(n.Reads(), v) {
-					t.Errorf("%v: got it reading the forward value %q, want the one that is computed again", n, v)
+					t.Errorf("%v: got it reading the forward value %q, want the recomputed one", n, v)
 				}
 			}
 		}
@@ -184,7 +185,7 @@ func TestRecomputeFollowsCaptures(t *testing.T) {
 	}
 }
 
-// TestRecomputeSavesMemory compares the peaks of two processes of their own.
+// TestRecomputeSavesMemory compares the peaks of two separate processes.
 func TestRecomputeSavesMemory(t *testing.T) {
 	long.Test(t)
 	if v := os.Getenv("ASSAY_TEST_RECOMPUTE"); v != "" {
@@ -241,7 +242,7 @@ func status(t *testing.T, field string) int {
 	return 0
 }
 
-// TestRandomNodesAreKept: what draws random numbers is not computed a second time.
+// TestRandomNodesAreKept: nodes that draw random numbers are not recomputed.
 func TestRandomNodesAreKept(t *testing.T) {
 	b := onnx.NewBuilder("noise", 23)
 	x := b.Input("x", onnx.Float, onnx.Dims(4))

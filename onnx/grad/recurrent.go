@@ -20,29 +20,29 @@ var recurrentRules = []entry{
 	}},
 }
 
-// cell is what distinguishes the recurrent operators.
+// cell describes what differs between the recurrent operators.
 type cell struct {
 	gates     int64
 	states    int
 	functions []string // the default activations of one direction
-	peepholes int      // the input that holds them; 0: none
+	peepholes int      // index of their input; 0: none
 	step      func(s *step) []string
 }
 
 // step is one time step of one direction, in the body of a Scan.
 type step struct {
 	*call
-	z         string   // [B, gates*H]: the inputs' part of the gates, with biases
-	state     []string // [B, H] each: hidden, and the cell's
+	z         string   // [B, gates*H]: the contribution of the inputs to the gates, with biases
+	state     []string // [B, H] each: hidden and cell state
 	r         string   // [H, gates*H]
-	rb        string   // [gates*H], a bias that z does not hold; "" for none
+	rb        string   // [gates*H], a bias that is not in z; "" for none
 	peepholes []string // [H] each
 	functions []activation
 	clip      float64 // 0: none
 }
 
-// recurrent: all directions as Scans over the time steps, layouts and outputs as the standard has them.
-// X [T, B, I], W [D, gates*H, I], R [D, gates*H, H], bias [D, 2*gates*H], sequence_lens [B], initial states [D, B, H].
+// recurrent: all directions as Scans over the time steps, with layouts and outputs as in the standard. X [T, B, I], W
+// [D, gates*H, I], R [D, gates*H, H], bias [D, 2*gates*H], sequence_lens [B], initial states [D, B, H].
 func (c *call) recurrent(k cell) []string {
 	x, batchFirst := c.x[0], c.n.Int("layout", 0) != 0
 	if batchFirst {
@@ -63,7 +63,7 @@ func (c *call) recurrent(k cell) []string {
 		return nil
 	}
 	mask, some := "", ""
-	if c.in(4) != "" { // [T, B, 1]: the steps that a sequence has; [B, 1]: whether it has any
+	if c.in(4) != "" { // [T, B, 1]: whether a sequence has the step; [B, 1]: whether it has any
 		steps, lengths := c.reshape(c.arange(c.size(x, 0)), -1, 1), c.cast(c.x[4], onnx.Int64)
 		mask = c.unsqueeze(c.Op("Less", steps, lengths), 2)
 		some = c.unsqueeze(c.Op("Greater", lengths, c.Int(0)), 1)
@@ -84,7 +84,7 @@ func (c *call) recurrent(k cell) []string {
 		ys[i] = c.unsqueeze(out[k.states], 1)
 		for j := range k.states {
 			h := out[j]
-			if some != "" { // ONNX Runtime gives zeros, and not the initial states, for a sequence without steps
+			if some != "" { // ONNX Runtime returns zeros, not the initial states, for a sequence without steps
 				h = c.masked(some, h)
 			}
 			last[j] = append(last[j], c.unsqueeze(h, 0))
@@ -104,7 +104,7 @@ func (c *call) recurrent(k cell) []string {
 	return result
 }
 
-// recurrentAttrs returns which directions run in reverse, and the size of the hidden state.
+// recurrentAttrs returns whether each direction runs in reverse, and the size of the hidden state.
 func (c *call) recurrentAttrs(x string) (reverse []bool, hidden int64) {
 	switch d := c.n.Str("direction", "forward"); d {
 	case "bidirectional":
@@ -112,27 +112,27 @@ func (c *call) recurrentAttrs(x string) (reverse []bool, hidden int64) {
 	case "forward", "reverse":
 		reverse = []bool{d == "reverse"}
 	default:
-		c.fail("wanted direction forward, reverse or bidirectional, not %q", d)
+		c.fail("needs direction forward, reverse or bidirectional, not %q", d)
 		return nil, 0
 	}
 	if c.rank(x) != 3 || c.rank(c.x[1]) != 3 || c.rank(c.x[2]) != 3 {
-		c.fail("wanted X, W and R of rank 3")
+		c.fail("needs X, W and R of rank 3")
 		return nil, 0
 	}
 	hidden = c.n.Int("hidden_size", 0)
 	switch r := c.value(c.x[2]).Shape[2]; {
 	case hidden == 0 && !r.Known():
-		c.fail("wanted the attribute hidden_size, or the shape of R before the model runs")
+		c.fail("needs the attribute hidden_size, or the shape of R before the model runs")
 	case hidden == 0:
 		hidden = r.Size
 	case r.Known() && r.Size != hidden:
-		c.fail("hidden_size is %d, but R is for %d", hidden, r.Size)
+		c.fail("hidden_size is %d, but R has %d", hidden, r.Size)
 	}
 	return reverse, hidden
 }
 
-// inputGates is the inputs' part of the gates with their biases, [T, B, gates*H], and the bias of the recurrent part
-// where it must be added apart.
+// inputGates returns the contribution of the inputs to the gates with their biases, [T, B, gates*H], and the bias of
+// the recurrent part if it must be added separately.
 func (c *call) inputGates(k cell, x, w, bias string, hidden int64) (z, rb string) {
 	z = c.Op("MatMul", x, c.transpose(w, 1, 0))
 	if bias == "" {
@@ -146,19 +146,19 @@ func (c *call) inputGates(k cell, x, w, bias string, hidden int64) (z, rb string
 	return c.add(z, halves[1]), ""
 }
 
-// direction is what the Scan of one direction reads.
+// direction holds the inputs of the Scan of one direction.
 type direction struct {
 	reverse   bool
-	z         string // [T, B, gates*H]: the inputs' part of the gates, with biases
+	z         string // [T, B, gates*H]: the contribution of the inputs to the gates, with biases
 	r, rb     string // see step
 	peepholes string // [3*H]; "" for none
-	mask      string // [T, B, 1]: whether a sequence has a step; "" if all have all
+	mask      string // [T, B, 1]: whether a sequence has a step; "" if all sequences have all steps
 	starts    []string
 	functions []activation
 	hidden    int64
 }
 
-// directions takes an input with a leading axis of directions apart; "" for one that is left out.
+// directions splits an input along its leading axis of directions; "" for an omitted one.
 func (c *call) directions(input, count int) []string {
 	parts := make([]string, count)
 	if input == 0 || c.in(input) == "" {
@@ -178,7 +178,7 @@ func (c *call) directions(input, count int) []string {
 	return parts
 }
 
-// initial is the state before the first step by direction, [B, H]: an input, or zeros.
+// initial returns the state before the first step by direction, [B, H]: an input, or zeros.
 func (c *call) initial(input int, batchFirst bool, count int, hidden int64, x string) []string {
 	if c.in(input) == "" {
 		zeros := c.full(c.shape(c.size(x, 1), hidden), c.value(x).Type, 0)
@@ -195,7 +195,7 @@ func (c *call) initial(input int, batchFirst bool, count int, hidden int64, x st
 	return parts
 }
 
-// scanCell emits the Scan of one direction; it gives the last states, and the d.hidden states of all steps.
+// scanCell emits the Scan of one direction. It returns the last states, and the d.hidden states of all steps.
 func (c *call) scanCell(k cell, d direction) []string {
 	names := []string{"h", "c"}[:k.states]
 	shape := []onnx.Dim{{Size: -1}, onnx.Fixed(d.hidden)}
@@ -223,7 +223,7 @@ func (c *call) scanCell(k cell, d direction) []string {
 	return c.Node("", "Scan", k.states+1, at, read...)
 }
 
-// scanBody makes the Scan's body with its inputs and what it captures; read is what the Scan reads for the inputs.
+// scanBody makes the Scan's body with its inputs and captures; read are the inputs of the Scan.
 func (c *call) scanBody(k cell, d direction, names []string, batch onnx.Dim) (b *body, read []string) {
 	t := c.value(d.z).Type
 	var inputs []onnx.ValueInfo
@@ -249,7 +249,7 @@ func (c *call) scanBody(k cell, d direction, names []string, batch onnx.Dim) (b 
 	return b, read
 }
 
-// scanStep emits one step of the cell into the body: the next states, and what the step gives.
+// scanStep emits one step of the cell into the body: the next states and the outputs of the step.
 func (c *call) scanStep(k cell, d direction, names []string, b *body) []string {
 	types, err := onnx.Infer(b.m)
 	if err != nil {
@@ -271,7 +271,7 @@ func (c *call) scanStep(k cell, d direction, names []string, b *body) []string {
 	}
 	next := k.step(s)
 	y := next[0]
-	if d.mask != "" { // a sequence that has ended keeps its state and gives zeros
+	if d.mask != "" { // a sequence that has ended keeps its state and outputs zeros
 		y = s.masked("mask", y)
 		for i := range next {
 			next[i] = s.where("mask", next[i], names[i])
@@ -283,13 +283,13 @@ func (c *call) scanStep(k cell, d direction, names []string, b *body) []string {
 	return append(slices.Clone(next), y)
 }
 
-// split takes n gates apart.
+// split splits x into n gates.
 func (s *step) split(x string, n int) []string {
 	width := s.value(x).Shape[1].Size / int64(n)
 	return s.Node("", "Split", n, attrs{"axis": 1}, x, s.Ints(slices.Repeat([]int64{width}, n)...))
 }
 
-// f is activation i of a gate's sum, which is clipped before.
+// f returns activation i of a gate's sum, which is clipped first.
 func (s *step) f(i int, x string) string {
 	if s.clip != 0 {
 		x = s.Op("Clip", x, s.scalarLike(x, -s.clip), s.scalarLike(x, s.clip))
@@ -322,7 +322,7 @@ func gruStep(s *step) []string {
 	return []string{s.mix(zr[0], s.f(1, s.add(gates[1], s.Op("MatMul", s.mul(zr[1], h), r[1]))), h)}
 }
 
-// mix is (1 - z) a + z b.
+// mix returns (1 - z) a + z b.
 func (s *step) mix(z, a, b string) string { return s.add(s.mul(s.oneMinus(z), a), s.mul(z, b)) }
 
 // i, o, f, c = X W' + H R' + b: C = f(f + Pf C) C + f(i + Pi C) g(c), H = f(o + Po C) h(C)

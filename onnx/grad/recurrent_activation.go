@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// activation is one of the functions that recurrent operators name.
+// activation is an activation function of a recurrent operator.
 type activation struct {
 	name        string
 	alpha, beta float64
 }
 
-// activationDefaults says which of alpha and beta a function has, and their defaults.
+// activationDefaults lists the defaults of alpha and beta, as far as a function has them.
 var activationDefaults = map[string][]float64{
 	"relu":            {},
 	"tanh":            {},
@@ -26,14 +26,15 @@ var activationDefaults = map[string][]float64{
 	"elu":             {1},
 }
 
-// activations reads the functions of all directions: alphas and betas go, in order, to the functions that have some.
+// activations returns the functions of all directions: alphas and betas go, in order, to the functions that have
+// them.
 func (c *call) activations(directions int, defaults []string) []activation {
 	names, _ := c.n.Attrs["activations"].([]string)
 	if len(names) == 0 {
 		names = slices.Repeat(defaults, directions)
 	}
 	if len(names) != directions*len(defaults) {
-		c.fail("wanted %d activations, not %d", directions*len(defaults), len(names))
+		c.fail("needs %d activations, not %d", directions*len(defaults), len(names))
 		return nil
 	}
 	alphas, _ := c.n.Attrs["activation_alpha"].([]float32)
@@ -43,7 +44,7 @@ func (c *call) activations(directions int, defaults []string) []activation {
 		a := activation{name: strings.ToLower(name)}
 		have, known := activationDefaults[a.name]
 		if !known {
-			c.fail("the activation %q is not known", name)
+			c.fail("unknown activation %q", name)
 			return nil
 		}
 		take := func(list *[]float32, fallback float64) float64 {

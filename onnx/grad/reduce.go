@@ -56,8 +56,8 @@ func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
 	return axes, false, false, ok
 }
 
-// keepDims gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it
-// broadcasts to the input.
+// keepDims reinserts the reduced axes of a value (the output or its gradient) with size 1, so that it broadcasts to
+// the input.
 func (c *call) keepDims(v string) string {
 	axes, all, none, ok := c.reducedAxes()
 	switch {
@@ -76,7 +76,7 @@ func (c *call) expandBack(g string) string {
 	return c.Op("Expand", c.keepDims(g), c.shapeOf(c.x[0]))
 }
 
-// reducedCount is how many elements go into each output element, in the type of the input.
+// reducedCount returns the number of elements reduced into each output element, in the type of the input.
 func (c *call) reducedCount() string {
 	x := c.value(c.x[0])
 	axes, all, none, ok := c.reducedAxes()
@@ -100,8 +100,8 @@ func (c *call) reducedCount() string {
 	return c.cast(c.Op("Div", total, c.Op("Size", c.y[0])), x.Type)
 }
 
-// reduceProdRule: dX is dY times the product of the other elements. P is the product of those that are not zero: P /
-// x where none is zero, P at the only zero, else 0.
+// reduceProdRule: dX is dY times the product of the other elements. P is the product of the nonzero elements: P / x
+// if none is zero, P at the only zero, else 0.
 func reduceProdRule(c *call) []string {
 	x := c.x[0]
 	over := func(op, v string) string {
@@ -111,14 +111,15 @@ func reduceProdRule(c *call) []string {
 	hole := c.Op("Equal", x, zero)
 	filled := c.where(hole, one, x)
 	product := over("ReduceProd", filled)
-	// The product of 1 and, at zeros, 2 tells how many there are, in any operator set's way to name the axes.
+	// The product of 2 at zeros and 1 elsewhere encodes the number of zeros; ReduceProd gets the axes as the node
+	// does in any opset.
 	holes := over("ReduceProd", c.where(hole, c.scalarLike(x, 2), one))
 	alone := c.masked(c.Op("Equal", holes, c.scalarLike(x, 2)), product)
 	whole := c.masked(c.Op("Equal", holes, one), c.div(product, filled))
 	return []string{c.mul(c.where(hole, alone, whole), c.keepDims(c.dy[0]))}
 }
 
-// reduceExtremeRule: the extreme element takes the gradient; equal ones share it.
+// reduceExtremeRule: the gradient goes to the extreme element; equal ones share it.
 func reduceExtremeRule(c *call) []string {
 	hit := c.cast(c.Op("Equal", c.x[0], c.keepDims(c.y[0])), c.value(c.x[0]).Type)
 	var ties string

@@ -6,8 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// resize: along every axis the output is the product with an interpolation matrix that the attributes and sizes
-// determine.
+// resize: along every axis the output is the product with an interpolation matrix, which follows from attributes and
+// sizes.
 func resize(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)
@@ -30,14 +30,14 @@ func resize(c *call) []string {
 			continue
 		}
 		if in.Size < 1 || out.Size < 1 || in.Size > maxConstant/out.Size {
-			return c.fail("wanted axis %d of a size that an interpolation matrix has room for, not %d to %d",
+			return c.fail("axis %d: no interpolation matrix from size %d to %d",
 				a, in.Size, out.Size)
 		}
 		scale := float32(out.Size) / float32(in.Size)
 		if len(scales) > i {
 			scale = float32(scales[i])
 		} else if c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
-			return c.fail("wanted keep_aspect_ratio_policy stretch")
+			return c.fail("needs keep_aspect_ratio_policy stretch")
 		}
 		m := interpolation{n: c.n, in: int(in.Size), out: int(out.Size), scale: scale}
 		weights, err := m.matrix()
@@ -70,14 +70,14 @@ func (c *call) alongAxis(x string, weights []float64, in, out, axis int) string 
 	return c.transpose(c.Op("MatMul", c.transpose(x, perm...), m), perm...)
 }
 
-// interpolation is what Resize does along one axis.
+// interpolation describes a Resize along one axis.
 type interpolation struct {
 	n       *onnx.Node
 	in, out int
 	scale   float32
 }
 
-// matrix returns the weights [out, in], or the requirement that the node does not meet.
+// matrix returns the weights [out, in], or the reason why the node has no gradient.
 func (p interpolation) matrix() ([]float64, string) {
 	m := make([]float64, p.out*p.in)
 	for o := range p.out {
@@ -96,18 +96,18 @@ func (p interpolation) matrix() ([]float64, string) {
 		case "linear", "cubic":
 			p.filter(row, float64(at), mode)
 		default:
-			return nil, "wanted mode nearest, linear or cubic, not " + mode
+			return nil, "needs mode nearest, linear or cubic, not " + mode
 		}
 	}
 	return m, ""
 }
 
-// alignCornersDiffer refuses sizes for which the standard, which divides by in*scale - 1, and ONNX Runtime, which
-// divides by out - 1, differ.
-const alignCornersDiffer = "wanted sizes, or scales that give whole sizes, with align_corners: " +
+// alignCornersDiffer refuses sizes for which the standard, which divides by in*scale - 1, differs from ONNX Runtime,
+// which divides by out - 1.
+const alignCornersDiffer = "needs sizes, or scales that result in whole sizes, with align_corners: " +
 	"ONNX Runtime and the standard differ otherwise"
 
-// source is the coordinate in the input of output element o, in float32 as the runtime computes it.
+// source returns the input coordinate of output element o, in float32 as the runtime computes it.
 func (p interpolation) source(o int) (float32, string) {
 	x, in, out := float32(o), float32(p.in), float32(p.out)
 	switch mode := p.n.Str("coordinate_transformation_mode", "half_pixel"); mode {
@@ -132,7 +132,7 @@ func (p interpolation) source(o int) (float32, string) {
 		}
 		return x * (in - 1) / (out - 1), ""
 	default:
-		return 0, "wanted another coordinate_transformation_mode than " + mode
+		return 0, "unsupported coordinate_transformation_mode " + mode
 	}
 }
 
@@ -148,11 +148,11 @@ func (p interpolation) nearest(x float32) (int, string) {
 	case "ceil":
 		return int(math.Ceil(v)), ""
 	default:
-		return 0, "wanted another nearest_mode than " + mode
+		return 0, "unsupported nearest_mode " + mode
 	}
 }
 
-// filter adds the weights of the taps around x to a row. Taps outside count for the edge, or not at all.
+// filter adds the weights of the taps around x to a row. Taps outside count as the edge, or not at all.
 func (p interpolation) filter(row []float64, x float64, mode string) {
 	reach, kernel := 1.0, func(d float64) float64 { return max(0, 1-math.Abs(d)) }
 	if mode == "cubic" {

@@ -6,12 +6,12 @@ import (
 	"assay/onnx"
 )
 
-// resizeDynamic resizes an axis whose sizes are known only when the model runs. The graph computes the interpolation
+// resizeDynamic resizes an axis whose sizes are only known when the model runs. The graph computes the interpolation
 // matrix [out, in], in float32 as the runtime computes coordinates. i is the axis's index in sizes and scales.
 func (c *call) resizeDynamic(y string, axis, i int) string {
 	if c.n.Int("antialias", 0) != 0 || c.n.Int("exclude_outside", 0) != 0 ||
 		c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
-		c.fail("wanted the sizes of axis %d of %q before the model runs, which antialias, exclude_outside and "+
+		c.fail("needs the sizes of axis %d of %q before the model runs, which antialias, exclude_outside and "+
 			"keep_aspect_ratio_policy depend on", axis, c.x[0])
 		return y
 	}
@@ -29,12 +29,12 @@ func (c *call) resizeDynamic(y string, axis, i int) string {
 	switch mode := c.n.Str("mode", "nearest"); mode {
 	case "nearest":
 		m = c.cast(c.Op("Equal", inside(c.nearestDynamic(at)), place), onnx.Float)
-	case "linear": // taps outside count for the edge, as a coordinate at the edge does
+	case "linear": // taps outside count as the edge, like a coordinate at the edge
 		m = c.Op("Max", c.sub(c.float(1), c.Op("Abs", c.sub(inside(at), place))), c.float(0))
 	case "cubic":
 		m = c.cubicDynamic(at, place, inside)
 	default:
-		c.fail("wanted mode nearest, linear or cubic, not %s", mode)
+		c.fail("needs mode nearest, linear or cubic, not %s", mode)
 		return y
 	}
 	m = c.cast(m, c.value(y).Type)
@@ -75,7 +75,7 @@ func (c *call) sourceDynamic(in, out, x string, i int) string {
 		apart := c.where(single, c.float(1), c.sub(out, c.float(1)))
 		return c.where(single, c.float(0), c.div(c.mul(x, c.sub(in, c.float(1))), apart))
 	default:
-		c.fail("wanted another coordinate_transformation_mode than %s", mode)
+		c.fail("unsupported coordinate_transformation_mode %s", mode)
 		return x
 	}
 }
@@ -98,12 +98,12 @@ func (c *call) nearestDynamic(x string) string {
 	case "ceil":
 		return c.Op("Ceil", x)
 	default:
-		c.fail("wanted another nearest_mode than %s", mode)
+		c.fail("unsupported nearest_mode %s", mode)
 		return x
 	}
 }
 
-// cubicDynamic adds up four taps, with the kernel of interpolation.filter.
+// cubicDynamic sums four taps, with the kernel of interpolation.filter.
 func (c *call) cubicDynamic(at, place string, inside func(string) string) string {
 	a := float64(c.n.Float("cubic_coeff_a", -0.75))
 	base := c.Op("Floor", at)

@@ -8,8 +8,8 @@ import (
 	"assay/onnx"
 )
 
-// TestCornersOfBrokenSizes: ONNX Runtime and the standard disagree where align_corners meets a scale that gives no
-// whole size.
+// TestCornersOfBrokenSizes: ONNX Runtime and the standard disagree on align_corners with a scale that does not result
+// in a whole size.
 func TestCornersOfBrokenSizes(t *testing.T) {
 	for _, height := range []onnx.Dim{onnx.Fixed(4), onnx.Symbol("h")} {
 		t.Run(fmt.Sprintf("height %v", height), func(t *testing.T) {

@@ -62,8 +62,8 @@ func splitRule(c *call) []string {
 	return []string{c.concat(c.axis("axis", 0, c.x[0]), parts...)}
 }
 
-// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model runs,
-// go back as a gather of the taken indices. A beginning (start 0) may be of any length.
+// sliceRule pads the gradient with zeros. With steps other than 1, and for slices whose position is only known when
+// the model runs, the gradient is that of a gather of the taken indices. A slice from the start may have any length.
 func sliceRule(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)
@@ -72,14 +72,14 @@ func sliceRule(c *call) []string {
 		return nil
 	}
 	if !known {
-		return c.fail("wanted constant axes")
+		return c.fail("needs constant axes")
 	}
 	starts, fixed := c.value(c.x[1]).Known()
 	steps, constant := c.ints(4, "")
 	if axes == nil {
 		n := c.value(c.x[1])
 		if len(n.Shape) != 1 || !n.Shape[0].Known() {
-			return c.fail("wanted the number of starts")
+			return c.fail("needs the number of starts")
 		}
 		axes = axesUpTo(int(n.Shape[0].Size))
 	}
@@ -97,7 +97,7 @@ func sliceRule(c *call) []string {
 			if starts[i] != 0 {
 				return c.sliceGather(axes)
 			}
-			open[a] = c.sub(c.size(x, int(a)), c.size(c.y[0], int(a))) // a beginning: the rest is behind it
+			open[a] = c.sub(c.size(x, int(a)), c.size(c.y[0], int(a))) // a slice from the start: the rest comes after it
 			continue
 		}
 		if starts[i] < 0 {
@@ -116,7 +116,7 @@ func sliceRule(c *call) []string {
 	return []string{c.Op("Pad", c.dy[0], c.shape(amounts...), c.scalarLike(c.dy[0], 0))}
 }
 
-// sliceGather: one axis after the other, the last taken first, the rows go back to the indices that the slice took.
+// sliceGather copies the rows back to the indices that the slice took, one axis at a time, the last one first.
 func (c *call) sliceGather(axes []int64) []string {
 	x := c.x[0]
 	r := int64(c.rank(x))
@@ -147,8 +147,8 @@ func (c *call) sliceGather(axes []int64) []string {
 	return []string{g}
 }
 
-// padRule: constant padding is cut off again, and its value has the rest of the gradient. The other modes read elements
-// several times: they are gathers.
+// padRule: constant padding is cropped, and the gradient of its value is the sum over the padding. The other modes
+// read elements several times: they are gathers.
 func padRule(c *call) []string {
 	if c.n.Str("mode", "constant") != "constant" {
 		return c.padGather()
@@ -169,7 +169,7 @@ func padRule(c *call) []string {
 	return g
 }
 
-// padGather: along every axis, padded index i of n reads i clipped to the edge, reflected at it, or wrapped around.
+// padGather: along an axis of size n, padded index i reads i clipped to the edge, reflected at it, or wrapped around.
 func (c *call) padGather() []string {
 	x := c.x[0]
 	r := int64(c.rank(x))
@@ -179,7 +179,7 @@ func (c *call) padGather() []string {
 	}
 	pads, fixed := c.value(c.x[1]).Known()
 	if !ok || !fixed || c.err != nil {
-		return c.fail("wanted constant pads and axes in mode %s", c.n.Str("mode", ""))
+		return c.fail("needs constant pads and axes in mode %s", c.n.Str("mode", ""))
 	}
 	indices := make([]string, len(axes))
 	for i := range axes {
@@ -199,12 +199,12 @@ func (c *call) padGather() []string {
 		case "wrap":
 			at = c.Op("Mod", at, n)
 		default:
-			return c.fail("wanted mode constant, reflect, edge or wrap, not %s", c.n.Str("mode", ""))
+			return c.fail("needs mode constant, reflect, edge or wrap, not %s", c.n.Str("mode", ""))
 		}
 		indices[i] = at
 	}
-	// The output of an axis is the input of the next: gradients go back in reverse, each over the shape before its
-	// axis.
+	// The output of one axis is the input of the next: gradients are computed in reverse, each for the shape before
+	// its axis.
 	g := c.dy[0]
 	shape := make([]any, r)
 	for k := range shape {
@@ -222,14 +222,14 @@ func (c *call) padGather() []string {
 	return []string{g}
 }
 
-// tileRule: the repeats become axes of their own, which are summed. Reshape would read a repeat of 0 as "copy this
-// size". So where repeats are known at run time only, such an axis is padded with zeros to one repeat.
+// tileRule: the repeats become separate axes, which are summed. Reshape would read a repeat of 0 as "copy this size",
+// so if repeats are only known at run time, such an axis is padded with zeros to one repeat.
 func tileRule(c *call) []string {
 	x, dy, r := c.x[0], c.dy[0], c.rank(c.x[0])
 	repeats := c.x[1]
 	if _, known := c.value(repeats).Known(); !known && r > 0 {
 		least := c.Op("Max", repeats, c.Ints(1))
-		missing := c.mul(c.sub(least, repeats), c.Op("Shape", x)) // elements of an axis that is not repeated at all
+		missing := c.mul(c.sub(least, repeats), c.Op("Shape", x)) // elements of axes with 0 repeats
 		dy = c.Op("Pad", dy, c.concat(0, c.Ints(make([]int64, r)...), missing), c.scalarLike(dy, 0))
 		repeats = least
 	}
@@ -247,7 +247,7 @@ func depthToSpace(c *call) []string {
 	h, w := c.size(x, 2), c.size(x, 3)
 	k := c.value(x).Shape[1]
 	if !k.Known() {
-		return c.fail("wanted the number of channels of %q", x)
+		return c.fail("needs the number of channels of %q", x)
 	}
 	d := k.Size / (b * b)
 	if c.n.Str("mode", "DCR") == "CRD" {

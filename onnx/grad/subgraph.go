@@ -8,7 +8,7 @@ import (
 	"assay/onnx"
 )
 
-// body is a subgraph under construction: a model whose inputs are the subgraph's, then its captures.
+// body is a subgraph under construction: a model whose inputs are the subgraph's inputs, then its captures.
 type body struct {
 	m        *onnx.Model
 	captured map[string]bool
@@ -37,7 +37,7 @@ func (c *call) newBody(g *onnx.Graph, inputs []onnx.ValueInfo) *body {
 	return b
 }
 
-// capture lets the body read a value of the graph around it. A small constant without a gradient is copied, so that
+// capture lets the body read a value of the enclosing graph. A small constant without a gradient is copied, so that
 // its contents are known inside.
 func (b *body) capture(c *call, x string, wanted bool) {
 	if b.captured[x] && !wanted {
@@ -71,7 +71,7 @@ func info(name string, v *onnx.Value) onnx.ValueInfo {
 }
 
 // derive appends the vector-Jacobian product of the body's outputs to it: cotangents[j] is the value of the body,
-// made or captured, that is the cotangent of output j, "" for none. The gradients come back by name of wrt.
+// made or captured, that is the cotangent of output j, "" for none. The gradients are returned by name of wrt.
 func (b *body) derive(cotangents []string, wrt []string) (map[string]string, error) {
 	o := Options{Cotangents: map[string]string{}, Wrt: wrt}
 	build := onnx.Extend(b.m)
@@ -85,12 +85,12 @@ func (b *body) derive(cotangents []string, wrt []string) (map[string]string, err
 	return Append(b.m, o)
 }
 
-// close makes the given values the outputs of the body, and returns it as a subgraph with unique names. known[i] has
+// close makes the given values the outputs of the body, and returns it as a subgraph with unique names. known[i] is
 // the type and shape of output i, as far as they are known.
 func (b *body) close(c *call, outputs []string, known []*onnx.Value) (*onnx.Graph, error) {
 	types, err := onnx.Infer(b.m)
 	if err != nil {
-		return nil, ruleErrorf("the subgraph made: %w", err)
+		return nil, ruleErrorf("the generated subgraph: %w", err)
 	}
 	build := onnx.Extend(b.m)
 	b.m.Outputs, b.m.Values = nil, nil
@@ -105,10 +105,10 @@ func (b *body) close(c *call, outputs []string, known []*onnx.Value) (*onnx.Grap
 			c.M.Opsets[domain] = version
 		}
 	}
-	return c.renamed(&b.m.Graph, c.recomputed), nil // captures are read where they were recomputed
+	return c.renamed(&b.m.Graph, c.recomputed), nil // recomputed captures are read instead of the originals
 }
 
-// renamed is a copy of a graph in which everything that it defines has a new name.
+// renamed returns a copy of a graph in which everything that it defines has a new name.
 func (c *call) renamed(g *onnx.Graph, around map[string]string) *onnx.Graph {
 	names := map[string]string{"": ""}
 	maps.Copy(names, around)
@@ -167,7 +167,7 @@ func (c *call) renamed(g *onnx.Graph, around map[string]string) *onnx.Graph {
 func (c *call) graph(name string) *onnx.Graph {
 	g, ok := c.n.Attrs[name].(*onnx.Graph)
 	if !ok {
-		c.fail("wanted the attribute %q to be a graph", name)
+		c.fail("the attribute %q must be a graph", name)
 		return &onnx.Graph{}
 	}
 	return g

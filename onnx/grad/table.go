@@ -13,18 +13,19 @@ type entry struct {
 	op                string
 	since             int64 // first opset of the domain that the rule is valid in; 0: any
 	until             int64 // last one; 0: any
-	nonDifferentiable []int // inputs that carry no gradient; allInputs: none does
-	// outputs is how many outputs, from the first on, the rule takes gradients of: 0 is the first alone, allOutputs
-	// any number.
+	nonDifferentiable []int // inputs that carry no gradient; allInputs: all of them
+	// outputs is the number of leading outputs whose gradients the rule takes: 0 is only the first, allOutputs any
+	// number.
 	outputs int
-	// captures says that the rule gives gradients of the captures of the node's subgraphs (call.captures,
+	// captures is set if the rule also computes gradients of the captures of the node's subgraphs (call.captures,
 	// call.setCaptureGrad).
 	captures bool
-	// broadcast says that gradients come back in the broadcast shape; the engine sums them to the inputs' shapes.
+	// broadcast is set if the rule returns gradients in the broadcast shape; the engine sums them to the inputs'
+	// shapes.
 	broadcast bool
 	// rule emits the gradients of the inputs. If it returns nil, decompose is used.
 	rule func(c *call) []string
-	// decompose computes the outputs by simpler operators, which are differentiated instead.
+	// decompose computes the outputs with simpler operators, which are differentiated instead.
 	decompose func(c *call) []string
 	note      string // for docs/ops.md: what the rule does not cover
 }
@@ -36,7 +37,7 @@ const allOutputs = -1
 // acceptsOutput reports whether the rule takes the gradient of output j.
 func (r *entry) acceptsOutput(j int) bool { return r.outputs == allOutputs || j < max(1, r.outputs) }
 
-// acceptedOutputs says which outputs the rule takes gradients of.
+// acceptedOutputs describes the outputs whose gradients the rule takes.
 func (r *entry) acceptedOutputs() string {
 	switch {
 	case r.outputs == allOutputs:
@@ -51,8 +52,8 @@ func (r *entry) nonDifferentiableAt(i int) bool {
 	return slices.Contains(r.nonDifferentiable, i) || slices.Equal(r.nonDifferentiable, allInputs)
 }
 
-// table holds all rules, rules finds them by domain and operator. They are filled here since rules of control flow
-// differentiate subgraphs, by the table.
+// table holds all rules, rules indexes them by domain and operator. init fills them, because rules of control flow
+// use the table to differentiate subgraphs.
 var (
 	table []entry
 	rules = map[[2]string][]*entry{}

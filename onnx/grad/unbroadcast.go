@@ -1,7 +1,7 @@
 package grad
 
-// unbroadcast sums g, a gradient of the broadcast shape, to the shape of x. Where the shapes tell which axes were
-// broadcast, these are constants; else they are found at run time by comparing the two shapes.
+// unbroadcast sums g, a gradient of the broadcast shape, to the shape of x. The broadcast axes are constants if the
+// shapes determine them; else they are found at run time by comparing the two shapes.
 func (e *engine) unbroadcast(g, x string) string {
 	c := &call{Builder: e.b, e: e}
 	gv, xv := e.value(g), e.value(x)
@@ -22,7 +22,7 @@ func (e *engine) unbroadcast(g, x string) string {
 		case d.Same(h):
 		case d.Known() && d.Size == 1:
 			axes = append(axes, int64(lead+i))
-		case d.Known(), h.Known() && h.Size == 1: // the other one is the same when the model runs
+		case d.Known(), h.Known() && h.Size == 1: // the other is equal when the model runs
 		default: // d may be 1
 			return c.unbroadcastDynamic(g, x)
 		}

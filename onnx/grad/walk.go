@@ -28,7 +28,7 @@ func (e *engine) total(acc gradients, x string) string {
 	return acc[x][0]
 }
 
-// contribute adds g to the gradient of x. If g is a Gemm that the last rule made for x alone (its nodes start at
+// contribute adds g to the gradient of x. If g is a Gemm that the last rule made only for x (its nodes start at
 // from), the sum so far becomes the Gemm's input C.
 func (e *engine) contribute(acc gradients, x, g string, from int, alone bool) {
 	if slices.Contains(e.wanted, x) && !slices.Contains(e.due, g) {
@@ -137,13 +137,14 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 	return e.distribute(r, c, dx, from, acc)
 }
 
-// newCall finds which inputs and captures of a node need a gradient, and refuses what the rule does not cover.
+// newCall determines the inputs and captures of a node that need a gradient, and refuses cases that the rule does not
+// cover.
 func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]bool, leaves []string) (*call, error) {
 	m := e.b.M
 	for j, g := range dy {
 		if g != "" && !r.acceptsOutput(j) {
 			return nil, fmt.Errorf(
-				"gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
+				"gradient of %s: a gradient reaches its output %d, %q, but the rule takes only those of %s",
 				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs())
 		}
 	}
@@ -170,10 +171,10 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 		case !active[x] || slices.Contains(c.captures, x):
 		case !r.captures:
 			return nil, fmt.Errorf(
-				"gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that",
+				"gradient of %s: its subgraphs capture %q, for which the rule has no gradient",
 				m.Describe(n), x)
 		case !e.value(x).Type.IsFloat():
-			return nil, fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w",
+			return nil, fmt.Errorf("gradient of %s with respect to %q, which its subgraphs capture: %w",
 				m.Describe(n), x, e.untyped(x))
 		default:
 			c.captures = append(c.captures, x)
@@ -183,11 +184,11 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 	return c, nil
 }
 
-// distribute accumulates the gradients that a rule gave for the node's inputs and captures. The rule's nodes start at
-// from.
+// distribute accumulates the gradients that a rule returned for the node's inputs and captures. The rule's nodes
+// start at from.
 func (e *engine) distribute(r *entry, c *call, dx []string, from int, acc gradients) error {
 	m, n := e.b.M, c.n
-	uses := map[string]int{} // how many inputs have this gradient
+	uses := map[string]int{} // gradient -> number of inputs that have it
 	for _, g := range dx {
 		uses[g]++
 	}
@@ -206,7 +207,7 @@ func (e *engine) distribute(r *entry, c *call, dx []string, from int, acc gradie
 	for _, x := range c.captures {
 		g := c.captureGrads[x]
 		if err := e.accept(g, x); err != nil {
-			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, err)
+			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs capture: %w", m.Describe(n), x, err)
 		}
 		e.contribute(acc, x, g, from, false)
 	}
@@ -217,7 +218,7 @@ func (e *engine) distribute(r *entry, c *call, dx []string, from int, acc gradie
 func (e *engine) accept(g, x string) error {
 	err := e.sync()
 	if err == nil && g == "" {
-		err = ruleErrorf("the rule gives no gradient")
+		err = ruleErrorf("the rule returned no gradient")
 	}
 	if err == nil {
 		err = checkGradient(e.value(g), e.value(x))
@@ -273,22 +274,22 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 		}
 	}
 	if r.decompose == nil {
-		return nil, ruleErrorf("a zero rule was asked for a gradient")
+		return nil, ruleErrorf("a rule for zero gradients was asked for a gradient")
 	}
 	return e.applyDecomposition(r, c)
 }
 
-// checkComplete checks that a rule gave a gradient of every input that needs one.
+// checkComplete checks that a rule returned a gradient for every input that needs one.
 func (c *call) checkComplete(dx []string) error {
 	for i, needed := range c.needsGrad {
 		if needed && !c.covered[i] && (i >= len(dx) || dx[i] == "") {
-			return ruleErrorf("the rule gives no gradient of input %d, %q", i, c.n.Inputs[i])
+			return ruleErrorf("the rule returned no gradient of input %d, %q", i, c.n.Inputs[i])
 		}
 	}
 	return nil
 }
 
-// applyDecomposition emits simpler nodes that compute the outputs again, and differentiates these.
+// applyDecomposition emits simpler nodes that compute the same outputs, and differentiates these.
 func (e *engine) applyDecomposition(r *entry, c *call) ([]string, error) {
 	from := len(e.b.M.Nodes)
 	ys := r.decompose(c)
@@ -344,7 +345,7 @@ func (e *engine) sync() error {
 	return e.err
 }
 
-// value returns the type of a value, also of one just emitted.
+// value returns the type of a value, including one just emitted.
 func (e *engine) value(name string) *onnx.Value {
 	_ = e.sync() // the error is kept and reported by visit
 	return e.t.Of(name)

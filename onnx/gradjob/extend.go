@@ -13,9 +13,9 @@ import (
 	"assay/onnx/grad"
 )
 
-// extended says which outputs of a model with gradients are what.
+// extended describes the outputs of a model with gradients.
 type extended struct {
-	outputs []string          // differentiated
+	outputs []string          // differentiated outputs
 	forward []string          // kept as outputs
 	wrt     map[string]string // output -> name it is the gradient of
 }
@@ -56,8 +56,8 @@ func extend(m *onnx.Model, feeds map[string]*tensor.Dense, o Options) (*extended
 	return e, nil
 }
 
-// addCotangents chooses the outputs to differentiate, and makes the cotangents that are given inputs of m. It returns
-// their names by output.
+// addCotangents chooses the outputs to differentiate, and makes given cotangents inputs of m. It returns their names
+// by output.
 func (e *extended) addCotangents(
 	m *onnx.Model, types *onnx.Types, feeds map[string]*tensor.Dense, o Options,
 ) (map[string]string, error) {
@@ -79,14 +79,14 @@ func (e *extended) addCotangents(
 		}
 		if !v.Type.IsFloat() {
 			return nil, fmt.Errorf("%s: output %q is %v and cannot be differentiated; "+
-				"name the outputs to differentiate with --cotangents", o.Model, out.Name, v)
+				"select the outputs to differentiate with --cotangents", o.Model, out.Name, v)
 		}
 		e.outputs = append(e.outputs, out.Name)
 		if !has {
 			continue
 		}
 		if !sameShape(ct, v) {
-			return nil, fmt.Errorf("%s: the cotangent of output %q has shape %v, wanted %v",
+			return nil, fmt.Errorf("%s: the cotangent of output %q has shape %v, want %v",
 				o.Cotangents, out.Name, ct.Shape(), v)
 		}
 		name := b.Name("cotangent/" + out.Name)
@@ -103,7 +103,7 @@ func (e *extended) addCotangents(
 	return names, nil
 }
 
-// floatLeaves are the floating-point graph inputs, but for the cotangents, and initializers.
+// floatLeaves returns the floating-point graph inputs, except for the cotangents, and initializers.
 func floatLeaves(m *onnx.Model, cotangents map[string]string) []string {
 	var names []string
 	added, defaults := map[string]bool{}, initialized(m)
@@ -123,8 +123,8 @@ func floatLeaves(m *onnx.Model, cotangents map[string]string) []string {
 	return names
 }
 
-// outputGradients makes the gradients outputs of m, named after what they belong to and declared with its type and
-// shape. Their values take these names; nodes before first are not touched.
+// outputGradients makes the gradients outputs of m, named after their value and declared with its type and shape.
+// Their values are renamed accordingly; nodes before first are not changed.
 func (e *extended) outputGradients(m *onnx.Model, first int, grads map[string]string, types *onnx.Types) {
 	b := onnx.Extend(m)
 	own := map[string]bool{}
@@ -139,7 +139,7 @@ func (e *extended) outputGradients(m *onnx.Model, first int, grads map[string]st
 		g, name := grads[x], b.Name("gradient/"+x)
 		if own[g] && names[g] == "" {
 			names[g] = name
-		} else { // the gradient of another value, too
+		} else { // also the gradient of another value
 			copies = append(copies, &onnx.Node{Name: name, Op: "Identity", Inputs: []string{g}, Outputs: []string{name}})
 		}
 		m.Outputs = append(m.Outputs, declared(name, types.Of(x)))
@@ -149,7 +149,7 @@ func (e *extended) outputGradients(m *onnx.Model, first int, grads map[string]st
 	onnx.Rename(m.Nodes[first:], names)
 }
 
-// declared is a value as a graph output; sizes that only inference has a name for are left open.
+// declared returns a value as a graph output; sizes that only inference has named are left open.
 func declared(name string, v *onnx.Value) onnx.ValueInfo {
 	shape := slices.Clone(v.Shape)
 	for i, d := range shape {
@@ -160,7 +160,7 @@ func declared(name string, v *onnx.Value) onnx.ValueInfo {
 	return onnx.ValueInfo{Name: name, Type: v.Type, Shape: shape, Ranked: v.Ranked}
 }
 
-// sameShape is true where the two do not differ as far as v is known.
+// sameShape reports whether the shapes are equal, as far as v is known.
 func sameShape(d *tensor.Dense, v *onnx.Value) bool {
 	shape := d.Shape()
 	if d.IsScalar() {

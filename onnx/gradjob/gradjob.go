@@ -15,13 +15,13 @@ import (
 
 // Options are the files of a job. Either Inputs and Out are given, or ModelOut, or all of them.
 type Options struct {
-	Model      string   // ONNX model; external data is looked for beside it
+	Model      string   // ONNX model; external data is looked up relative to it
 	Inputs     string   // safetensors file: one tensor for each graph input, by name
 	Cotangents string   // safetensors file: dL/d(output) by output name; "": ones for every floating-point output
 	Wrt        []string // names to differentiate with respect to; nil: all floating-point inputs and initializers
 	Out        string   // safetensors file of the gradients
 	OutputsOut string   // safetensors file of the model's own outputs; "": none
-	ModelOut   string   // ONNX file of the model that computes outputs and gradients; alone, nothing is run
+	ModelOut   string   // ONNX file of the model that computes outputs and gradients; if only this is set, nothing is run
 	Device     string   // auto, cpu, cuda:N
 }
 
@@ -30,16 +30,16 @@ type Result struct {
 	Out       string           `json:"out,omitempty"`
 	Model     string           `json:"model,omitempty"`
 	Device    string           `json:"device,omitempty"`
-	Outputs   []string         `json:"outputs"`   // that were differentiated
+	Outputs   []string         `json:"outputs"`   // the differentiated outputs
 	Gradients map[string][]int `json:"gradients"` // shapes by name; null if the model was not run
 }
 
-// manyNodes is where rewriting the graph costs the runtime more than it saves in one run: the time of its passes grows
-// with the square of the nodes.
+// manyNodes is the number of nodes above which optimizing the graph takes longer than it saves in one run: the time
+// of its passes grows with the square of the number of nodes.
 const manyNodes = 3000
 
 // Run computes d(sum of output x cotangent)/d(name), and writes the requested files. A gradient is exact, or the
-// model is refused with the name of the node that it cannot be followed through.
+// model is refused with the name of the node that blocks it.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	run := o.Inputs != "" || o.Out != "" || o.OutputsOut != ""
 	switch {
@@ -47,7 +47,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, exit.Usagef("grad needs --model, and --inputs and --out or --model-out")
 	case run && (o.Inputs == "" || o.Out == ""):
 		return nil, exit.Usagef("grad needs --inputs and --out to run the model " +
-			"(--model-out alone only writes the one with gradients)")
+			"(--model-out alone only writes the model with gradients)")
 	}
 	if err := ort.CheckDevice(o.Device); err != nil {
 		return nil, exit.Usage(err)

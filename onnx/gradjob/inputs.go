@@ -11,8 +11,8 @@ import (
 	"assay/onnx"
 )
 
-// fixInputs checks the tensors against the graph's inputs, and puts their sizes into the graph. Then whatever depends
-// on sizes is known, and what does not fit is found before the model runs.
+// fixInputs checks the tensors against the graph's inputs and puts their sizes into the graph. Everything that
+// depends on sizes is then known, and mismatches are found before the model runs.
 func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error {
 	f := inputFixer{symbols: map[string]string{}}
 	known, replaced := map[string]bool{}, map[string]bool{}
@@ -41,8 +41,8 @@ func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error
 	m.Inputs = inputs
 	// the defaults
 	m.Initializers = slices.DeleteFunc(m.Initializers, func(t *onnx.Tensor) bool { return replaced[t.Name] })
-	// Declared for other sizes, maybe; inference knows better now. The types and ranks stay: of some operators nothing
-	// else tells them.
+	// They may be declared for other sizes; inference is more precise now. Types and ranks stay: for some operators
+	// they are known from nowhere else.
 	for _, list := range [][]onnx.ValueInfo{m.Outputs, m.Values} {
 		for i := range list {
 			list[i].Shape = slices.Repeat([]onnx.Dim{{Size: -1}}, len(list[i].Shape))
@@ -51,10 +51,10 @@ func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error
 	return nil
 }
 
-// inputFixer compares tensors with graph inputs and collects what does not fit.
+// inputFixer compares tensors with graph inputs and collects mismatches.
 type inputFixer struct {
 	problems []string
-	symbols  map[string]string // named dimension -> its size and the input that gave it, in words
+	symbols  map[string]string // named dimension -> its size and the input it is from, as text
 }
 
 func (f *inputFixer) problem(format string, args ...any) {
@@ -68,7 +68,7 @@ func (f *inputFixer) fix(in onnx.ValueInfo, d *tensor.Dense) onnx.ValueInfo {
 		shape = nil
 	}
 	if in.Ranked && len(in.Shape) != len(shape) {
-		f.problem("input %q has shape %v, wanted rank %d", in.Name, shape, len(in.Shape))
+		f.problem("input %q has shape %v, want rank %d", in.Name, shape, len(in.Shape))
 		return in
 	}
 	fixed := make([]onnx.Dim, len(shape))
@@ -86,7 +86,7 @@ func (f *inputFixer) fix(in onnx.ValueInfo, d *tensor.Dense) onnx.ValueInfo {
 			f.symbols[want.Name] = here
 		}
 		if want.Known() && want.Size != int64(n) {
-			f.problem("input %q has shape %v, wanted %v", in.Name, shape, in.Shape)
+			f.problem("input %q has shape %v, want %v", in.Name, shape, in.Shape)
 			break
 		}
 	}
@@ -94,7 +94,7 @@ func (f *inputFixer) fix(in onnx.ValueInfo, d *tensor.Dense) onnx.ValueInfo {
 	return in
 }
 
-// initialized are the names of the initializers.
+// initialized returns the names of the initializers.
 func initialized(m *onnx.Model) map[string]bool {
 	names := map[string]bool{}
 	for _, t := range m.Initializers {

@@ -13,8 +13,8 @@ import (
 	"assay/onnx"
 )
 
-// readModel reads and checks a model and the files that its weights lie in, and returns their folder, free of symbolic
-// links.
+// readModel reads and checks a model and the files of its weights, and returns their folder, with symbolic links
+// resolved.
 func readModel(path string) (*onnx.Model, string, error) {
 	m, err := onnx.Read(path)
 	if err != nil {
@@ -36,8 +36,8 @@ func readModel(path string) (*onnx.Model, string, error) {
 	return m, folder, nil
 }
 
-// writeModel writes m, whose external weights lie in folder, to path. Next to them it refers to them; elsewhere they
-// are copied into path + ".data", which is complete before the model is.
+// writeModel writes m, whose external weights are in folder, to path. In that folder it refers to them; elsewhere it
+// first copies them into path + ".data".
 func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 	external := onnx.Externals(&m.Graph)
 	there, err := filepath.EvalSymlinks(filepath.Dir(path))
@@ -52,7 +52,7 @@ func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 		for i, t := range external {
 			restore[i] = *t.External
 		}
-		defer func() { // the session that follows reads the weights where they were
+		defer func() { // the session that follows reads the weights from their original place
 			for i, t := range external {
 				*t.External = restore[i]
 			}
@@ -68,8 +68,8 @@ func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 	return atomicfile.WriteBytes(path, data)
 }
 
-// copyWeights writes the bytes of tensors one after the other, each at a multiple of 4,096 as a mapping of the file
-// wants, and makes the tensors refer to them. Tensors of the same bytes share the copy.
+// copyWeights writes the bytes of tensors one after the other, each at a multiple of 4,096 as mmap requires, and
+// makes the tensors refer to the copy. Tensors with the same bytes share it.
 func copyWeights(ctx context.Context, tensors []*onnx.Tensor, folder, path string) error {
 	const align = 4096
 	offset, places := int64(0), map[onnx.External]int64{}

@@ -1,8 +1,8 @@
-"""FlashAttention and its gradient for a GPU: ops/attention.cc says what they compute, tables.py how tables reach them.
+"""FlashAttention and its gradient for a GPU: see ops/attention.cc for what they compute, tables.py for their tables.
 
-A program takes a tile of rows (queries, or keys in attention_dkv) of one head, and walks the segments of its tile: no
-atomics, so that results have the same bytes each time. D is the size of a head, DB the power of two that holds it.
-Exponentials are of two, and where all of a tile attends to all of another there is no mask.
+A program takes a tile of rows (queries, or keys in attention_dkv) of one head, and walks the segments of its tile.
+There are no atomics, so results are reproducible bit for bit. D is the head size, DB the next power of two.
+Exponentials have base two, and there is no mask where all rows of a tile attend to all rows of another.
 """
 
 import triton
@@ -20,7 +20,7 @@ def segment(SEGMENTS, LIST, at):
 
 @triton.jit
 def tile(TILES, LAST: tl.constexpr):
-    """First row, rows, and where the list of segments begins and ends. LAST: the last tile comes first, since the last
+    """First row, rows, and begin and end of the list of segments. LAST: process the last tile first, because the last
     queries have most keys (and the first keys most queries)."""
     t = TILES + (tl.num_programs(0) - 1 - tl.program_id(0) if LAST else tl.program_id(0)) * 4
     return tl.load(t), tl.load(t + 1), tl.load(t + 2), tl.load(t + 3)
@@ -35,8 +35,8 @@ def seen(i, j, keys, offset, window):
 
 @triton.jit
 def keys_of(i, rows, keys, offset, window, BN: tl.constexpr):
-    """Keys that the queries i to i + rows - 1 of a segment attend to: first one, at a multiple of BN, where a mask is
-    wanted from, and end."""
+    """Keys that the queries i to i + rows - 1 of a segment attend to: the first one, at a multiple of BN, the first one
+    that needs a mask, and the end."""
     begin, whole = 0, tl.maximum(0, tl.minimum(keys, offset + i + 1)) // BN * BN
     if window > 0:
         begin = tl.maximum(0, offset + i - window + 1) // BN * BN
@@ -46,7 +46,7 @@ def keys_of(i, rows, keys, offset, window, BN: tl.constexpr):
 
 @triton.jit
 def load(X, first, rows, stride, N: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, MASK: tl.constexpr):
-    """Rows first to first + N - 1 of a head, [N, DB]; zeros from `rows` on, if they are masked."""
+    """Rows first to first + N - 1 of a head, [N, DB]; with MASK, rows starting at `rows` are zeros."""
     n, d = tl.arange(0, N), tl.arange(0, DB)
     at = X + first.to(tl.int64) * stride + n[:, None] * stride + d[None]
     if MASK:
@@ -102,7 +102,7 @@ def attention(
             acc, most, total = attend(acc, most, total, q, K, V, n0, i, k0, kn, offset, window, scale, stride, BN, D, DB, False)
         for n0 in range(whole, high, BN):
             acc, most, total = attend(acc, most, total, q, K, V, n0, i, k0, kn, offset, window, scale, stride, BN, D, DB, True)
-    lse = tl.where(total > 0, (most + tl.log2(total)) / LOG2E, float("-inf"))  # nothing is attended to: 0
+    lse = tl.where(total > 0, (most + tl.log2(total)) / LOG2E, float("-inf"))  # a query that attends to nothing has output 0
     store(O + h * D, acc / tl.where(total > 0, total, 1.0)[:, None], first, rows, heads * D, BM, D, DB)
     tl.store(LSE + h * queries + first + m, lse, mask=m < rows)
 
@@ -176,9 +176,9 @@ def attention_dkv(
     G, Q, K, V, LSE, OWN, DK, DV, SEGMENTS, LIST, TILES, queries, heads, group, window, scale, keys, each,
     D: tl.constexpr, DB: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """TILES and LIST are of keys. Program 1 adds up `each` heads of queries of those that share a head of keys: all, or
-    a part, whose sums lie one behind the other, [group / each, keys, heads of keys, D] (attention_sum adds them up).
-    Queries behind the last of a segment are read as zeros, whose gradients are zeros."""
+    """TILES and LIST are of keys. A program sums over `each` of the query heads that share a key head: all of them, or a
+    part, whose sums are stored as [group / each, keys, key heads, D] (attention_sum adds them up). Queries past the
+    last of a segment are read as zeros, so their gradients are zeros."""
     first, rows, begin, end = tile(TILES, False)
     begin_h, stride, n = tl.program_id(1) * each, heads // group * D, tl.arange(0, BN)
     kv = begin_h // group
@@ -208,7 +208,7 @@ def attention_dkv(
 
 @triton.jit
 def attention_sum(X, Y, parts, n, B: tl.constexpr):
-    """Sums of parts, [parts, n] to [n]."""
+    """Sums over parts, [parts, n] to [n]."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     y, x = tl.zeros([B], tl.float32), X + i
     for _ in range(parts):

@@ -1,4 +1,4 @@
-"""Runs the kernels on Triton's interpreter, on the CPU, beside formulas in torch and the library's CPU kernels.
+"""Runs the kernels in Triton's interpreter on the CPU, and compares them with torch and the library's CPU kernels.
 
     python ops/triton/check.py [build/lib/libassay_ops.so]
 """
@@ -16,7 +16,7 @@ import attention as fa  # noqa: E402
 import rows  # noqa: E402
 from tables import tiles  # noqa: E402
 
-LIMIT = 2e-6  # of the norm, in float32; of a tenth of a normal one's, if that is larger
+LIMIT = 2e-6  # relative to the norm, in float32, or to a tenth of a standard normal tensor's norm, if that is larger
 failed = []
 
 
@@ -28,7 +28,7 @@ def compare(name, got, want, limit=LIMIT):
 
 
 def pack(groups):
-    """Segments of sequences one behind the other; those of a group share the rows of a prefix."""
+    """Segments of concatenated sequences; the sequences of a group share the rows of a prefix."""
     segments, n = [], 0
     for prefix, lengths in groups:
         start = n
@@ -43,7 +43,7 @@ def pack(groups):
     return segments, n, n
 
 
-CASES = {  # segments, queries, keys; heads, heads of keys, size of a head; window
+CASES = {  # segments, queries, keys; query heads, key heads, head size; window
     "one row": (*pack([(0, [1])]), 2, 2, 8, 0),
     "31 rows": (*pack([(0, [31])]), 3, 3, 16, 0),
     "64 rows, grouped heads": (*pack([(0, [64])]), 8, 2, 16, 0),
@@ -58,7 +58,7 @@ CASES = {  # segments, queries, keys; heads, heads of keys, size of a head; wind
 
 
 def plain(q, k, v, segments, heads, kv, window):
-    """o and lse by a mask over all pairs."""
+    """o and lse with a mask over all pairs."""
     size = q.shape[1] // heads
     mask = torch.zeros(len(q), len(k), dtype=torch.bool)
     i, j = torch.arange(len(q))[:, None], torch.arange(len(k))[None]
@@ -76,7 +76,7 @@ def plain(q, k, v, segments, heads, kv, window):
 
 
 def on_tables(q, k, v, g, segments, heads, kv, window, bm=16, bn=16):
-    """o, lse, dq, dk, dv by the kernels."""
+    """o, lse, dq, dk, dv from the kernels."""
     size = q.shape[1] // heads
     db = max(16, 1 << (size - 1).bit_length())
     table = torch.tensor(segments, dtype=torch.int32)
@@ -109,7 +109,7 @@ def on_tables(q, k, v, g, segments, heads, kv, window, bm=16, bn=16):
 
 
 def library(path):
-    """Sessions of one fused operator each, on the CPU; None without the packages."""
+    """A function that runs one fused operator on the CPU; None without the packages."""
     try:
         import onnxruntime
         from onnx import TensorProto, helper
@@ -140,7 +140,7 @@ def library(path):
 
 
 def check_half():
-    """In float16 values are those of float32 but for rounding; the interpreter cannot multiply bfloat16."""
+    """Values in float16 match float32 except for rounding; the interpreter cannot multiply bfloat16."""
     torch.manual_seed(2)
     segments, n, _ = pack([(20, [9, 30])])
     q, k, v, g = (torch.randn(n, 2 * 32).half() for _ in range(4))

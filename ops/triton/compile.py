@@ -1,9 +1,9 @@
-"""Compiles the kernels for GPUs, without one: cubins, and what each takes of registers and shared memory.
+"""Compiles the GPU kernels, without a GPU, and lists the registers and shared memory of each.
 
     python ops/triton/compile.py build/ops [sm_80 sm_90 sm_100]
 
-ops/device.cc is compiled with what it writes: kernels.bin, the cubins one behind the other, and kernels.inc, the table of
-them. It fails where a kernel takes more shared memory than a block may have, or spills registers.
+It writes kernels.bin, the concatenated cubins, and kernels.inc, their table, which are compiled into ops/device.cc. It
+fails if a kernel needs more shared memory than a block may have, or spills more registers than SPILLS allows.
 """
 
 import os
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # it names the folder of the checkout
+os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # it contains the path of the checkout
 
 import attention  # noqa: E402
 import rows  # noqa: E402
@@ -21,11 +21,11 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.backends.nvidia.compiler import get_ptxas  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-SHARED = {"sm_80": 163 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10}  # bytes of a block (CUDA C guide, table 27)
+SHARED = {"sm_80": 163 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10}  # bytes per block (CUDA C guide, table 27)
 HEADS = (64, 72, 80, 128)
 ROW = "*bf16"
 
-# Kernels by the types of their arguments. The rest are constants: see KERNELS.
+# Argument types of the kernels. Their other arguments are constants: see variants.
 TABLES = dict(SEGMENTS="*i32", LIST="*i32", TILES="*i32", queries="i32", heads="i32", group="i32", window="i32")
 TAIL = dict(**TABLES, scale="fp32")
 OF_KEYS = dict(**TAIL, keys="i32", each="i32")
@@ -53,11 +53,11 @@ SIGNATURES = {
 }
 
 
-# Rows of queries and of keys in a tile, warps and stages: on sm_90 the fastest of those tried (docs/decisions/fused.md).
+# Rows of queries and of keys in a tile, warps and stages: on sm_90 the fastest that were tried (docs/decisions/fused.md).
 ATTENTION = {"sm_80": (64, 32, 4, 2), "sm_90": (64, 64, 4, 3), "sm_100": (128, 64, 8, 2)}
 DQ = {"sm_80": (64, 32, 4, 2), "sm_90": (64, 64, 4, 2), "sm_100": (128, 32, 8, 2)}
 DKV = {"sm_80": (32, 64, 8, 2), "sm_90": (32, 64, 4, 3), "sm_100": (32, 64, 8, 2)}
-SPILLS = {"attention sm_90": 32, "attention_dkv sm_90": 96, "attention_dkv sm_100": 8}  # bytes that may be: others were slower without any
+SPILLS = {"attention sm_90": 32, "attention_dkv sm_90": 96, "attention_dkv sm_100": 8}  # allowed bytes: tiles without spills were slower
 
 
 def tiled(sizes, tiles):
@@ -66,7 +66,7 @@ def tiled(sizes, tiles):
 
 
 def variants(arch):
-    """Name, kernel, constants, warps and stages of everything that is compiled."""
+    """Name, kernel, constants, warps and stages of each compiled kernel."""
     for size in HEADS:
         d = dict(D=size, DB=1 << (size - 1).bit_length())
         yield f"attention_{size}", "attention", *tiled(d, ATTENTION[arch])
@@ -85,7 +85,7 @@ def variants(arch):
 
 
 def source_of(kernel):
-    """What a kernel is compiled from: those of parts are the same with other types."""
+    """The function that a kernel is compiled from: kernels of parts are the same function with other types."""
     name = kernel.removesuffix("_part")
     return getattr(attention, name, None) or getattr(rows, name)
 
@@ -102,7 +102,7 @@ def build(kernel, constants, warps, stages, capability):
 
 
 def usage(ptx, arch, scratch):
-    """Registers and bytes that are spilled, as ptxas counts them."""
+    """Registers and spilled bytes, as counted by ptxas."""
     with open(scratch, "w") as f:
         f.write(ptx)
     tool = get_ptxas(int(arch.removeprefix("sm_"))).path
@@ -115,7 +115,7 @@ def usage(ptx, arch, scratch):
 
 
 def products(ptx):
-    """The instruction that multiplies tiles; "": none does."""
+    """The instruction that multiplies tiles; "": none."""
     return next((name for name in ("tcgen05.mma", "wgmma", "mma.sync") if name in ptx), "")
 
 
@@ -132,7 +132,7 @@ def main():
             row = f"{name:26} {arch:8} {registers:9} {spilled:8} {shared:8} {len(cubin):8}"
             print(row, products(k.asm["ptx"]), flush=True)
             if k.metadata.global_scratch_size or k.metadata.profile_scratch_size or k.metadata.tmem_size > 512:
-                raise SystemExit(f"{name} on {arch} wants scratch memory, which the launcher has none of")
+                raise SystemExit(f"{name} on {arch} needs scratch memory, which the launcher does not provide")
             table.append(
                 f'{{"{name}", {arch.removeprefix("sm_")}, "{k.metadata.name}", {len(cubins)}, {32 * warps}, {shared}, '
                 f"{constants.get('BM', 0)}, {constants.get('BN', 0)}, {constants.get('B', 0)}}},"

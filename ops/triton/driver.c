@@ -1,4 +1,4 @@
-// A driver of a GPU that has none: memory is the CPU's, and a launch calls a function that the test gave.
+// A fake CUDA driver: memory is the CPU's, and a launch calls a function of the test.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static int major = 9;
 
 void fake_driver(int capability, Launched f) { major = capability, launched = f; }
 
-// The size of each piece of memory stands before it.
+// The size of each allocation is stored before it.
 size_t fake_size(const void *p) { return ((const size_t *)p)[-2]; }
 
 int cuCtxGetCurrent(void **context) { return *context = &launched, 0; }

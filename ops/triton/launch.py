@@ -1,11 +1,11 @@
-"""Runs the library's operators for GPUs without one: ONNX Runtime computes their nodes on the CPU, a driver that has no
-GPU (driver.c) gives what they launch to Triton's interpreter, and results are held against formulas in torch.
+"""Runs the library's GPU operators without a GPU: ONNX Runtime computes their nodes on the CPU, a fake driver
+(driver.c) passes their launches to Triton's interpreter, and results are compared with formulas in torch.
 
     python ops/triton/launch.py build/lib/libassay_ops.so build/ops
 
-So everything but the GPU is tried: the cubin of each kernel and its name, that it declares the arguments that it is
-given, tables, grids, what is missing or not wanted. Numbers are rounded to bfloat16 between operators, and computed in
-float32 within them, since the interpreter cannot multiply bfloat16.
+This tests everything except the GPU: the cubin of each kernel, its name and declared arguments, tables, grids,
+missing inputs and omitted outputs. Numbers are rounded to bfloat16 between operators, and computed in float32 within
+them, since the interpreter cannot multiply bfloat16.
 """
 
 import ctypes
@@ -26,14 +26,14 @@ import compile as compiled  # noqa: E402
 from check import CASES, compare, failed, plain  # noqa: E402
 
 ARCH = "sm_90"
-LIMIT = 4e-3  # of the norm: bfloat16 has 8 bits
+LIMIT = 4e-3  # relative to the norm: bfloat16 has 8 bits
 WRITTEN = {"O", "LSE", "OWN", "DQ", "DK", "DV", "OUT", "OUT_Q", "OUT_K", "OUT_V", "SUM", "N", "RSTD", "DX", "DY", "Y"}
 KINDS = {"*bf16": torch.bfloat16, "*fp32": torch.float32, "*i32": torch.int32}
 seen, problems = set(), []
 
 
 def driver(folder):
-    """The driver as a library; ONNX Runtime's operators load it by its path."""
+    """Compiles and loads the fake driver; the operators load it by its path."""
     path = os.path.join(folder, "libdriver.so")
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "driver.c")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", source, "-o", path], check=True)
@@ -44,7 +44,7 @@ def driver(folder):
 
 
 def read_table(folder):
-    """Entries of kernels.inc for ARCH, with their cubins, by the function's name and cubin."""
+    """Entries of kernels.inc for ARCH: variant, function, cubin, threads and shared memory."""
     with open(os.path.join(folder, "kernels.bin"), "rb") as f:
         cubins = f.read()
     with open(os.path.join(folder, "kernels.inc")) as f:
@@ -60,7 +60,7 @@ def read_table(folder):
 
 
 def parameters(cubin):
-    """Offsets and sizes of a kernel's arguments, by the ELF section .nv.info.KERNEL that the compiler wrote."""
+    """Offsets and sizes of a kernel's arguments, from the ELF section .nv.info.KERNEL."""
     offset, size, count, names = (*struct.unpack_from("<Q", cubin, 40), *struct.unpack_from("<HHH", cubin, 58))
     sections = [struct.unpack_from("<IIQQQQ", cubin, offset + i * size) for i in range(count)]
     strings = sections[names][4]
@@ -73,16 +73,16 @@ def parameters(cubin):
             form, kind, value = struct.unpack_from("<BBH", cubin, i)
             i += 4
             if form == 4:  # value bytes follow
-                if kind == 0x17:  # an argument: index, place in order, offset, and its size among flags
+                if kind == 0x17:  # an argument: index, position, offset, and flags that include its size
                     _, ordinal, start, flags = struct.unpack_from("<IHHI", cubin, i)
                     found[ordinal] = (start, flags >> 18 & 0x3FFF)
                 i += value
         return [found[k] for k in sorted(found)]
-    raise SystemExit("a cubin says nothing of its arguments")
+    raise SystemExit("a cubin does not describe its arguments")
 
 
 def tensors(signature, values, sizes):
-    """Arguments as torch tensors over the memory that pointers lead to, and what writes them back."""
+    """Arguments as torch tensors over the memory behind pointers, and the pairs to write back after the launch."""
     out, back = [], []
     for (name, kind), value in zip(signature.items(), values):
         if not kind.startswith("*"):
@@ -90,7 +90,7 @@ def tensors(signature, values, sizes):
             continue
         width = 2 if kind == "*bf16" else 4
         if not value:
-            out.append(torch.zeros(1))  # the kernel's constants say that it is not there
+            out.append(torch.zeros(1))  # absent according to the kernel's constants
             continue
         memory = np.ctypeslib.as_array((ctypes.c_uint8 * (sizes[name] * width)).from_address(value))
         kept = torch.from_numpy(memory).view(KINDS[kind])
@@ -101,7 +101,7 @@ def tensors(signature, values, sizes):
 
 
 def emulate(table, sizes, fake):
-    """The function that a launch calls. sizes are the numbers that pointers of the running operator lead to."""
+    """The function that a launch calls. sizes: element counts of the running operator's pointers, by argument."""
 
     def launched(image, name, x, y, threads, shared, arguments):
         try:
@@ -127,7 +127,7 @@ def emulate(table, sizes, fake):
         if any(ctypes.c_uint64.from_address(arguments[len(signature) + i]).value for i in range(2)):
             raise ValueError("scratch memory is given")
         local = dict(sizes)
-        if "TILES" in signature:  # one piece of memory: tiles, segments, list
+        if "TILES" in signature:  # one allocation: tiles, segments, list
             begin = {n: values[list(signature).index(n)] for n in ("SEGMENTS", "LIST", "TILES")}
             end = begin["TILES"] + fake.fake_size(begin["TILES"])
             local |= {n: (end - p) // 4 for n, p in begin.items()}
@@ -151,14 +151,14 @@ def emulate(table, sizes, fake):
 
 
 def session(library):
-    """A function that runs one operator: inputs and wanted outputs are in bfloat16 where a kind says so."""
+    """A function that runs one operator; the kind of an input or output gives its type (b: bfloat16)."""
     import onnxruntime
     from onnx import TensorProto, helper
 
     kinds = {"b": TensorProto.BFLOAT16, "f": TensorProto.FLOAT, "i": TensorProto.INT32}
 
     def run(op, inputs, outputs, **attributes):
-        """inputs are (kind, tensor) or None, outputs kinds, or None for one that is not wanted."""
+        """inputs are (kind, tensor) or None, outputs are kinds, or None for an omitted one."""
         nodes, declared, feeds, names = [], [], {}, []
         for i, one in enumerate(inputs):
             if one is None:
@@ -195,7 +195,7 @@ def rounded(*shape):
 
 def check_attention(run, sizes):
     for name, (segments, queries, keys, heads, kv, size, window) in CASES.items():
-        size = {64: 64, 80: 80, 72: 72}.get(size, 128)  # what kernels are compiled for
+        size = {64: 64, 80: 80, 72: 72}.get(size, 128)  # the sizes that kernels are compiled for
         if queries > 500:
             segments, queries, keys = [[0, 130, 0, 130, 0], [130, 150, 0, 130, 130], [130, 150, 130, 150, 0]], 280, 280
         torch.manual_seed(1)
@@ -217,7 +217,7 @@ def check_attention(run, sizes):
         for label, d, want in zip(("q", "k", "v"), run("FlashAttentionGrad", backward, "bbb", **at), gradients):
             compare(f"FlashAttentionGrad: {name}: {label}", d, want, LIMIT)
     for size in compiled.HEADS:
-        for kv in (1, 2):  # gradients of k and v in parts, and as a whole
+        for kv in (1, 2):  # gradients of k and v in parts, and in one piece
             torch.manual_seed(1)
             q, k, v = (rounded(40, h * size).requires_grad_() for h in (2, kv, kv))
             segments = [[0, 15, 0, 15, 0], [15, 25, 0, 15, 15], [15, 25, 15, 25, 0]]

@@ -1,6 +1,6 @@
-"""RopeSplit, AddRMSNorm, SwiGLU and their gradients for a GPU: ops/rows.cc says what they compute.
+"""RopeSplit, AddRMSNorm, SwiGLU and their gradients for a GPU: see ops/rows.cc for what they compute.
 
-A program takes a row, or some heads of a row. Statistics are float32 whatever the type of the rows.
+A program takes a row, or some heads of a row. Statistics are float32, whatever the type of the rows.
 """
 
 import triton
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def turn(half, own, i, d, COS, SIN):
-    """Where the other number of each pair of a head is, cosines and sines, [1, DB]."""
+    """Index of the other number of each pair of a head, cosines and sines, [1, DB]."""
     at = i * half + tl.where(d < half, d, d - half)
     c = tl.load(COS + at, mask=own & (d < 2 * half), other=1.0)
     s = tl.load(SIN + at, mask=own & (d < 2 * half), other=0.0)
@@ -36,7 +36,7 @@ def rope_split(QKV, COS, SIN, OUT_Q, OUT_K, OUT_V, heads, kv, half, D: tl.conste
 
 @triton.jit
 def rope_split_grad(DQ, DK, DV, COS, SIN, OUT, heads, kv, half, D: tl.constexpr, DB: tl.constexpr, B: tl.constexpr):
-    """The three gradients are there: the launcher gives zeros for one that is missing."""
+    """All three gradients are present: the launcher passes zeros for a missing one."""
     i, d = tl.program_id(0).to(tl.int64), tl.arange(0, DB)[None]
     h = tl.program_id(1) * B + tl.arange(0, B)[:, None]
     own = (d < D) & (h < heads + 2 * kv)
@@ -75,7 +75,7 @@ def add_rms_norm(X, Y, W, SUM, N, RSTD, width, epsilon, B: tl.constexpr):
 
 @triton.jit
 def add_rms_norm_grad(DN, DSUM, SUM, W, RSTD, DX, DY, width, HAS: tl.constexpr, B: tl.constexpr):
-    """HAS: DSUM is there. DX and DY are equal, but for their types."""
+    """HAS: DSUM is present. DX and DY are equal except for their types."""
     i = tl.program_id(0).to(tl.int64)
     along = tl.zeros([B], tl.float32)
     for at in range(0, width, B):

@@ -1,4 +1,4 @@
-"""The tables that attention kernels walk, made of a table of segments (ops/attention.cc)."""
+"""The tables that attention kernels walk, computed from a table of segments (ops/attention.cc)."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import numpy as np
 def tiles(segments, rows, size, first):
     """Cuts rows into tiles of at most `size` whose rows are in the same segments.
 
-    `first` is the column of a segment's first row: 0 for queries, 2 for keys; the next one is their number. Returns
+    `first` is the column of a segment's first row: 0 for queries, 2 for keys; the next column is the count. Returns
     tiles [n, 4] (first row, rows, begin and end of their part of the list), and the list of indices of segments.
     """
     ends = sorted({0, rows, *(int(s[first]) for s in segments), *(int(s[first] + s[first + 1]) for s in segments)})

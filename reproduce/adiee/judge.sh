@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The benchmarks of ADIEE's Tables 1 and 2, for whatever judges. Reports: runs/adiee/NAME/reports.
+# The benchmarks of ADIEE's Tables 1 and 2, for any judge. Reports: runs/adiee/NAME/reports.
 #
 #   reproduce/adiee/judge.sh full --scorer runs/adiee/full/regression/scorer
 #
-#   BENCHMARKS   which of them, if not all
+#   BENCHMARKS   a selection of them (default: all)
 set -euo pipefail
 name=$1
 shift

@@ -1,4 +1,4 @@
-"""Says how many truths lie within one and within 1.96 sigma of an ensemble's scores.
+"""Prints the share of truths within one and within 1.96 sigma of an ensemble's scores.
 
     python3 reproduce/distil/coverage.py SCORES.jsonl TRUTH.jsonl NAME
 """

@@ -1,4 +1,4 @@
-"""Cuts a table between its source pictures: every other source into the first half, the others into the second.
+"""Splits a table by source picture: every other source goes into the first half, the others into the second.
 
     python3 reproduce/distil/halves.py IN.jsonl FIRST.jsonl SECOND.jsonl
 """

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A noisy judge, a chain of scorers and a judge that answers in words, distilled into one pass in the miniature world, and an
-# ensemble of four students (README.md). A second call resumes.
+# A noisy judge, a chain of scorers and a text judge, distilled into one pass in the miniature world, and an ensemble of four
+# students (README.md). A second call resumes.
 #
-#   DISTIL_OUT=DIR       folder to work in (build/distil)
-#   DISTIL_SHORT=1       little data and few steps: everything runs, the figures mean nothing
-#   DISTIL_RESULTS=DIR   folder of small.md (reproduce/distil; of a short run DISTIL_OUT)
-#   DISTIL_SETS='240 70' instructions to learn from and of the exam
+#   DISTIL_OUT=DIR       working folder (build/distil)
+#   DISTIL_SHORT=1       little data and few steps: checks that everything runs, its figures mean nothing
+#   DISTIL_RESULTS=DIR   folder of small.md (reproduce/distil; for a short run DISTIL_OUT)
+#   DISTIL_SETS='240 70' instructions for training and for the exam
 #   DEMO_BIN, DEMO_LAB   folders of the commands and of lab's programs, if not make's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,7 +14,7 @@ lab=${DEMO_LAB:-build/lab} # miniature
 out=${DISTIL_OUT:-build/distil}
 results=${DISTIL_RESULTS:-reproduce/distil}
 sets=${DISTIL_SETS:-240 70}
-passes=100 # of the judge in words
+passes=100 # of the text judge
 if [ -n "${DISTIL_SHORT:-}" ]; then
 	sets='14 4'
 	passes=2
@@ -34,14 +34,14 @@ for set in train exam; do
 	made "$out/$set-rated.jsonl" "ratings of a noisy judge" -- \
 		"$lab/miniature" rate --in "$out/$set/edits.jsonl" --truth "$out/$set/truth.jsonl" --passes 4 --noise 0.3 --out "$out/$set-rated.jsonl"
 done
-distil() { # NAME FLAGS...: a teacher's report
+distil() { # NAME FLAGS...: the report for a teacher
 	local name=$1
 	shift
 	"$bin/score" distil --config "${student:-reproduce/distil/student.yaml}" --out "$out/$name" --truth "$out/exam/truth.jsonl" \
 		--truth-column degree --by kind,family "$@" >"$out/$name.txt"
 }
 distil judge --ratings --in "$out/train-rated.jsonl" --held-out "$out/exam-rated.jsonl"
-for question in 'is it done?' 'is a part of it done?'; do # what the backbone was pretrained to answer
+for question in 'is it done?' 'is a part of it done?'; do # the questions of the backbone's pretraining
 	name=$(tr -cd a-z <<<"$question")
 	[ -d "$out/$name" ] || {
 		printf '%s [INSTRUCTION]' "$question" >"$out/$name.txt"
@@ -52,11 +52,11 @@ done
 distil scorers --scorer backbones/tiny-scorer --scorer "$out/isitdone" --scorer "$out/isapartofitdone" \
 	--in "$out/train/edits.jsonl" --held-out "$out/exam/edits.jsonl"
 
-# A judge in words: many answers for one score.
+# A text judge: many answers for one score.
 distil asker --judge reproduce/distil/asker --backbone backbones/tiny --pictures frames --passes $passes \
 	--device cpu --store "$out/answers" --in "$out/train/edits.jsonl" --held-out "$out/exam/edits.jsonl"
 
-# Four students of the noisy judge that differ in their seeds, in one scorer.
+# One scorer from four students of the noisy judge that differ in their seeds.
 members=(--scorer "$out/judge/run/scorer")
 for seed in 2 3 4; do
 	student=$out/student-$seed.yaml
@@ -67,7 +67,7 @@ done
 rm -rf "$out/ensemble"
 "$bin/train" ensemble "${members[@]}" --out "$out/ensemble"
 python3 reproduce/distil/halves.py "$out/exam/edits.jsonl" "$out/exam/fit.jsonl" "$out/exam/measure.jsonl"
-covered() { # NAME: sigma's coverage on the half that measures
+covered() { # NAME: coverage of sigma on the test half
 	rm -f "$out/$1.jsonl"
 	"$bin/score" batch --scorer "$out/ensemble" --device cpu --in "$out/exam/measure.jsonl" --out "$out/$1.jsonl" >&2
 	python3 reproduce/distil/coverage.py "$out/$1.jsonl" "$out/exam/truth.jsonl" "$1"

@@ -1,9 +1,9 @@
 """A small conditional editor: a variational autoencoder of edits of 64 x 64 pixels, given source and instruction.
 
-A latent code of eight numbers says which of the possible edits it is: done, half done, something else. In training an
-encoder reads the code off the source and the edit. An edit is drawn from a random code. The decoder mixes views of the
-source (as it is, blurred, in blocks, mirrored, turned) and a constant, for each channel of each pixel, with weights
-that it makes of source, instruction and code; one part of the weights is the same everywhere.
+A latent code of eight numbers selects one of the possible edits: done, half done, something else. In training, an encoder
+infers the code from the source and the edit. An edit is drawn from a random code. The decoder mixes views of the source
+(unchanged, blurred, in blocks, mirrored, turned) and a constant, for each channel of each pixel, with weights that it
+computes from source, instruction and code; one part of the weights is the same for all pixels.
 """
 import re
 
@@ -13,8 +13,8 @@ from torch import nn
 
 SIZE = 64
 CODE = 8
-VIEWS = 28  # nine of the source, of three channels, and a constant
-KL = 0.03  # weight of the code's divergence; with a tenth of it the code says all, and the text is not read
+VIEWS = 28  # nine views of the source with three channels each, and a constant
+KL = 0.03  # weight of the code's divergence; with a tenth of it the code determines everything, and the text is ignored
 
 
 def words_of(text):
@@ -22,7 +22,7 @@ def words_of(text):
 
 
 def vocabulary(texts):
-    """Numbers of all words from 1 on; 0 is none."""
+    """Numbers of all words, starting at 1; 0 is none."""
     return {w: i + 1 for i, w in enumerate(sorted({w for t in texts for w in words_of(t)}))}
 
 
@@ -62,7 +62,7 @@ class Editor(nn.Module):
         self.register_buffer("kernel", (kernel / kernel.sum()).expand(3, 1, 5, 5).contiguous())
 
     def numbers(self, texts):
-        """[N, words] of texts; words that are not known are left out."""
+        """[N, words] of texts; unknown words are left out."""
         rows = [[self.vocabulary[w] for w in words_of(t) if w in self.vocabulary] or [0] for t in texts]
         out = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
         for i, r in enumerate(rows):
@@ -70,7 +70,7 @@ class Editor(nn.Module):
         return out
 
     def told(self, texts):
-        """What the network is told of each text, [N, 640]."""
+        """The text features of each text, [N, 640]."""
         numbers = self.numbers(texts)
         states, _ = self.read(self.words(numbers))
         there = (numbers > 0).unsqueeze(-1)
@@ -108,7 +108,7 @@ class Editor(nn.Module):
 
 
 def wrong(editor, source, edit, told, noise):
-    """The pretraining loss of each edit, [N]: how far it is from what its code becomes, and the code's divergence."""
+    """The pretraining loss of each edit, [N]: the distance from the decoded code, and the code's divergence."""
     mean, variance = editor.code(source, edit, told)
     off = editor(source, told, mean + noise * (variance / 2).exp()) - edit
     divergence = 0.5 * (mean.square() + variance.exp() - 1 - variance).sum(1)

@@ -1,4 +1,4 @@
-"""Makes the training table of a scorer that knows learnt editors' outputs: the guard (README.md). run.sh calls it.
+"""Makes the training table of a scorer of learnt editors' outputs: the guard (README.md). run.sh calls it.
 
     guard.py --work DIR mix --groups 800
     guard.py --work DIR table --name guard drawn mixed
@@ -15,8 +15,8 @@ from tune import lines, write_lines
 
 
 def mix(a):
-    """What learnt editors tend to make, without one: blends of two outcomes of an instruction or of one and the source,
-    some of them blurred, in mixed/."""
+    """Imitates typical outputs of learnt editors: blends of two outcomes of an instruction or of one and the source, some
+    of them blurred, in mixed/."""
     rng = random.Random(5)
     table = pandas.read_parquet(a.work / "second/edits.parquet")
     out = []
@@ -77,7 +77,7 @@ def main():
     c.set_defaults(run=mix)
     c = sub.add_parser("table")
     c.add_argument("--name", default="guard", help="folder to write to")
-    c.add_argument("folders", nargs="+", help="with edits.jsonl and truth.jsonl each")
+    c.add_argument("folders", nargs="+", help="folders with edits.jsonl and truth.jsonl")
     c.set_defaults(run=table)
     a = p.parse_args()
     a.run(a)

@@ -1,4 +1,4 @@
-"""Puts the outputs of all runs together, and writes what came of them: small.md, curves.svg, pictures.png, results.csv.
+"""Joins the outputs of all runs, and writes the results: small.md, curves.svg, pictures.png, results.csv.
 
     page.py join --work DIR --seeds 1 2 3
     page.py gates --work DIR
@@ -31,7 +31,7 @@ ARMS = {
     "agreed-50": "loss + 0.05 (10 - lower bound of score and guard)",
     "hardened-50": "loss + 0.05 (10 - score of the hardened guard)",
 }
-REWARDS = {"guarded": "guard", "guarded-50": "guard", "agreed-50": "agreed", "hardened-50": "hardened"}  # of the other arms: score
+REWARDS = {"guarded": "guard", "guarded-50": "guard", "agreed-50": "agreed", "hardened-50": "hardened"}  # the other arms: score
 OTHERS = {"score": "guard", "guard": "score", "agreed": "hardened", "hardened": "score"}  # a judge that an arm was not trained on
 COLOURS = ["#444444", "#999999", "#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#d55e00", "#ddaa33"]
 COLOURS += ["#aa3377", "#882255", "#117733", "#88ccee", "#332288"]
@@ -68,14 +68,14 @@ def read(work):
             value = math.nan if r.get(column) is None else r[column]
             out.setdefault((arm, int(step)), {}).setdefault((group, int(seed)), {})[name] = value
     for rows in out.values():
-        for r in rows.values():  # two judges' lower bound is the lower one; NaN stays NaN
+        for r in rows.values():  # the lower bound of two judges is the lower score; NaN stays NaN
             r["agreed"] = (r["score"] + r["guard"] - abs(r["score"] - r["guard"])) / 2
     return out
 
 
 def gates(work):
-    """Tables of each checkpoint's outputs and of the base's, with the arm's reward, another judge's and CLIP-D, for `score
-    drift` in gates/."""
+    """Writes tables of each checkpoint's outputs and of the base's, with the arm's reward, another judge's score and CLIP-D,
+    for `score drift`, to gates/."""
     (work / "gates").mkdir(exist_ok=True)
     results, rows = read(work), {r["id"]: r for r in lines(work / "outputs/all.jsonl")}
 
@@ -98,7 +98,7 @@ def gates(work):
 
 
 def guards(work, results):
-    """What the guards know, and when the gate raises an alarm."""
+    """How well the guards judge, and when the gate raises an alarm."""
     scorers = {"score": "tiny-scorer", "guard": "guard", "hardened": "hardened guard"}
     files = {name: work / f"exam/{COLUMNS[name][0]}.json" for name in scorers}
     if not all(f.exists() for f in files.values()):
@@ -137,7 +137,7 @@ def mean(values):
 
 
 def by_group(rows, name):
-    """A number for each instruction: the mean of its seeds."""
+    """A number for each instruction: the mean over its seeds."""
     groups = {}
     for (group, _), r in rows.items():
         groups.setdefault(group, []).append(r.get(name, math.nan))
@@ -308,7 +308,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("what", choices=["join", "gates", "write"])
     p.add_argument("--work", type=Path, required=True)
-    p.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="those of join")
+    p.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="the seeds to join")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
     if a.what == "join":

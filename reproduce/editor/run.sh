@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# make demo DEMO=editor: a small editor in PyTorch, pretrained on what the miniature world's editors make, then tuned by
+# make demo DEMO=editor: a small editor in PyTorch, pretrained on outputs of the miniature world's editors, then tuned with
 # a scorer in several ways (README.md). A second call resumes where the first one stopped.
 #
-#   EDITOR_OUT=DIR       folder to work in (build/editor)
-#   EDITOR_SHORT=1       little data and few steps: everything runs, the figures mean nothing
-#   EDITOR_RESULTS=DIR   folder of the results (reproduce/editor; of a short run EDITOR_OUT)
-#   EDITOR_SEEDS='1 2'   of tuning (1 2 3)
-#   EDITOR_JOBS=N        runs of training at a time (2), one thread each
+#   EDITOR_OUT=DIR       working folder (build/editor)
+#   EDITOR_SHORT=1       little data and few steps: checks that everything runs, its figures mean nothing
+#   EDITOR_RESULTS=DIR   folder of the results (reproduce/editor; for a short run EDITOR_OUT)
+#   EDITOR_SEEDS='1 2'   seeds of tuning (1 2 3)
+#   EDITOR_JOBS=N        concurrent training runs (2), one thread each
 #   DEMO_BIN, DEMO_LAB, EDITOR_PYTHON   folders of the commands and of lab's programs, and a Python with PyTorch, if not make's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -42,7 +42,7 @@ made "$out/drawn/scores.jsonl" "their scores and preferences" -- \
 made "$out/drawn/best.jsonl" "the best of each instruction" -- \
 	"$bin/score" best --in "$out/drawn/scores.jsonl" --out "$out/drawn/best.jsonl" >/dev/null
 
-# The arms. A server gives rewards and gradients of a scorer to those that want them.
+# The arms. A server provides rewards and gradients of scorers to the arms that need them.
 server= arms=
 trap '[ -z "$server" ] || kill $server' EXIT
 serve() {
@@ -56,10 +56,10 @@ tune_arm() {
 	[ ! -e "$out/outputs/$1-$2.done" ] || return 0
 	local start=$SECONDS
 	"${tune[@]}" --server $url arm "$1" --seed "$2" --steps $steps --every $every >"$out/outputs/$1-$2.log" 2>&1 ||
-		{ echo "error: arm $1 of seed $2: $out/outputs/$1-$2.log" >&2; return 1; }
+		{ echo "error: arm $1, seed $2: see $out/outputs/$1-$2.log" >&2; return 1; }
 	echo "$1, seed $2: $((SECONDS - start)) s" | tee "$out/outputs/$1-$2.done"
 }
-# tune_arms SCORER... -- ARM...: all seeds of arms that are rewarded by these scorers
+# tune_arms SCORER... -- ARM...: tunes arms that are rewarded by these scorers, with all seeds
 tune_arms() {
 	local scorers=()
 	while [ "$1" != -- ]; do scorers+=(--scorer "$1"); shift; done
@@ -75,11 +75,11 @@ tune_arms() {
 	done
 	for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 }
-# drawn ARM: edits of an arm's last seed, which another scorer learns from
+# drawn ARM: edits of an arm's last seed, as training data for another scorer
 drawn() {
 	made "$out/drawn-$1/edits.jsonl" "edits of $1" "$out/$1.pt" -- "${tune[@]}" draw "$1" --groups $groups --each 1
 }
-# guard NAME FOLDER...: a scorer that knows what learnt editors make, from folders of edits whose truth is measured
+# guard NAME FOLDER...: trains a scorer on outputs of learnt editors, from folders of edits whose truth is measured
 guard() {
 	local name=$1 folder truths=() change=(-e "s#BACKBONE#$PWD/backbones/tiny#")
 	shift
@@ -95,7 +95,7 @@ guard() {
 }
 last=${seeds##* }
 tune_arms $scorer -- base words feedback
-echo "words and feedback: $SECONDS s after this call began"
+echo "words and feedback: $SECONDS s after the start of this call"
 tune_arms $scorer -- no-words good best preferences feedback-50 clipped-50 kept-50
 made "$out/mixed/edits.jsonl" "blends" -- "$python" reproduce/editor/guard.py --work "$out" mix --groups $blends
 guard guard drawn mixed
@@ -108,7 +108,7 @@ tune_arms "$out/hardened/run/scorer" -- hardened-50
 
 all=$out/outputs/all.jsonl
 made "$all" "one table of all outputs" "$out"/outputs/*.done -- "$python" reproduce/editor/page.py join --work "$out" --seeds $seeds
-# by NAME SCORER: scores of all outputs, and of the exam's own
+# by NAME SCORER: scores all outputs, and the exam's own outputs
 by() {
 	made "$out/$1.jsonl" "scores: $1" "$all" "$2" -- "$bin/score" batch --scorer "$2" --in "$all" --out "$out/$1.jsonl"
 	made "$out/exam/$1.jsonl" "exam: $1" "$2" -- "$bin/score" batch --scorer "$2" --in "$out/exam/edits.jsonl" --out "$out/exam/$1.jsonl"
@@ -126,7 +126,7 @@ for arm in $arms; do
 		"$bin/score" "$out/outputs" "$arm" $scorer $clip "$out/drift-$arm.json"
 done
 
-# The gate, on every checkpoint: the reward that an arm was trained on, confirmed by another judge.
+# The gate, at every checkpoint: the arm's training reward, confirmed by another judge.
 "$python" reproduce/editor/page.py gates --work "$out"
 for table in "$out"/gates/*.jsonl; do
 	name=$(basename "$table" .jsonl)

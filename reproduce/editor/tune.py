@@ -1,4 +1,4 @@
-"""Pretrains the editor, draws its edits, and tunes it by a reward in one of several ways (README.md). run.sh calls it.
+"""Pretrains the editor, draws its edits, and tunes it with a reward in one of several ways (README.md). run.sh calls it.
 
     tune.py --work DIR pretrain --steps 1600
     tune.py --work DIR draw base --groups 800 --each 4
@@ -21,12 +21,12 @@ from editor import CODE, SIZE, Editor, vocabulary, wrong
 
 SENTENCE = ". The image quality is {} out of five."
 LEVELS = ["one", "two", "three", "four", "five"]
-# Weight of 10 - score. Arms that are guarded or hardened ask other scorers (guard.py), which know edits of learnt editors.
+# Weight of 10 - score. Guarded and hardened arms use other scorers (guard.py), which are trained on edits of learnt editors.
 FEEDBACK = {"feedback": 0.001, "guarded": 0.001}
 FEEDBACK |= {k + "-50": 0.05 for k in ("feedback", "clipped", "kept", "guarded", "agreed", "hardened")}
-CLIP = {"clipped-50": 5.0}  # scores from here on have no gradient
-BETA = {"kept-50": 10.0}  # weight of the mean squared distance from what the base makes of the same code
-JUDGES = {"agreed-50": ["scorer", "guard"]}  # scorers of the server whose lower bound is the score; the others have one
+CLIP = {"clipped-50": 5.0}  # scores at or above this have no gradient
+BETA = {"kept-50": 10.0}  # weight of the mean squared distance from the base's edit for the same code
+JUDGES = {"agreed-50": ["scorer", "guard"]}  # scorers of the server whose lower bound is the reward; other arms have one scorer
 
 
 def levels(raw):
@@ -65,7 +65,7 @@ class Rows:
 
 
 def world(folder):
-    """What the world's editors made, in a data set with the pictures in its table."""
+    """Outputs of the world's editors, from a data set with embedded pictures."""
     rows = Rows()
     for r in pandas.read_parquet(folder / "edits.parquet").itertuples():
         rows.add(r.instruction, rows.picture((r.group, 0), r.source["bytes"]), rows.picture(r.id, r.edit["bytes"]))
@@ -77,7 +77,7 @@ def lines(path):
 
 
 def labelled(folder, arm):
-    """The rows of `score condition` that an arm trains on: with words in their texts, or not."""
+    """The rows of `score condition` that an arm trains on, with or without the score in their texts."""
     rows = Rows()
     for r in lines(folder / "metadata.jsonl"):
         if arm == "good" and r["score"] < 8:
@@ -111,7 +111,7 @@ def optimizer_of(editor, rate, steps, warmup):
 
 
 def train(editor, loss, steps, rate, warmup=30, every=0, checkpoint=None):
-    """Minimises loss() and calls checkpoint(step) after every so many steps."""
+    """Minimises loss() and calls checkpoint(step) after every `every` steps."""
     optimizer, schedule = optimizer_of(editor, rate, steps, warmup)
     begun, total = time.time(), 0.0
     for i in range(1, steps + 1):
@@ -183,8 +183,8 @@ def write_lines(path, rows):
 
 
 def draw_edits(a):
-    """Several edits of each of the second set's instructions by an editor. Best of n and preferences choose from those of
-    the base, and the guard learns from all."""
+    """Draws several edits of an editor for each instruction of the second set. Best of n and preferences choose from the
+    base's edits, and the guard is trained on all."""
     editor = load(a.work / f"{a.name}.pt")
     folder = "drawn" if a.name == "base" else f"drawn-{a.name}"
     tasks = {}
@@ -205,7 +205,7 @@ def draw_edits(a):
 
 
 class Exam:
-    """The instructions on photographs that were never used, and what editors make of them."""
+    """The instructions on held-out photographs, and the editors' outputs for them."""
 
     def __init__(self, a, name):
         self.work, self.name, self.tasks = a.work, name, {}
@@ -214,7 +214,7 @@ class Exam:
         self.sources = torch.stack([levels(a.work / "exam" / r["source"]) for r in self.tasks.values()])
 
     def answer(self, editor, seed, step, sentence=""):
-        """Writes a table of the editor's outputs. The codes depend on the seed alone: runs of one seed are paired."""
+        """Writes a table of the editor's outputs. The codes only depend on the seed, so runs with the same seed are paired."""
         texts = [r["instruction"] + sentence for r in self.tasks.values()]
         out = edits(editor, self.sources, texts, torch.Generator().manual_seed(1000 + seed))
         table = []

@@ -1,4 +1,4 @@
-"""Makes tables of labels of several dimensions from data sets of the miniature world, with labels missing (README.md). run.sh calls it.
+"""Makes label tables of several dimensions from data sets of the miniature world, with some labels missing (README.md). run.sh calls it.
 
     labels.py --train DIR --exam DIR --out DIR
 """
@@ -19,7 +19,7 @@ TABLES = {
 DIMENSIONS = [d for table in TABLES.values() for d in table]
 QUALITY = {"corrupt": 0, "damaged": 0.3}  # 1 otherwise
 IDENTITY = {"corrupt": 0, "foreign": 0, "over": 0.5, "wrong_family": 0.5, "damaged": 0.75}
-MISSING = 0.3  # share of the ratings that are left out, each by itself
+MISSING = 0.3  # share of the ratings that are left out, independently
 
 
 def affect(picture):
@@ -42,7 +42,7 @@ def labels(truth, picture):
 
 
 def rows(folder, out):
-    """The edits of a data set with all their labels but emotion. Pictures stay where they are."""
+    """The edits of a data set with all labels except emotion. Pictures are not moved."""
     truth = {t["id"]: t for t in map(json.loads, (folder / "truth.jsonl").read_text().splitlines())}
     table = []
     for r in map(json.loads, (folder / "edits.jsonl").read_text().splitlines()):

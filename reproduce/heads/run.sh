@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# One scorer of eight heads beside eight scorers of one head each, in the miniature world (README.md). A second call resumes
-# where the first one stopped.
+# Compares one scorer with eight heads to eight scorers with one head each, in the miniature world (README.md). A second call
+# resumes where the first one stopped.
 #
-#   HEADS_OUT=DIR       folder to work in (build/heads)
-#   HEADS_SHORT=1       little data and few steps: everything runs, the figures mean nothing
-#   HEADS_RESULTS=DIR   folder of the results (reproduce/heads; of a short run HEADS_OUT)
-#   HEADS_SEEDS='1 2'   of training (1 2 3)
+#   HEADS_OUT=DIR       working folder (build/heads)
+#   HEADS_SHORT=1       little data and few steps: checks that everything runs, its figures mean nothing
+#   HEADS_RESULTS=DIR   folder of the results (reproduce/heads; for a short run HEADS_OUT)
+#   HEADS_SEEDS='1 2'   seeds of training (1 2 3)
 #   DEMO_BIN, DEMO_LAB, HEADS_PYTHON   folders of the commands and of lab's programs, and a Python with NumPy and Pillow, if not make's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -32,7 +32,7 @@ made "$out/tables/exam.jsonl" "tables of labels" -- \
 	"$python" reproduce/heads/labels.py --train "$out/train" --exam "$out/exam" --out "$out/tables"
 
 backbone=$(realpath backbones/tiny)
-# heads FOLDER SEED STEPS BATCH TABLES HEAD...: trains a scorer of these heads on these tables.
+# heads FOLDER SEED STEPS BATCH TABLES HEAD...: trains a scorer with these heads on these tables.
 heads() {
 	local dir=$out/$1 seed=$2 steps=$3 batch=$4 tables=$5
 	shift 5
@@ -53,14 +53,14 @@ quarter=$((steps / 4))
 for seed in $seeds; do
 	heads "$seed/all" "$seed" $steps 32 "$(table ratings), $(table overall), $(table emotions), $(table affect)" \
 		overall following quality identity emotion valence arousal dominance
-	# As many labels of each head as the run above sees: a quarter of its edits, and of the ratings 70 % are there.
+	# As many labels of each head as in the run above: a quarter of its edits, and 70 % of the ratings exist.
 	heads "$seed/overall" "$seed" $quarter 32 "$(table overall)" overall
 	heads "$seed/emotion" "$seed" $quarter 32 "$(table emotions)" emotion
 	for head in following quality identity; do heads "$seed/$head" "$seed" $quarter 22 "$(table ratings)" $head; done
 	for head in valence arousal dominance; do heads "$seed/$head" "$seed" $quarter 32 "$(table affect)" $head; done
 done
 
-# The benchmarks, in the layouts of their data sets: a column for each scorer that judges overall.
+# The benchmarks, in the layouts of their data sets: a column for each scorer with the head overall.
 made "$out/data" "stand-ins of the benchmarks" "$out/train" "$out/exam" -- \
 	"$lab/reproduce" stand-ins --train "$out/train" --edits "$out/train" --exam "$out/exam" --out "$out/data"
 cp reproduce/heads/benchmarks.yaml "$out/"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts the licences and notices of what make dist passes on into build/notices (ONNX Runtime's) and build/notices-pillow
-# (those of Pillow's libraries), out of the wheels.
+# Extracts the licences and notices of the libraries that make dist redistributes from their wheels into build/notices
+# (ONNX Runtime) and build/notices-pillow (Pillow's libraries).
 . "$(dirname "$0")/../setup/common.sh"
 version=1.31.1-13.0.0
 if done_already notices "$version"; then exit 0; fi

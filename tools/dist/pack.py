@@ -1,6 +1,5 @@
-"""Makes what is released of the program that tools/dist/program.sh built: wheels, an archive and a package for Debian,
-with manual pages, completions, licences and a list of parts. Times in them are SOURCE_DATE_EPOCH: the same inputs give
-the same bytes.
+"""Packs the program built by tools/dist/program.sh for a release: wheels, an archive and a Debian package, with manual
+pages, completions, licences and a bill of materials. Time stamps are SOURCE_DATE_EPOCH: the result is reproducible.
 
     pack.py --program FILE --machine x86_64|aarch64 --pages FOLDER --out FOLDER
 """
@@ -22,17 +21,17 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNTIME = "1.31.1"  # ONNX Runtime, as tools/setup/onnxruntime.txt has it
-PILLOW = "13.0.0"  # whose libjpeg-turbo and libwebp the archive has, as tools/setup/pictures.txt has it
-NEWER = "3.11"  # the oldest Python that its own wheel is made for
-MACHINE = os.uname().machine  # that the program is for
+RUNTIME = "1.31.1"  # ONNX Runtime, as in tools/setup/onnxruntime.txt
+PILLOW = "13.0.0"  # source of the archive's libjpeg-turbo and libwebp, as in tools/setup/pictures.txt
+NEWER = "3.11"  # the oldest Python with an official wheel
+MACHINE = os.uname().machine  # target of the program
 FUSED = "libassay_ops.so"  # the fused operators
-DEFLATE, DEFLATE_VERSION = "libdeflate.so.0", "1.26.1"  # of tools/setup/deflate.sh
-LIMIT = 40_000_000  # bytes of a wheel
+DEFLATE, DEFLATE_VERSION = "libdeflate.so.0", "1.26.1"  # as in tools/setup/deflate.sh
+LIMIT = 40_000_000  # maximum bytes of a wheel
 DEMO = {f"assay/demo/{p}": ROOT / "backbones" / p for p in ("tiny", "tiny-scorer")}
 PICTURES = ("coffee.png", "coffee_blur.png", "rocket.png", "rocket_grey.png")
-NAMES = ("label", "score", "train")  # by which the program is started, too
-# What the libraries ask for: the program of libc alone, ONNX Runtime also of C++ (GLIBCXX_3.4.22, of GCC 6).
+NAMES = ("label", "score", "train")  # other names of the program
+# Dependencies of the libraries: the program needs only libc, ONNX Runtime also C++ (GLIBCXX_3.4.22, from GCC 6).
 DEPENDS = "libc6 (>= {}.{}), libgcc-s1 | libgcc1, libstdc++6 (>= 6)"
 
 
@@ -45,14 +44,14 @@ def run(*args):
 
 
 def glibc(program):
-    """The newest version of the C library that a program asks for."""
+    """The newest version of the C library that a program requires."""
     found = re.findall(rb"GLIBC_(\d+)\.(\d+)", program.read_bytes())
     return max((int(a), int(b)) for a, b in found)
 
 
 def parts(program):
-    """(kind, name, version, folder with licences) of every module and crate in the program, of what the compilers add, and
-    of ONNX Runtime. Rust's crates are those of its lock file."""
+    """(kind, name, version, folder with licences) of every module and crate in the program, of the compilers' runtime
+    libraries, and of ONNX Runtime. Rust's crates come from its lock file."""
     found = []
     for line in run("go", "version", "-m", str(program)).splitlines():
         fields = line.split()
@@ -68,7 +67,7 @@ def parts(program):
         found.append(("cargo", crate["name"], crate["version"], str(next((p for p in places if p.is_dir()), ""))))
     found.append(("golang", "std", run("go", "env", "GOVERSION").strip().removeprefix("go"), run("go", "env", "GOROOT").strip()))
     zig = run("build/zig/ziglang/zig", "version").strip()
-    for library in "libunwind", "libcxx", "libcxxabi":  # the latter two in the fused operators
+    for library in "libunwind", "libcxx", "libcxxabi":  # the last two are in the fused operators
         found.append(("generic", library, f"zig-{zig}", str(ROOT / "build/zig/ziglang/lib" / library)))
     found.append(("pypi", "onnxruntime", RUNTIME, str(ROOT / "build/notices")))
     found.append(("pypi", "pillow", PILLOW, str(ROOT / "build/notices-pillow")))  # libjpeg-turbo and libwebp in the archive
@@ -95,7 +94,7 @@ def licences(parts):
 
 
 def bill(version, parts):
-    """The list of parts in CycloneDX's form."""
+    """The bill of materials in CycloneDX format."""
     components = [{"type": "library", "name": name, "version": v, "purl": f"pkg:{kind}/{name}@{v}"} for kind, name, v, _ in parts]
     return json.dumps({"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
                        "metadata": {"component": {"type": "application", "name": "assay", "version": version}}, "components": components}, indent=1) + "\n"
@@ -111,7 +110,7 @@ def shared(pages):
 
 
 def script(name):
-    """Starts the program by a name of its own. A wheel holds no links."""
+    """A script that starts the program under another name, because wheels cannot contain links."""
     return f'#!/usr/bin/env bash\nexec -a {name} "$(dirname "$(readlink -f "$0")")/assay" "$@"\n'.encode()
 
 
@@ -123,7 +122,7 @@ def metadata(project, summary, requires=(), readme=b""):
 
 
 def write_wheel(out, project, version_of_libc, files, info_files):
-    """Writes a wheel of files, path: (content, whether it is a program), and those of its .dist-info."""
+    """Writes a wheel of files, path: (content, whether it is a program), and its .dist-info files."""
     name = project["name"].replace("-", "_")
     tag = f"py3-none-manylinux_{version_of_libc[0]}_{version_of_libc[1]}_{MACHINE}"
     info = f"{name}-{project['version']}.dist-info"
@@ -135,7 +134,7 @@ def write_wheel(out, project, version_of_libc, files, info_files):
         record += f"{path},sha256={digest},{len(content)}\n"
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode(), False
     path = out / f"{name}-{project['version']}-{tag}.whl"
-    when = time.gmtime(max(epoch(), 315532800))[:6]  # zip knows nothing before 1980
+    when = time.gmtime(max(epoch(), 315532800))[:6]  # zip has no dates before 1980
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
         for file, (content, runs) in files.items():
             entry = zipfile.ZipInfo(file, when)
@@ -146,19 +145,19 @@ def write_wheel(out, project, version_of_libc, files, info_files):
 
 
 def wheel(out, program, share, project, sbom, texts):
-    """The wheel: the program and three short names for it, the client, and what is below share/."""
+    """The wheel: the program with three short names, the client, and the files below share/."""
     name, data = project["name"].replace("-", "_"), f"{project['name'].replace('-', '_')}-{project['version']}.data"
     client = ROOT / "clients/python"
     files = {str(p.relative_to(client)): (p.read_bytes(), False) for p in sorted((client / name).rglob("*.py"))}
     for library in FUSED, DEFLATE:
-        files[f"{name}/{library}"] = (libraries() / library).read_bytes(), False  # beside the client, where the program looks
+        files[f"{name}/{library}"] = (libraries() / library).read_bytes(), False  # next to the client, where the program looks
     files[f"{data}/scripts/assay"] = program.read_bytes(), True
     files |= {f"{data}/scripts/{command}": (script(command), True) for command in NAMES}
     files |= {f"{data}/data/share/{path}": (content, False) for path, content in share.items()}
     entries = "".join(f"{k} = {v}\n" for k, v in project["scripts"].items())
     requires = [f'onnxruntime=={RUNTIME}; python_version >= "{NEWER}"',
                 f'{project["name"]}-runtime=={RUNTIME}; python_version < "{NEWER}"',
-                "pillow>=10.1"]  # which brings libjpeg-turbo 3 and libwebp
+                "pillow>=10.1"]  # which includes libjpeg-turbo 3 and libwebp
     summary = "Reward models for instruction-guided image editing: the commands train, score and label, and a client of `score serve`"
     return write_wheel(out, project, glibc(program), files, {
         "METADATA": metadata(project, summary, requires, (ROOT / "clients/python/README.md").read_bytes()),
@@ -167,7 +166,7 @@ def wheel(out, program, share, project, sbom, texts):
 
 
 def runtime_wheel(out, project):
-    """ONNX Runtime alone, for versions of Python that its own wheels are no longer made for."""
+    """A wheel with only ONNX Runtime, for Python versions without official wheels."""
     project = project | {"name": project["name"] + "-runtime", "version": RUNTIME}
     library = runtime()
     return write_wheel(out, project, glibc(library), {f"{project['name'].replace('-', '_')}/libonnxruntime.so": (library.read_bytes(), False)}, {
@@ -210,7 +209,7 @@ def zipped(content):
 
 
 def archive(out, program, share, project, sbom, texts):
-    """The program with ONNX Runtime and the libraries that decode pictures beside it, as a tar.gz."""
+    """The program with ONNX Runtime and the libraries that decode pictures, as a tar.gz."""
     top = f"assay-{project['version']}-linux-{MACHINE}"
     files = {f"share/{path}": (content, 0o644) for path, content in share.items()}
     files |= {"bin/assay": (program.read_bytes(), 0o755), "lib/libonnxruntime.so": (runtime().read_bytes(), 0o644),
@@ -225,7 +224,7 @@ def archive(out, program, share, project, sbom, texts):
 
 
 def package(out, program, share, project, sbom, texts):
-    """The package for Debian and its like: an ar archive of three parts (deb(5))."""
+    """The package for Debian and its derivatives: an ar archive with three members (deb(5))."""
     places = {"zsh/site-functions": "zsh/vendor-completions"}  # where Debian's zsh looks
     files = {"usr/lib/assay/assay": (program.read_bytes(), 0o755), "usr/lib/assay/libonnxruntime.so": (runtime().read_bytes(), 0o644),
              f"usr/lib/assay/{FUSED}": ((libraries() / FUSED).read_bytes(), 0o644)}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tools/dist/program.sh OUT [MACHINE [PACKAGE]]: builds the program assay, which is train, score and label in one, or that
-# of another package, for x86_64 or aarch64 (default: this machine) and glibc 2.28. The same commit and tools give the same
-# bytes: debugging information of zig's own C files, which has the folder of its cache, is stripped.
-# PROGRAM_CACHE is a folder in place of Go's cache.
+# tools/dist/program.sh OUT [MACHINE [PACKAGE]]: builds the program assay, which combines train, score and label, or that of
+# another package, for x86_64 or aarch64 (default: this machine) and glibc 2.28. The build is reproducible: debug
+# information of zig's own C files, which contains the folder of its cache, is stripped.
+# PROGRAM_CACHE is a folder to use instead of Go's cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
@@ -10,7 +10,7 @@ export MACHINE=${2:-$(uname -m)}
 case $MACHINE in
 x86_64) architecture=amd64 ;;
 aarch64) architecture=arm64 ;;
-*) echo "error: nothing is released for $MACHINE" >&2; exit 2 ;;
+*) echo "error: no releases for $MACHINE" >&2; exit 2 ;;
 esac
 mkdir -p "$(dirname "$out")"
 commit=$(git rev-parse HEAD)

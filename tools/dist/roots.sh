@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tries what is in dist/ in clean roots, which have Python with pip and venv, but no compiler and no Go: pip installs the
-# wheel, the archive is unpacked, the package is installed, and each scores, serves and plans a training.
+# Tests dist/ in clean chroots, which have Python with pip and venv, but no compiler and no Go: pip installs the wheel, the
+# archive is unpacked, the package is installed, and each of them scores, serves and plans a training.
 #   tools/dist/roots.sh [SUITE...]   as root; default: bullseye (Debian 11). jammy is Ubuntu 22.04.
-# It needs debootstrap, and makes the roots in build/roots. KEEP=1 leaves them for the next call. UNSIGNED=1 takes a suite
-# whose signing key is not here (Debian has none of Ubuntu's). Where it cannot be done it is left out, and said.
+# It needs debootstrap, and makes the chroots in build/roots. KEEP=1 keeps them for the next call. UNSIGNED=1 accepts a
+# suite whose signing key is missing (Debian does not have Ubuntu's). If a test is impossible, it is skipped with a message.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-skip() { echo "SKIPPED: $*: nothing was tried in clean roots"; exit 0; }
+skip() { echo "SKIPPED: $*: nothing was tested in clean chroots"; exit 0; }
 
 [ "$(id -u)" = 0 ] || skip "not root"
 if ! hash debootstrap 2>/dev/null; then
@@ -14,23 +14,23 @@ if ! hash debootstrap 2>/dev/null; then
 	hash -r
 	hash debootstrap 2>/dev/null || skip "debootstrap cannot be installed"
 fi
-unshare --mount true 2>/dev/null || skip "a root of its own may not be mounted here"
-[ -e dist/SHA256SUMS ] || { echo "error: dist/ is empty: make dist comes first" >&2; exit 1; }
+unshare --mount true 2>/dev/null || skip "mounts in a separate namespace are not permitted"
+[ -e dist/SHA256SUMS ] || { echo "error: dist/ is empty: run make dist first" >&2; exit 1; }
 
-# What pip and the network want here: variables and files, which no repository holds.
+# Settings of pip and the network on this machine: variables and files outside of the repository.
 settings=()
 while IFS= read -r -d '' variable; do
 	case ${variable%%=*} in
-	PIP_FIND_LINKS) ;; # a folder of this machine
+	PIP_FIND_LINKS) ;; # a folder on this machine
 	PIP_* | *_proxy | *_PROXY | SSL_CERT_FILE | REQUESTS_CA_BUNDLE) settings+=("$variable") ;;
 	esac
 done < <(env -0)
 
-# inside ROOT COMMAND...: runs a command in a root, with /proc and /dev, which end with it.
+# inside ROOT COMMAND...: runs a command in a chroot, with /proc and /dev mounted until it ends.
 inside() {
 	local root=$1
 	shift
-	# shellcheck disable=SC2016 # of the shell that is started
+	# shellcheck disable=SC2016 # expanded by the inner shell
 	unshare --mount bash -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"' "$root" \
 		/usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "${settings[@]}" "$@"
 }
@@ -51,7 +51,7 @@ make_root() {
 	touch "$root.ready"
 }
 
-# try_in SUITE: everything in dist/, in its root.
+# try_in SUITE: tests everything in dist/ in its chroot.
 try_in() {
 	local root=build/roots/$1 started
 	rm -rf "$root/trial"
@@ -60,13 +60,13 @@ try_in() {
 	cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 	cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 	[ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/pip.conf"
-	inside "$root" sh -c '! command -v cc gcc g++ go cargo' || { echo "error: the root is not clean" >&2; return 1; }
+	inside "$root" sh -c '! command -v cc gcc g++ go cargo' || { echo "error: the chroot is not clean" >&2; return 1; }
 	inside "$root" sh -c '. /etc/os-release; echo "in $PRETTY_NAME, $(python3 --version), $(ldd --version | head -n 1)"'
 	started=$SECONDS
 	inside "$root" sh -euc 'python3 -m venv /trial/environment
 		/trial/environment/bin/pip install --quiet --disable-pip-version-check --find-links /trial /trial/assay_reward-*.whl
 		cd /trial && environment/bin/assay demo | head -n 1'
-	echo "pip install and a first score: $((SECONDS - started)) s (60 are wanted)"
+	echo "pip install and a first score: $((SECONDS - started)) s (target: 60)"
 	inside "$root" /trial/smoke.sh /trial/environment/bin/assay
 	inside "$root" sh -euc 'tar -xf /trial/assay-*.tar.gz -C /trial; /trial/smoke.sh /trial/assay-*/bin/assay'
 	inside "$root" sh -euc 'dpkg -i /trial/assay_*.deb >/dev/null; cd /; /trial/smoke.sh /usr/bin/assay; dpkg --purge assay >/dev/null
@@ -78,8 +78,8 @@ suites=("$@")
 [ $# -gt 0 ] || suites=(bullseye)
 for suite in "${suites[@]}"; do
 	started=$SECONDS
-	make_root "$suite" || { echo "SKIPPED: no root of $suite can be made here: it was NOT tried"; continue; }
-	echo "a root of $suite: $((SECONDS - started)) s"
+	make_root "$suite" || { echo "SKIPPED: cannot make a chroot of $suite here: it was NOT tested"; continue; }
+	echo "chroot of $suite: $((SECONDS - started)) s"
 	try_in "$suite"
 	[ -n "${KEEP:-}" ] || rm -rf "build/roots/$suite" "build/roots/$suite.ready" "build/roots/$suite.log"
 done

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# make dist: everything that is released, in dist/, and a trial of it (tools/dist/try.sh). tools/dist/run.sh FOLDER makes
-# it in that folder, and tries nothing. MACHINES="x86_64 aarch64" makes it for both, where cargo has their targets.
+# make dist: builds everything that is released into dist/, and tests it (tools/dist/try.sh). tools/dist/run.sh FOLDER builds
+# into that folder, without the test. MACHINES="x86_64 aarch64" builds for both, if cargo has their targets.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-dist}
-# Libraries of its own, in build/MACHINE/lib: those of make setup are compiled by this system's gcc for its own glibc.
+# Separate libraries, in build/MACHINE/lib: make setup compiles with this system's gcc for its own glibc.
 set_up() { tools/setup/onnxruntime.sh "$1" && tools/setup/pictures.sh "$1" && tools/setup/deflate.sh "$1" && tools/setup/tokenizers.sh "$1" && tools/setup/ops.sh "$1"; }
 tools/setup/modules.sh
 tools/setup/zig.sh

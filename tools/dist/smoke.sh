@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tries an installed assay, away from the checkout, with nothing but itself: smoke.sh PROGRAM. The demonstration's files
-# are those that came with it. It needs a POSIX shell, and no compiler, Go, Python or network.
+# Tests an installed assay by itself, outside of the checkout: smoke.sh PROGRAM. It uses the demonstration files that are
+# installed with it. It needs only a POSIX shell, without a compiler, Go, Python or network.
 set -eu
 assay=$1
 unset ASSAY_ONNXRUNTIME LD_LIBRARY_PATH CGO_LDFLAGS || true
@@ -14,7 +14,7 @@ fail() { echo "error: $*" >&2; exit 1; }
 "$assay" version
 "$assay" demo >demo
 sed -n 1,4p demo
-grep -q '^ 8.2052 ' demo || fail "the demonstration's first score is another one than 8.2052"
+grep -q '^ 8.2052 ' demo || fail "the demonstration's first score is not 8.2052"
 grep -q '<img src="data:image/png' assay-demo.html || fail "the demonstration wrote no page"
 folder=$(sed -n 's/^  assay score pair --scorer \(.*\)\/tiny-scorer .*/\1/p' demo)
 "$assay" train doctor --device cpu >doctor || { cat doctor; fail "train doctor"; }
@@ -24,7 +24,7 @@ pair() { # FLAGS...
 	"$assay" score pair --scorer "$folder/tiny-scorer" --source "$folder/coffee.png" --edit "$folder/coffee_blur.png" \
 		--instruction "blur the picture" "$@"
 }
-[ "$(pair)" = "8.2052 (on 0 to 10)" ] || fail "score pair says $(pair)"
+[ "$(pair)" = "8.2052 (on 0 to 10)" ] || fail "score pair prints $(pair)"
 for i in 1 2 3 4 5 6 7 8; do
 	for edit in coffee rocket; do
 		[ $edit = coffee ] && output=coffee_blur || output=rocket_grey
@@ -47,7 +47,7 @@ for help in "help" "label --help" "train --help" "score serve --help" "fetch --h
 	"$assay" $help >/dev/null || fail "assay $help"
 done
 for name in train score label; do
-	"$(dirname "$assay")/$name" --help | grep -q "^  $name " || fail "$name, as a program of its own"
+	"$(dirname "$assay")/$name" --help | grep -q "^  $name " || fail "$name as a separate program"
 done
 
 "$assay" score serve --scorer "$folder/tiny-scorer" --addr 127.0.0.1:0 >served 2>log &
@@ -58,7 +58,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	kill -0 "$server" 2>/dev/null || { cat log; fail "score serve ended"; }
 	sleep 0.5
 done
-[ -n "$address" ] || fail "score serve tells no address"
+[ -n "$address" ] || fail "score serve prints no address"
 if command -v python3 >/dev/null; then
 	python3 - "$address" "$folder" <<-'PYTHON'
 		import base64, json, sys, urllib.request
@@ -73,4 +73,4 @@ if command -v python3 >/dev/null; then
 		assert b"<html" in open_(address, timeout=60).read()
 	PYTHON
 fi
-echo "tried: $assay"
+echo "tested: $assay"

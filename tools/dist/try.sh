@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries what is in dist/ on this system, away from the checkout: the wheel in a new environment, the archive, and the
-# files of the package. tools/dist/roots.sh does so in clean systems.
+# Tests dist/ on this system, outside of the checkout: the wheel in a new environment, the archive, and the files of the
+# package. tools/dist/roots.sh does the same in clean systems.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 dist=$PWD/dist smoke=$PWD/tools/dist/smoke.sh machine=$(uname -m)

@@ -1,9 +1,9 @@
-"""Tries an NVIDIA GPU: python tools/gpu/check.py BIN FIXTURES OUT [part,part...]
+"""Tests an NVIDIA GPU: python tools/gpu/check.py BIN FIXTURES OUT [part,part...]
 
-BIN has train and score (make cuda, with ONNX Runtime's CUDA provider where they find the runtime), FIXTURES is
-testdata/oracle. The commands run on the CPU and on the GPU; scores are compared with the fixtures', losses and gradients with
-the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only; PyTorch and transformers for the figures
-beside theirs. WAYS: a regular expression of the ways of training to try; SCORERS: of which runs scorers are timed.
+BIN has train and score (make cuda, with a runtime that has ONNX Runtime's CUDA provider), FIXTURES is testdata/oracle. The
+commands run on the CPU and on the GPU; scores are compared with the fixtures, losses and gradients with the CPU. Writes
+OUT/report.md, and the output of the commands to OUT/log. Needs only the standard library; PyTorch and transformers for
+comparison figures. WAYS: regular expression of the ways of training to test; SCORERS: of the runs whose scorers are timed.
 """
 import base64
 import concurrent.futures
@@ -119,7 +119,7 @@ def sizes():
 
 
 def fused():
-    """Steps with fused operators beside plain ones: the losses of the fixtures' kind of run, then speed and memory."""
+    """Steps with fused operators compared with plain ones: losses of runs like the fixtures', then speed and memory."""
     tower = {"vision_hidden": 1280, "vision_heads": 16, "vision_layers": 8, "vision_intermediate": 3424}
     one = backbone("one-tower", hidden=2048, intermediate=5632, layers=24, heads=16, kv_heads=8, **tower)
     say("\n## Fused operators\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
@@ -131,7 +131,7 @@ def fused():
     far = furthest((x["loss"] - y["loss"]) / x["loss"] for x, y in zip(*seen.values(), strict=True))
     say(f"\nLosses of {len(seen['plain'])} steps, fused from plain: at most {far:.1e} apart.")
     if not far <= 0.05:
-        raise SystemExit("fused operators train something else")
+        raise SystemExit("fused operators have different losses")
 
 
 def seven():
@@ -144,7 +144,7 @@ def seven():
 
 
 def pairs():
-    """Pairs scored a second by a large model."""
+    """Pairs per second scored by a large model."""
     say("\n## Scoring\n\n| model | type | pairs a second |\n|---|---|---|")
     rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
     source = WORK / "many.jsonl"
@@ -316,7 +316,7 @@ for part in sys.argv[4].split(",") if len(sys.argv) > 4 else PARTS:
     begin = time.time()
     try:
         PARTS[part]()
-    except Exception as e:  # the other parts go on
+    except Exception as e:  # the other parts continue
         say(f"\n{part}: FAILED: {e}")
         LOG.write(traceback.format_exc())
     print(f"({part}: {time.time() - begin:.0f} s)", flush=True)

@@ -1,4 +1,4 @@
-"""What the parts of check.py share."""
+"""Shared by the parts of check.py."""
 import json
 import os
 import shutil
@@ -67,7 +67,7 @@ def losses(name):
 
 
 def furthest(differences):
-    """The largest; NaN if one of them is, which max() may pass over."""
+    """The largest; NaN if one of them is NaN, which max() may miss."""
     return max(map(abs, differences), key=lambda d: (d != d, d))
 
 
@@ -77,7 +77,7 @@ def pace(rows):
 
 
 def watched(path):
-    """Runs a training; gives the most memory of the GPU that nvidia-smi saw, MB."""
+    """Runs a training; returns the peak GPU memory seen by nvidia-smi, MB."""
     watch = subprocess.Popen(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "200"], stdout=subprocess.PIPE, text=True)
     try:
         run(BIN / "train", "--config", path)
@@ -129,7 +129,7 @@ def conversations():
 
 
 def small(name, *flags):
-    """A small backbone of some hundred tokens a picture."""
+    """A small backbone with some hundred tokens per picture."""
     folder, text = WORK / name, WORK / "words.txt"
     text.write_text("change chelsea coffee camera coins. It is a picture. How well was it done? What is it?\n" * 50)
     folder.exists() or run(BIN / "train", "init", "--family", "qwen2_5_vl", "--out", folder, "--text", text, "--layers", "2", *flags)

@@ -1,4 +1,4 @@
-"""Texts that a model answers with, on a GPU, beside the fixtures and transformers."""
+"""Generated texts on a GPU, compared with the fixtures and transformers."""
 import concurrent.futures
 import json
 import signal
@@ -41,7 +41,7 @@ print(json.dumps(out))
 
 
 def chat_rows(family):
-    """The greedy cases of a family's fixture, as rows of score chat, with the tokens that transformers gave."""
+    """The greedy cases of a family's fixture, as rows of score chat, with the tokens from transformers."""
     folder = FIXTURES / "generation"
     f = json.loads((folder / f"{family}.json").read_text())
     rows, want = [], {}
@@ -67,7 +67,7 @@ def answered(folder, rows, name, *flags):
 
 
 def agreement(got, want):
-    """Share of places with equal tokens, and cases that are equal throughout."""
+    """Share of positions with equal tokens, and number of fully equal cases."""
     equal = places = whole = 0
     for name, ids in want.items():
         if "error" in got[name]:
@@ -79,7 +79,7 @@ def agreement(got, want):
 
 
 def paced(folder, dtype, prompt, new):
-    """Tokens a second of prompts and answers, alone and in 8, of score serve; and what nvidia-smi saw."""
+    """Prompt and answer tokens per second of score serve, one and eight at a time; and memory seen by nvidia-smi."""
     port, out = 8141, {}
     p = subprocess.Popen([str(BIN / "score"), "serve", "--chat-backbone", f"m={folder}", "--device", GPU, "--dtype", dtype, "--addr",
                           f"127.0.0.1:{port}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -101,7 +101,7 @@ def paced(folder, dtype, prompt, new):
 
         def took(n, most, round):
             begin = time.perf_counter()
-            with concurrent.futures.ThreadPoolExecutor(n) as pool:  # every question is its own from its first word on
+            with concurrent.futures.ThreadPoolExecutor(n) as pool:  # questions differ from the first word
                 used = list(pool.map(lambda i: ask(f"{i} {round} {most} " + " the" * prompt, most), range(n)))
             return time.perf_counter() - begin, sum(u["prompt_tokens"] for u in used), sum(u["completion_tokens"] for u in used)
 

@@ -1,8 +1,9 @@
-"""LoRA steps by PyTorch and PEFT: python tools/gpu/peer.py BACKBONE [plain|liger] [8,1] [text|tower]
+"""LoRA steps with PyTorch and PEFT: python tools/gpu/peer.py BACKBONE [plain|liger] [8,1] [text|tower]
 
-Forward, backward and AdamW over batches of pairs of two pictures of 625 tokens, 1,465 tokens in all, with a head's squared
-error at the last one; fused attention, and with liger its kernels. The tower runs in every step, or its features are given
-(text), as Assay keeps them. A row is: who, type, batch, tokens a second, seconds of the fastest step, memory by nvidia-smi.
+Forward, backward and AdamW over batches of pairs with two pictures of 625 tokens, 1,465 tokens in total, with the squared
+error of a head at the last token; fused attention, and with liger its kernels. The tower runs in every step, or its
+features are precomputed (text), like Assay's cached ones. A row is: framework, type, batch, tokens per second, seconds of
+the fastest step, memory seen by nvidia-smi.
 """
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def memory():
 
 
 def batch(n):
-    """Ids, kinds of tokens, grids and patches of n pairs."""
+    """Ids, token types, grids and patches of n pairs."""
     ids, kinds = torch.randint(10, 200, (n, TOKENS)), torch.zeros((n, TOKENS), dtype=torch.int32)
     for at in (20, 20 + PICTURE + 10):
         ids[:, at - 1], ids[:, at + PICTURE] = config.vision_start_token_id, config.vision_end_token_id

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Ten minutes with a GPU: tools/gpu/ten.sh BIN FIXTURES OUT, as check.py takes them, from the root of the repository. Rows are
-# written into OUT as they come. It stops at the first wrong number.
-#   1. lab/device, where it was built: placement, and parts of training beside the CPU
-#   2. train doctor: fused operators beside the CPU's, then traces of training in each type and by each kind of kernels
-#   3. speed and memory, plain and fused; PyTorch beside them; scoring
+# Ten minutes with a GPU: tools/gpu/ten.sh BIN FIXTURES OUT, arguments as for check.py, from the root of the repository. Rows
+# are written into OUT as they are measured. It stops at the first wrong number.
+#   1. lab/device, if it was built: placement, and parts of training compared with the CPU
+#   2. train doctor: fused operators compared with the CPU's, then traces of training in each type and with each kind of kernels
+#   3. speed and memory, plain and fused, compared with PyTorch; scoring
 set -euo pipefail
 bin=$1 fixtures=$2 out=$3 device=${DEVICE:-cuda:0}
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,5 @@
-// Writes what a GPU does for a process, and which calls of CUDA take long, to $TRACE_OUT, for trace.py. A process that does
-// not end by exit (Go's) loses what the last fifth of a second did.
+// Writes the GPU activity of a process, and slow CUDA calls, to $TRACE_OUT, for trace.py. A process that does not end with
+// exit (such as Go's) loses the last fifth of a second.
 //
 //	gcc -O2 -shared -fPIC -o build/trace.so tools/gpu/trace.c -I$CUPTI/include -L$CUPTI/lib -l:libcupti.so.13 -lpthread
 //	TRACE_OUT=steps CUDA_INJECTION64_PATH=$PWD/build/trace.so train --config scorer.yaml

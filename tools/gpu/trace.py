@@ -1,4 +1,4 @@
-"""What trace.c wrote of the last SECONDS in which kernels ran: python tools/gpu/trace.py FILE SECONDS [ROWS]"""
+"""Summarises the trace of trace.c over the last SECONDS with kernels: python tools/gpu/trace.py FILE SECONDS [ROWS]"""
 import collections
 import sys
 
@@ -6,7 +6,7 @@ path, seconds, rows = sys.argv[1], float(sys.argv[2]), int((sys.argv[3:] or [30]
 device, calls = [], []
 for line in open(path, errors="replace"):
     part = line.rstrip("\n").split("\t")
-    if len(part) != 5 or not (part[1].isdigit() and part[2].isdigit()):  # the process ended in the middle of it
+    if len(part) != 5 or not (part[1].isdigit() and part[2].isdigit()):  # the process ended in the middle of the line
         continue
     (calls if part[0] == "A" else device).append((int(part[1]), int(part[2]), part[0], part[4]))
 end = max((e for _, e, kind, _ in device if kind == "K"), default=None)
@@ -20,10 +20,10 @@ for start, stop, _, name in device:
     if stop > last:
         busy, last, before = busy + stop - max(start, last), stop, name
 span = last - device[0][0]
-print(f"{span / 1e6:.1f} ms, of which the GPU works in {busy / 1e6:.1f} ({busy / span:.0%}); {len(device)} kernels and copies")
+print(f"{span / 1e6:.1f} ms, of which the GPU is busy for {busy / 1e6:.1f} ({busy / span:.0%}); {len(device)} kernels and copies")
 for lo, hi in ((0, 5e3), (5e3, 2e4), (2e4, 1e5), (1e5, 1e6), (1e6, float("inf"))):
     some = [g for g, *_ in gaps if lo <= g < hi]
-    print(f"{len(some):6} gaps from {lo / 1e3:g} us on: {sum(some) / 1e6:.1f} ms")
+    print(f"{len(some):6} gaps of {lo / 1e3:g} us or more: {sum(some) / 1e6:.1f} ms")
 for gap, a, b in sorted(gaps, reverse=True)[:10]:
     print(f"  {gap / 1e6:7.2f} ms after {a[:50]} before {b[:50]}")
 for title, part in (("kernels and copies", device), ("calls of 3 us and more", calls)):

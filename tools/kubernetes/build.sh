@@ -9,7 +9,7 @@ mkdir -p build/kubernetes/{bin,src}
 cd build/kubernetes/src
 export GOFLAGS=-mod=mod CGO_ENABLED=0
 if [ "$(cat ../version 2>/dev/null)" != $version ]; then
-	# Kubernetes' own go.mod takes its libraries from its tree, which the module leaves out: here they are modules, too.
+	# Kubernetes' own go.mod takes its libraries from its tree, which the module does not contain: use their modules instead.
 	info=$(cd / && go mod download -json k8s.io/kubernetes@v$version)
 	tree=$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' <<<"$info")
 	{
@@ -28,11 +28,11 @@ if [ "$(cat ../version 2>/dev/null)" != $version ]; then
 	stamp="-X k8s.io/component-base/version.gitVersion=v$version"
 	for c in "${commands[@]}"; do go build -ldflags "-s -w $stamp" -o ../bin/ "k8s.io/kubernetes/cmd/$c"; done
 	go build -ldflags '-s -w' -o ../bin/etcd go.etcd.io/etcd/server/v3
-	# What holds a pod's namespaces: an image of this one program.
+	# The pause image, which holds a pod's namespaces: only this program.
 	gcc -Os -static -DVERSION=test -o ../bin/pause "$tree/build/pause/linux/pause.c"
 	echo $version >../version
 fi
-# other MODULE VERSION COMMAND NAME: a program of a module with a go.mod of its own.
+# other MODULE VERSION COMMAND NAME: builds a program of a module with its own go.mod.
 other() {
 	[ ! -x "../bin/$4" ] || return 0
 	local info

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A Kubernetes of one node as processes, for the length of one command:
-#   tools/kubernetes/cluster.sh COMMAND...       # kubectl there, and KUBECONFIG, are of that cluster; $WORK is its folder
-# It wants root, Debian's containerd, runc, containernetworking-plugins, iptables, conntrack, dnsmasq-base,
-# kubectl of any make, and what tools/kubernetes/build.sh builds. All of it lives in namespaces of its own (mounts,
-# network, processes), and is gone with them: nothing of the machine is changed, and no pod reaches another network.
+# A single-node Kubernetes as processes, for the duration of one command:
+#   tools/kubernetes/cluster.sh COMMAND...       # with kubectl and KUBECONFIG for that cluster; $WORK is its folder
+# It needs root, Debian's containerd, runc, containernetworking-plugins, iptables, conntrack, dnsmasq-base, any kubectl,
+# and the programs of tools/kubernetes/build.sh. Everything runs in separate namespaces (mounts, network, processes) and
+# disappears with them: the machine is not changed, and pods cannot reach other networks.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 if [ "${1:-}" != --inside ]; then
@@ -33,7 +33,7 @@ start() { # NAME COMMAND...: in the background, into log/NAME
 	"$@" >"log/$name" 2>&1 &
 }
 
-# Who is who: one authority, one certificate of the API server, one token with all rights.
+# Credentials: one authority, one certificate of the API server, one token with all rights.
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout pki/ca.key -out pki/ca.crt 2>/dev/null
 openssl req -newkey rsa:2048 -nodes -subj /CN=kube-apiserver -keyout pki/api.key -out pki/api.csr 2>/dev/null
 openssl x509 -req -in pki/api.csr -CA pki/ca.crt -CAkey pki/ca.key -CAcreateserial -days 2 -out pki/api.crt \
@@ -66,7 +66,7 @@ start controllers kube-controller-manager --kubeconfig="$KUBECONFIG" --leader-el
 	--service-account-private-key-file=pki/accounts.key
 start scheduler kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false
 
-# The node: containers by containerd and runc, addresses by a bridge, services by kube-proxy.
+# The node: containers from containerd and runc, addresses from a bridge, services from kube-proxy.
 cat >containerd/config.toml <<END
 version = 2
 root = "$WORK/containerd/root"
@@ -75,7 +75,7 @@ state = "$WORK/containerd/state"
   address = "$WORK/containerd/sock"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "localhost/pause:1"
-  restrict_oom_score_adj = true # root in a container or a small machine may not lower it
+  restrict_oom_score_adj = true # root in a container or on a small machine may not lower it
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = "/usr/lib/cni"
   conf_dir = "$WORK/cni"
@@ -103,7 +103,7 @@ for _ in $(seq 60); do ctr -a "$WORK/containerd/sock" version >/dev/null 2>&1 &&
 start kubelet kubelet --kubeconfig="$KUBECONFIG" --config=kubelet/config.yaml --root-dir="$WORK/kubelet" --hostname-override=node --node-ip=$ip
 start proxy kube-proxy --kubeconfig="$KUBECONFIG" --hostname-override=node --proxy-mode=iptables --cluster-cidr=10.244.0.0/24 \
 	--conntrack-max-per-core=0 --conntrack-min=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0
-# Names of pods that have one (hostname and subdomain), as a cluster's DNS has them.
+# Names of pods with hostname and subdomain, as in a cluster's DNS.
 touch hosts
 start dns dnsmasq --no-daemon --no-resolv --no-hosts --listen-address=$ip --bind-interfaces --addn-hosts="$WORK/hosts"
 (
@@ -115,7 +115,7 @@ start dns dnsmasq --no-daemon --no-resolv --no-hosts --listen-address=$ip --bind
 ) &
 for _ in $(seq 120); do kubectl get nodes 2>/dev/null | grep -q ' Ready' && break; sleep 1; done
 kubectl get nodes | grep -q ' Ready' || { tail -n 20 log/kubelet; exit 1; }
-# GPUs that the scheduler counts, and that nobody has.
+# Fake GPUs, which exist only for the scheduler.
 kubectl patch node node --subresource=status --type=json \
 	-p '[{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "32"}]' >/dev/null
 kubectl get nodes -o 'custom-columns=NODE:.metadata.name,KUBELET:.status.nodeInfo.kubeletVersion,RUNTIME:.status.nodeInfo.containerRuntimeVersion'

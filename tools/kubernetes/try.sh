@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Runs the examples of examples/cluster on a Kubernetes of one node, with the images of tools/container.sh:
+# Runs the examples of examples/cluster on a single-node Kubernetes, with the images of tools/container.sh:
 #   tools/kubernetes/cluster.sh tools/kubernetes/try.sh [indexed] [serve] [mpi]
-# What is changed of an example is what this machine lacks: GPUs' devices, memory, and 64 parts' worth of rows.
+# The examples are only changed for what this machine lacks: GPUs, memory, and enough rows for 64 parts.
 set -euo pipefail
 examples=$PWD/examples/cluster
 parts=${*:-indexed serve mpi}
 
-# load IMAGE NAME: gives an image of buildah's store to containerd.
+# load IMAGE NAME: copies an image from buildah's store to containerd.
 load() {
 	buildah push -q "$1" "docker-archive:$WORK/image.tar:$2" # not compressed
 	ctr -a "$WORK/containerd/sock" -n k8s.io images import "$WORK/image.tar" >/dev/null
 	rm "$WORK/image.tar"
 }
-# claim NAME: a claim and a volume for it, in $WORK/NAME.
+# claim NAME: makes a claim and its volume, in $WORK/NAME.
 claim() {
 	mkdir -p "$WORK/$1"
 	kubectl apply -f - >/dev/null <<-END
@@ -30,7 +30,7 @@ claim() {
 		  {accessModes: [ReadWriteMany], storageClassName: "", volumeName: $1, resources: {requests: {storage: 1Gi}}}
 	END
 }
-# small FILE: an example with requests that this node can meet, on the processor.
+# small FILE: an example with requests that fit this node, on the CPU.
 small() { sed -e 's/cpu: "[0-9]*"/cpu: 100m/' -e 's/memory: [0-9]*Gi/memory: 1Gi/' -e 's/--device=cuda:0.*/--device=cpu/' "$examples/$1"; }
 # until SECONDS COMMAND...: waits for a command to succeed.
 await() {
@@ -38,10 +38,10 @@ await() {
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ $SECONDS -lt $end ] || {
-			echo "this did not come: $*"
+			echo "timed out waiting for: $*"
 			kubectl get jobs,pods -o wide
 			kubectl get events --field-selector=type=Warning --sort-by=.lastTimestamp | tail -n 8
-			kubectl get nodes -o 'custom-columns=NODE:.metadata.name,TAINTS:.spec.taints[*].key' # a full disk, for one
+			kubectl get nodes -o 'custom-columns=NODE:.metadata.name,TAINTS:.spec.taints[*].key' # a full disk, for example
 			return 1
 		}
 		sleep 0.3
@@ -50,7 +50,7 @@ await() {
 finished() { kubectl get job "$1" -o jsonpath='{.status.conditions[*].type}' | grep -qE "${2:-Complete|Failed}"; }
 scoring() { [ "$(find "$WORK/edits/scores.jsonl.shards" -name '*.progress*' -size +4 | wc -l)" -ge 3 ]; }
 running() { [ "$(kubectl get pods -l "$1" --field-selector=status.phase=Running -o name | wc -l)" -ge "$2" ]; }
-# kill9 POD: the container's first process ends as on a lost machine.
+# kill9 POD: kills the container's first process, as if the machine were lost.
 kill9() {
 	local container
 	container=$(kubectl get "$1" -o jsonpath='{.status.containerStatuses[0].containerID}')
@@ -81,21 +81,21 @@ indexed() {
 	kubectl get job assay-score -o jsonpath='{.status}' && echo
 	finished assay-score Complete
 	small score-merge.yaml | sed "${few[@]}" | kubectl apply --validate=strict -f -
-	# What one process makes of the table: the merging job with neither --merge nor --shard.
+	# The result of a single process: the merging job with neither --merge nor --shard.
 	small score-merge.yaml | sed "${few[@]}" -e '/--merge/d' -e 's/score-merge/score-whole/' -e 's/scores/whole/' | kubectl apply -f -
 	await 600 finished assay-score-merge
 	await 600 finished assay-score-whole
 	kubectl logs job/assay-score-merge
 	cmp "$WORK/edits/whole.jsonl" "$WORK/edits/scores.jsonl"
-	echo "the indexed job wrote what one process writes: $(wc -l <"$WORK/edits/scores.jsonl") rows"
-	# An image without CUDA, and a GPU wanted; a scorer and a table that are not there.
+	echo "the indexed job has the result of a single process: $(wc -l <"$WORK/edits/scores.jsonl") rows"
+	# A GPU requested from an image without CUDA; a missing scorer and a missing table.
 	wrong cuda -e 's/--device=cpu/--device=cuda:0/'
 	wrong scorer -e 's,--scorer=/edits/scorer,--scorer=/edits/gone,'
 	wrong table -e 's,--in=/edits/edits,--in=/edits/gone,'
 	kubectl delete job --all >/dev/null
 }
 
-# wrong NAME EDITS...: the indexed job with a mistake fails at once, each index after one pod, which ended with 2.
+# wrong NAME EDITS...: a misconfigured indexed job fails at once, each index after one pod, with exit code 2.
 wrong() {
 	local name=assay-wrong-$1 codes
 	shift
@@ -125,13 +125,13 @@ serve() {
 	if command -v prometheus >/dev/null && [ -x build/kubernetes/bin/adapter ]; then
 		scale "http://$address:8100" $token
 	else
-		echo "SKIPPED: prometheus or its adapter is not there: the autoscaler was NOT tried"
+		echo "SKIPPED: prometheus or its adapter is missing: the autoscaler was NOT tested"
 	fi
 	kubectl delete -f "$examples/serve.yaml" >/dev/null
 }
 
-# scale ADDRESS TOKEN: Prometheus and its adapter as serve.yaml configures them, as processes of the node, and enough
-# callers that an edit would wait: the autoscaler adds pods.
+# scale ADDRESS TOKEN: runs Prometheus and its adapter on the node, configured as in serve.yaml, and enough callers that
+# edits wait: the autoscaler adds pods.
 scale() {
 	local config=$WORK/autoscaling
 	mkdir -p "$config"
@@ -140,7 +140,7 @@ scale() {
 		sed -e "s,/etc/prometheus/secrets/assay-token/token,$config/token," \
 			-e 's/kubernetes_sd_configs/file_sd_configs/' -e "s,- role: pod,- files: [$config/pods.json]," \
 			-e '1i global: {scrape_interval: 5s}' >"$config/prometheus.yaml"
-	while sleep 2; do # Debian's Prometheus does not ask Kubernetes: it is told the same labels
+	while sleep 2; do # Debian's Prometheus has no Kubernetes discovery: set the same labels
 		kubectl get pods -o json | python3 -c 'import json, sys
 p = "__meta_kubernetes_"
 print(json.dumps([{"targets": ["%s:%d" % (i["status"]["podIP"], port["containerPort"])], "labels": {
@@ -174,7 +174,7 @@ print(json.dumps([{"targets": ["%s:%d" % (i["status"]["podIP"], port["containerP
 		   service: {name: adapter, namespace: default}}
 	END
 	await 120 measured '^[0-9]'
-	# One second in place of five: so long edits wait on two processors, too. Five pods are enough to see it.
+	# One second instead of five: edits wait that long even on two CPUs. Five pods are enough for the test.
 	kubectl patch hpa assay-serve --type=json -p '[{"op": "replace", "path": "/spec/maxReplicas", "value": 5},
 		{"op": "replace", "path": "/spec/metrics/0/pods/target/averageValue", "value": "1"}]'
 	kubectl get hpa assay-serve
@@ -187,7 +187,7 @@ print(json.dumps([{"targets": ["%s:%d" % (i["status"]["podIP"], port["containerP
 }
 measured() { kubectl get hpa assay-serve -o jsonpath='{.status.currentMetrics[0].pods.current.averageValue}' | grep -q "$1"; }
 
-# trains CONFIG: one process, in a pod of its own.
+# trains CONFIG: trains with one process, in a separate pod.
 trains() {
 	kubectl run "$1" --image=registry.example.org/assay:1 --restart=Never --overrides="{\"spec\": {\"containers\": [{\"name\": \"$1\",
 		\"image\": \"registry.example.org/assay:1\", \"command\": [\"train\", \"--config=/run/assay/$1.yaml\"],
@@ -225,18 +225,18 @@ mpi() {
 	kubectl apply --dry-run=server --validate=strict -f "$examples/train-mpijob.yaml"
 	build/kubernetes/bin/operator -kubeConfig "$KUBECONFIG" -lock-namespace default >"$WORK/log/operator" 2>&1 &
 	trains alone
-	# Two workers of one rank each, in place of eight GPUs each.
+	# Two workers with one rank each, instead of eight GPUs each.
 	small train-mpijob.yaml | sed -e 's/slotsPerWorker: 8/slotsPerWorker: 1/' -e 's/"16"/"2"/' -e 's/gpu: "8"/gpu: "1"/' -e 's/"60"/"10"/' |
 		kubectl apply --validate=strict -f -
 	await 300 test -d "$WORK/run/scorer/checkpoints/step-10"
 	launcher=$(kubectl get pods -l training.kubeflow.org/job-role=launcher --field-selector=status.phase=Running -o name)
-	echo "$launcher is deleted as it trains"
+	echo "deleting $launcher during training"
 	kubectl delete "$launcher"
 	await 600 mpifinished
 	kubectl get pods -l training.kubeflow.org/job-name=assay-train
 	grep -h '"msg":"start"' "$WORK/run/scorer/ranks/rank-0001.log"
 	for file in adapter_model.safetensors head.safetensors; do cmp "$WORK/run/alone/scorer/$file" "$WORK/run/scorer/scorer/$file"; done
-	echo "two ranks trained what one process trains"
+	echo "two ranks have the result of a single process"
 }
 mpifinished() { kubectl get mpijob assay-train -o jsonpath='{.status.conditions[?(@.status=="True")].type}' | grep -qE 'Succeeded|Failed'; }
 
@@ -253,4 +253,4 @@ for part in $parts; do
 	echo "=== $part"
 	$part
 done
-echo "all that was tried went as it should: $parts"
+echo "all tests passed: $parts"

@@ -1,4 +1,4 @@
-"""AsyncClient beside Client: scores, parts, retries, ids, cancellation, forks; failures as on_error says."""
+"""AsyncClient compared with Client: scores, parts, retries, ids, cancellation, forks; failures handled by on_error."""
 import asyncio
 import json
 import math
@@ -16,7 +16,7 @@ from assay_reward import AsyncClient, Client, ItemError, ServerError
 
 
 class Fake:
-    """A server that answers POSTs by a function of (path, headers, body, number): (status, headers, object), or None to break off."""
+    """A server that answers POSTs with a function of (path, headers, body, number): (status, headers, object), or None to drop the connection."""
 
     def __init__(self, answer, limits=None):
         fake, self.seen, self.now, self.most, self.lock = self, [], 0, 0, threading.Lock()
@@ -72,7 +72,7 @@ def raises(kind, text, awaitable):
 
 
 def check_same(url, source, edit, instruction):
-    """The numbers of Client; a fork and a pickle have connections of their own."""
+    """The same numbers as Client; forks and pickles use their own connections."""
     table = [(s, t, e) for s, e, t in pairs()[:6]]
     plain = Client(url)
     want, gradients = plain.scores(table), plain.gradients(table[:2])
@@ -83,16 +83,16 @@ def check_same(url, source, edit, instruction):
             scores, many, got, names = await asyncio.gather(
                 client.scores(table), asyncio.gather(*(client.score(s, t, [e]) for s, t, e in table)), client.gradients(table[:2]), client.rewards())
             if [s for one in many for s in one] != want or scores != want or names != plain.rewards():
-                sys.exit(f"AsyncClient has {scores} and {many}, Client {want}")
+                sys.exit(f"AsyncClient: got {scores} and {many}, want Client's {want}")
             for a, b in zip(got, gradients):
                 if (a.score, a.shape, a.values) != (b.score, b.shape, b.values):
-                    sys.exit("gradients of AsyncClient are others")
+                    sys.exit("AsyncClient's gradients differ from Client's")
             health = await client.health()
             if health["status"] != "ok":
                 sys.exit(f"health: {health}")
 
     asyncio.run(ask(shared))
-    asyncio.run(ask(shared))  # another loop
+    asyncio.run(ask(shared))  # another event loop
     asyncio.run(ask(pickle.loads(pickle.dumps(shared))))
 
     async def forked():
@@ -103,7 +103,7 @@ def check_same(url, source, edit, instruction):
             asyncio.set_event_loop(None)
             os._exit(0 if asyncio.run(shared.scores(table)) == want else 1)
         if await shared.scores(table) != want or os.waitpid(child, 0)[1]:
-            sys.exit("a forked process and its parent disturbed each other")
+            sys.exit("a forked process and its parent interfere with each other")
 
     asyncio.run(forked())
     raises(ItemError, "edit 1: ", shared.score(source, instruction, [edit, b"no picture"]))
@@ -112,7 +112,7 @@ def check_same(url, source, edit, instruction):
 
 
 def check_failures(url, source, edit, instruction):
-    """A broken picture among good ones is what on_error says, with both clients."""
+    """A broken picture among good ones is handled by on_error, in both clients."""
     edits = [edit, edit.read_bytes()[:40], source]
     good = Client(url).score(source, instruction, [edit, source])
     want = {"null": None, "nan": math.nan, "mean": sum(good) / 2}
@@ -121,36 +121,36 @@ def check_failures(url, source, edit, instruction):
             middle = got[1] is None if value is None else got[1] != got[1] if value != value else abs(got[1] - value) < 1e-9
             if not middle or [got[0], got[2]] != good:
                 sys.exit(f"on_error={name}: {got}, want {good} and {value}")
-    for name in ("raise", "mean"):  # of a group without any good edit there is no mean
+    for name in ("raise", "mean"):  # a group without a good edit has no mean
         fails(ItemError, "edit 0: ", lambda: Client(url).score(source, instruction, edits[1:2], on_error=name))
         raises(ItemError, "edit 0: ", AsyncClient(url).score(source, instruction, edits[1:2], on_error=name))
     for common in ((b"no picture", instruction), (source, " ")):
         for got in (Client(url).score(*common, [edit] * 2, on_error="nan"), asyncio.run(AsyncClient(url).score(*common, [edit] * 2, on_error="nan"))):
             if not all(math.isnan(g) for g in got):
-                sys.exit(f"a source that is no picture, or a blank instruction, gives {got}")
+                sys.exit(f"a source that is not an image, or a blank instruction: got scores {got}")
         pairs = [(*common, edit)] * 2
         for got in (Client(url).evaluate(pairs), asyncio.run(AsyncClient(url).evaluate(pairs))):
             if got.rewards != [None, None]:
-                sys.exit(f"a source that is no picture, or a blank instruction, has the rewards {got.rewards}")
+                sys.exit(f"a source that is not an image, or a blank instruction: got rewards {got.rewards}")
     fails(ServerError, "source: ", lambda: Client(url).score(b"no picture", instruction, [edit] * 2))
     raises(ServerError, "source: ", AsyncClient(url).score(b"no picture", instruction, [edit] * 2))
     fails(ValueError, "on_error='zero'", lambda: Client(url).score(source, instruction, edits, on_error="zero"))
     mixed = Client(url).scores([(source, "a", edit), (source, "b", edits[1]), (source, "b", source), (source, "a", source)], on_error="mean")
     if mixed[1] != mixed[2]:
-        sys.exit(f"the mean of another group: {mixed}")
+        sys.exit(f"the mean is over the wrong group: {mixed}")
 
 
 def check_retries(edit):
-    """An id is kept over retries and another request's is another; Retry-After is waited for; breaks and 5xx are asked again."""
+    """Retries keep the id, other requests have other ids; Retry-After is respected; dropped connections and 5xx are retried."""
     def answer(path, headers, body, n):
         return ((429, {"Retry-After": "1"}, {"error": {"message": "busy", "kind": "busy"}}), None, (500, {}, {"error": "boom"}), (503, {}, {}), scored(body))[min(n, 5) - 1]
 
     for make in (lambda url: Client(url, pause=0.01).score(edit, "x", [edit]), lambda url: asyncio.run(AsyncClient(url, pause=0.01).score(edit, "x", [edit]))):
         fake, begin = Fake(answer), time.time()
         if make(fake.url) != [5.0] or len(fake.seen) != 5 or time.time() - begin < 1:
-            sys.exit(f"asked {len(fake.seen)} times in {time.time() - begin:.2f} s, want 5 and a second of Retry-After")
+            sys.exit(f"{len(fake.seen)} requests in {time.time() - begin:.2f} s, want 5 and at least the second of Retry-After")
         if len({h["Idempotency-Key"] for _, h, _ in fake.seen}) != 1:
-            sys.exit("a retry has another id")
+            sys.exit("a retry has a different id")
     fake = Fake(lambda path, headers, body, n: scored(body))
     client = Client(fake.url)
     client.score(edit, "x", [edit]), client.score(edit, "x", [edit]), client.score(edit, "x", [edit], id="mine")
@@ -160,15 +160,15 @@ def check_retries(edit):
 
 
 async def whole(client, places):
-    """All places are free again."""
+    """All slots are free again."""
     await asyncio.sleep(0.05)
     pool = client._connections()
     if pool.places._value != places or len(pool.idle) > places:
-        sys.exit(f"{pool.places._value} places and {len(pool.idle)} connections are left of {places}")
+        sys.exit(f"{pool.places._value} free slots and {len(pool.idle)} idle connections, want {places} slots")
 
 
 def check_cancel(edit):
-    """Whenever a call is cancelled, its places come back, and the next call gets its own answer."""
+    """A cancelled call frees its slots whenever it is cancelled, and the next call gets its own answer."""
     fake = Fake(lambda path, headers, body, n: scored(body, len(body["instruction"])), {"max_body": 1 << 20, "max_items": 1})
 
     async def many():
@@ -181,14 +181,14 @@ def check_cancel(edit):
                 await asyncio.sleep(0.0005 * (i % 9))
                 call.cancel()
                 if i % 10 == 0 and await client.score(edit, "y" * 9, [edit]) != [9.0]:
-                    sys.exit("another call's answer")
+                    sys.exit("got the answer of another call")
             await whole(client, 3)
 
     asyncio.run(many())
 
 
 def check_flight(edit):
-    """At most N at a time; parts side by side and in order; halves after a 413; a cancelled task leaves nothing."""
+    """At most N requests at a time; parts in parallel, results in order; halved after a 413; cancelled tasks leave nothing behind."""
     gate = threading.Event()
 
     def slow(path, headers, body, n):
@@ -208,16 +208,16 @@ def check_flight(edit):
             gate.set()
             got = await asyncio.gather(*asking, return_exceptions=True)
             if [g for g in got[1:19]] != [[float(i + 1)] for i in range(1, 19)] or not all(isinstance(got[i], asyncio.CancelledError) for i in (0, 19)):
-                sys.exit(f"twenty tasks, two of them cancelled: {got}")
+                sys.exit(f"twenty tasks, two of them cancelled: got {got}")
             await whole(client, 4)
             await client.score(edit, "y", [edit])
             left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
             if left:
-                sys.exit(f"tasks are left: {left}")
+                sys.exit(f"tasks left over: {left}")
 
     asyncio.run(many())
-    if fake.most > 5:  # the server sees a cancelled one for a moment
-        sys.exit(f"{fake.most} requests at a time, want 4")
+    if fake.most > 5:  # the server still sees a cancelled one for a moment
+        sys.exit(f"{fake.most} requests at a time, want at most 4")
 
     def limited(path, headers, body, n):
         pairs = body.get("edits") or body["pairs"]
@@ -226,7 +226,7 @@ def check_flight(edit):
     for make in (lambda url: Client(url).score(edit, "x", [edit] * 20), lambda url: asyncio.run(AsyncClient(url).score(edit, "x", [edit] * 20))):
         fake = Fake(limited, {"max_body": 1 << 20, "max_items": 8})
         if make(fake.url) != [5.0] * 20:
-            sys.exit("parts and halves")
+            sys.exit("wrong scores after splitting a request into parts and halves")
         ids = [h["Idempotency-Key"] for _, h, _ in fake.seen]
         if len(set(ids)) != len(ids):
             sys.exit(f"parts share ids: {ids}")
@@ -237,7 +237,7 @@ def check_flight(edit):
 
 
 def evaluated(body, judges=("a",)):
-    """An answer to a request of rewards: the reward of edit i is i, and the second fails."""
+    """An answer to a request for rewards: the reward of edit i is i, and the second fails."""
     count = len(body.get("edits") or body["pairs"])
     null = {"null": None, "nan": math.nan, "mean": 0.5}[body["on_error"]]
     results = [{"reward": null if i == 1 else float(i), "rewards": [{"name": "a", "error": {"kind": "bad_picture", "message": "no"}} if i == 1 else {"name": "a", "score": i, "value": i}],
@@ -246,11 +246,11 @@ def evaluated(body, judges=("a",)):
 
 
 def check_loops():
-    """Loops of several threads that use a client for the first time at once keep their own pools."""
+    """Event loops of several threads that first use a client at the same time have their own pools."""
     shared, wrong = AsyncClient("http://127.0.0.1:9"), []
 
     class Slow:
-        """A loop of before, which takes a while to say that it is closed."""
+        """An earlier event loop, whose is_closed is slow."""
 
         def is_closed(self):
             time.sleep(0.01)
@@ -276,11 +276,11 @@ def check_loops():
     for t in threads:
         t.join()
     if wrong:
-        sys.exit(f"AsyncClient of several loops: {wrong}")
+        sys.exit(f"AsyncClient in several event loops: {wrong}")
 
 
 def check_evaluate(edit):
-    """The body of several rewards and sources; whole groups in a request; a judge that changes between parts."""
+    """The body for several rewards and sources; full groups in a request; a judge that changes between parts."""
     for run in (lambda client, *a, **k: client(Client).evaluate(*a, **k), lambda client, *a, **k: asyncio.run(client(AsyncClient).evaluate(*a, **k))):
         fake = Fake(lambda path, headers, body, n: evaluated(body))
         new = lambda kind: kind(fake.url)  # noqa: E731
@@ -292,7 +292,7 @@ def check_evaluate(edit):
                 body["rewards"] != [{"name": "a"}, {"name": "b", "weight": 0.5, "dimension": "d", "fingerprint": "f"}] or body["on_error"] != "null":
             sys.exit(f"evaluate sent {body.keys()}, {body['rewards']}")
         if not math.isnan(run(new, [(edit, "x", edit)] * 2, ["a"], on_error="nan").rewards[1]) or run(new, [(edit, "x", edit)] * 2, ["a"], on_error="mean").rewards[1] != 0.5:
-            sys.exit("evaluate's NaN and mean")
+            sys.exit("evaluate: wrong NaN or mean")
         run(new, [(None, "x", edit)], ["a"], groups=["g"])
         if fake.seen[-1][2]["pairs"][0].keys() != {"instruction", "edit", "group"}:
             sys.exit(f"a pair without a source: {fake.seen[-1][2]}")
@@ -300,12 +300,12 @@ def check_evaluate(edit):
         fails(ValueError, "rewards name others", lambda: run(lambda kind: kind(fake.url, scorer="s"), [(edit, "x", edit)], ["a"]))
         fake = Fake(lambda path, headers, body, n: evaluated(body), {"max_body": 1 << 20, "max_items": 4})
         new = lambda kind: kind(fake.url)  # noqa: E731
-        table = [(edit, "xyz"[i % 3], edit) for i in range(9)]  # three groups of three, one in a request
+        table = [(edit, "xyz"[i % 3], edit) for i in range(9)]  # three groups of three, one per request
         got = run(new, table, ["a"], combine="zscore")
         if sorted(got.rewards, key=str) != sorted([0.0, None, 2.0] * 3, key=str) or len(fake.seen) != 3 or any(len({p["instruction"] for p in b.get("pairs", [])}) > 1 for _, _, b in fake.seen):
             sys.exit(f"groups in {len(fake.seen)} requests: {got.rewards}")
         if got.rewards[:3] != [0.0] * 3 or got.rewards[6:] != [2.0] * 3:
-            sys.exit(f"results of parts in another order: {got.rewards}")
+            sys.exit(f"results of parts are out of order: {got.rewards}")
         fails(ValueError, "a group of 5 edits", lambda: run(new, [(edit, "x", edit)] * 5, ["a"], combine="rank"))
         fake = Fake(lambda path, headers, body, n: evaluated(body, "ab"[n % 2]), {"max_body": 1 << 20, "max_items": 4})
         fails(ServerError, "the judges changed", lambda: run(lambda kind: kind(fake.url), table, ["a"]))
@@ -314,7 +314,7 @@ def check_evaluate(edit):
 
 
 def check_server(url, source, edit, instruction):
-    """Several rewards, ids, fingerprints, sleep, of a server: both clients."""
+    """Several rewards, ids, fingerprints and sleep with a server, for both clients."""
     broken = edit.read_bytes()[:40]
     pairs3 = [(source, instruction, edit), (source, instruction, broken), (source, instruction, source)]
 
@@ -351,13 +351,13 @@ def check_server(url, source, edit, instruction):
             sys.exit(f"evaluate: ranks of groups of one {alone}")
         two = [(source, instruction, edit), (edit, instruction, source)]
         if sorted(ask("evaluate", two, ["a"], combine="rank", groups=["", ""]).rewards) != [0, 1]:
-            sys.exit("evaluate: pairs of one key are no group")
+            sys.exit("evaluate: pairs with the same key are not grouped")
         if ask("evaluate", two, ["a"], combine="rank", groups=[1, "1"]).rewards != [0.5, 0.5]:
-            sys.exit("evaluate: pairs of different keys are a group")
+            sys.exit("evaluate: pairs with different keys are grouped")
         fails(ValueError, "1 groups for 2 pairs", lambda: ask("evaluate", two, ["a"], groups=["g"]))
         got = ask("evaluate", [(broken, instruction, edit)] * 2, rewards)
         if got.rewards != [None, None] or "error" not in got.results[1]["rewards"][1]:
-            sys.exit(f"evaluate: a broken source gives {got}")
+            sys.exit(f"evaluate: got {got} for a broken source")
         fails(ServerError, "source: ", lambda: ask("evaluate", [(broken, instruction, edit)] * 2, rewards, on_error="fail"))
         for text in ("a\r\nX-Scorer: b", "é", ""):
             fails(ValueError, "id: want printable ASCII", lambda: ask("score", source, instruction, [edit], id=text))
@@ -365,18 +365,18 @@ def check_server(url, source, edit, instruction):
         name, before = f"id-{kind.__name__}", metric("assay_retries_total")
         first = ask("score", source, instruction, [edit], id=name)
         if ask("score", source, instruction, [edit], id=name) != first or metric("assay_retries_total") != before + 1:
-            sys.exit("a request of the same id was judged twice")
+            sys.exit("a request with the same id was judged twice")
         fails(ServerError, "used with another body", lambda: ask("score", source, instruction + "!", [edit], id=name))
         judges = ask("judges")
         own = judges[0]["fingerprint"]
         if ask("score", source, instruction, [edit], client={"fingerprint": own}) != first:
-            sys.exit("a demanded fingerprint")
+            sys.exit("a required fingerprint is not enforced")
         fails(ServerError, "the required", lambda: ask("score", source, instruction, [edit], client={"fingerprint": "other"}))
         fails(ServerError, "the required", lambda: ask("evaluate", pairs3, [{"name": "b", "fingerprint": "other"}]))
         fails(ServerError, "2 sources", lambda: ask("evaluate", [([source, edit], instruction, edit)], ["a"], on_error="fail"))
         fails(ItemError, "2 sources", lambda: ask("score", [source, edit], instruction, [edit]))
         if ask("sleep")["state"] != "asleep" or ask("wake")["state"] != "awake" or ask("score", source, instruction, [edit]) != first:
-            sys.exit("sleep, wake, or another score behind them")
+            sys.exit("sleep or wake failed, or the score differs afterwards")
 
 
 def check(work):
@@ -391,7 +391,7 @@ def check(work):
         check_failures(url, source, edit, instruction)
     with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
         check_server(url, source, edit, instruction)
-    return "numbers of the plain client; retries, cancellation, forks, failures"
+    return "same numbers as the plain client; retries, cancellation, forks, failures"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Requests of real size against score serve, and a server that breaks off, is busy, is away, and comes back."""
+"""Requests of realistic size to score serve, and a server that drops connections, is busy, goes down, and comes back."""
 import http.server
 import io
 import json
@@ -23,7 +23,7 @@ TEXT = "make the picture grey"
 
 
 def photos(count, size, seed):
-    """Different pictures of size x size pixels, as arrays."""
+    """Different images of size x size pixels, as arrays."""
     rng = numpy.random.default_rng(seed)
     photo = Image.open(ROOT / "examples/photos/chelsea.png").convert("RGB").resize((size + 64, size + 64), Image.BICUBIC)
     for _ in range(count):
@@ -38,7 +38,7 @@ def jpeg(array):
 
 
 def check_sizes(work):
-    """32 arrays and 256 JPEG files of 1,024 pixels, 300 edits at once, and gradients: all in parts that are taken."""
+    """32 arrays and 256 JPEG files of 1,024 pixels, 300 edits at once, and gradients: all in parts that the server accepts."""
     took = {}
     with served("--scorer", SCORER) as url:
         cases = {"32 arrays of 1,024 px": list(photos(32, 1024, 1)), "256 JPEG of 1,024 px": [jpeg(a) for a in photos(256, 1024, 2)],
@@ -63,7 +63,7 @@ def check_sizes(work):
 
 
 class Script(http.server.BaseHTTPRequestHandler):
-    """Answers POSTs by the server's list of functions, one for each; then as a server whose scores are 1, 2, 3..."""
+    """Answers each POST with the next function of the server's list; after that like a server whose scores are 1, 2, 3..."""
 
     protocol_version = "HTTP/1.1"
 
@@ -98,7 +98,7 @@ class Script(http.server.BaseHTTPRequestHandler):
 
 
 def scripted(*script, **options):
-    """A client of a server that answers by the script, and what the server was asked."""
+    """A client of a server that answers by the script, and the requests that the server received."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Script)
     server.script, server.asked = list(script), []
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -106,7 +106,7 @@ def scripted(*script, **options):
 
 
 def check_answers(work):
-    """Answers that are cut off, cannot be read, refuse for now, or for good."""
+    """Answers that are cut off or unreadable, and temporary and permanent refusals."""
     edits = [b"a", b"b"]
     whole = {"scorer": "x", "results": [{"score": 1.0}, {"score": 2.0}]}
     passing = {
@@ -125,27 +125,27 @@ def check_answers(work):
     for name, answer in passing.items():
         client, asked = scripted(answer, answer)
         if client.score(b"s", "x", edits) != [1.0, 2.0] or len(asked) != 3:
-            sys.exit(f"{name}: asked {len(asked)} times, want 3")
+            sys.exit(f"{name}: {len(asked)} requests, want 3")
     client, asked = scripted(passing["nothing"], *[lambda h: h.say(500, {"error": {"message": "a fault"}})] * 9, retries=3)
     fails(ServerError, "a fault", lambda: client.score(b"s", "x", edits))
     if len(asked) != 5:
-        sys.exit(f"a fault that stays was asked for {len(asked)} times, want 5")
+        sys.exit(f"a permanent fault: {len(asked)} requests, want 5")
     client, asked = scripted(lambda h: h.say(200, "<html>", kind="text/html"), lambda h: h.say(200, "[1]"), retries=1)
     fails(ServerError, "unreadable answer", lambda: client.score(b"s", "x", edits))
     for status in (400, 401, 403, 404, 422):
         client, asked = scripted(lambda h, status=status: h.say(status, {"error": {"kind": "k", "message": "no"}}))
         fails(ServerError, "no", lambda client=client: client.score(b"s", "x", edits))
         if len(asked) != 1:
-            sys.exit(f"{status} was asked for {len(asked)} times")
+            sys.exit(f"status {status}: {len(asked)} requests")
     client, asked = scripted(lambda h: h.say(429, {"error": {"message": "later"}}, head=[("Retry-After", "1")]))
     client.score(b"s", "x", edits)
     if not 1 <= asked[1][0] - asked[0][0] < 3:
-        sys.exit(f"a server that asks for a second got {asked[1][0] - asked[0][0]:.2f} s")
+        sys.exit(f"Retry-After of a second: waited {asked[1][0] - asked[0][0]:.2f} s")
     client, asked = scripted(lambda h: h.say(429, {"error": {"message": "later"}}, head=[("Retry-After", "60")]), wait=5)
     fails(ServerError, "later", lambda: client.score(b"s", "x", edits))
-    client, asked = scripted(*[lambda h: h.say(413, "<html>too large", kind="text/html")] * 2)  # a proxy before an older server
+    client, asked = scripted(*[lambda h: h.say(413, "<html>too large", kind="text/html")] * 2)  # a proxy in front of an older server
     if client.score(b"s", "x", [b"e"] * 8) != [1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 3.0, 4.0] or [n for _, n in asked] != [8, 4, 2, 2, 4]:
-        sys.exit(f"after 413 it was asked for {asked}")
+        sys.exit(f"requests after a 413: {asked}")
     client, asked = scripted(lambda h: h.say(200, {**whole, "score_range": None}))
     fails(ServerError, "scorer x: its scores have no range", lambda: client.score(b"s", "x", edits, score01=True))
 
@@ -160,7 +160,7 @@ class Records(logging.Handler):
 
 
 def check_restart(work):
-    """A server that is killed while it answers, and comes back some seconds later; one that does not."""
+    """A server that is killed while it answers and comes back some seconds later, and one that does not."""
     records = Records()
     log = logging.getLogger("assay_reward")
     log.addHandler(records)
@@ -187,26 +187,26 @@ def check_restart(work):
     first.send_signal(signal.SIGKILL)
     first.wait()
     away = time.time()
-    time.sleep(30)  # longer than the 21 s after which eight retries were over
+    time.sleep(30)  # longer than eight retries take (21 s)
     second = start()
     [t.join() for t in threads]
     back = time.time() - away
     second.terminate()
     second.wait()
     if any(got.get(n) != want[n::4] for n in range(4)):
-        sys.exit(f"after a restart: {got}, want {want}")
-    if not records.said or records.said[0][0] > away + 6 or not 1 <= len(records.said) <= 4 or not all("retrying" in m for _, m in records.said):  # cut off or refused: as it happens
-        sys.exit(f"{records.said} was said of a server that was killed at {away}")
+        sys.exit(f"after a restart: got {got}, want {want}")
+    if not records.said or records.said[0][0] > away + 6 or not 1 <= len(records.said) <= 4 or not all("retrying" in m for _, m in records.said):  # cut off or refused, either can happen
+        sys.exit(f"log of a server that was killed at {away}: {records.said}")
     records.said.clear()
     begin = time.time()
     fails(ServerError, "refused (asked ", lambda: Client(f"http://{address}", wait=3).score(SOURCE, TEXT, edits[:1]))
     if not 2 < time.time() - begin < 6 or len(records.said) != 1 or "up to 3 s" not in records.said[0][1] or records.said[0][0] > begin + 1:
-        sys.exit(f"gave up after {time.time() - begin:.1f} s and said {records.said}")
+        sys.exit(f"gave up after {time.time() - begin:.1f} s with the log {records.said}")
     begin = time.time()
     fails(ServerError, "refused", lambda: Client(f"http://{address}").health())
     if time.time() - begin > 1:
         sys.exit("health() waited")
-    return f"killed in mid answer, back after 30 s, all answered after {back:.1f} s"
+    return f"killed while answering, back after 30 s, all answered after {back:.1f} s"
 
 
 def check(work):

@@ -1,5 +1,5 @@
-"""score judge against a server that nobody here wrote, `transformers serve`, beside OpenAI's own Python client: the same
-questions about the same pictures give the same texts and token counts, and so does the checkpoint on this machine."""
+"""score judge against a third-party server, `transformers serve`, compared with OpenAI's own Python client: the same questions
+about the same pictures give the same texts and token counts, and so does the checkpoint on this machine."""
 import base64
 import contextlib
 import json
@@ -14,12 +14,12 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = (ROOT / "backbones/tiny", ROOT / "testdata/oracle/qwen2_5_vl/backbone")  # one that was trained; random weights, whose words differ
+MODELS = (ROOT / "backbones/tiny", ROOT / "testdata/oracle/qwen2_5_vl/backbone")  # a trained one; random weights, with varied answers
 QUESTION = "{}"
 TEXTS = ["What does the second picture show?", "The first picture shows", "Was the picture made red?", "Can you rate the edit from 0 to 10?",
          "Describe both pictures in one sentence.", "a a a a", "turn the cup blue", "no no yes"]
 
-# transformers serve wants torchvision, whose resizing differs from Pillow's in some pixels; pictures are prepared with Pillow, as models are trained.
+# transformers serve needs torchvision, whose resizing differs from Pillow's in some pixels; pictures are prepared with Pillow, like in training.
 SERVE = """
 from transformers import AutoImageProcessor
 from transformers.cli.transformers import main
@@ -54,7 +54,7 @@ def serving(model, log):
     try:
         for _ in range(600):
             if p.poll() is not None:
-                sys.exit(f"transformers serve ended with {p.returncode}: see {log}")
+                sys.exit(f"transformers serve exited with {p.returncode}: see {log}")
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
                 break
@@ -77,7 +77,7 @@ def run(work, score, pairs):
 
 
 def beside_client(work, model, score, pairs):
-    """Asks the same of one model twice, as score judge does and as OpenAI's client does."""
+    """Asks one model the same questions twice, with score judge and with OpenAI's client."""
     judge = work / "judge"
     judge.mkdir(parents=True, exist_ok=True)
     (judge / "question.jinja").write_text(QUESTION.format("{{ instruction }}"))
@@ -104,7 +104,7 @@ def beside_client(work, model, score, pairs):
                    "--out", work / "out.jsonl", "--json"]
         for repeat in range(2):
             done = subprocess.run(command, text=True, capture_output=True)
-            if done.returncode not in (0, 1):  # 1: a tiny model's words are no numbers
+            if done.returncode not in (0, 1):  # 1: a tiny model does not answer with numbers
                 sys.exit(done.stdout + done.stderr)
             said = json.loads(done.stdout)
             if said["asked"]["spent"]["requests"] != (0 if repeat else len({json.dumps(r) for r in rows})):
@@ -119,7 +119,7 @@ def beside_client(work, model, score, pairs):
         sys.exit(done.stdout + done.stderr)
     local = [json.loads(line)["answers"][0]["text"] for line in open(work / "local.jsonl")]
     for row, here, (there, *_) in zip(rows, local, want, strict=True):
-        # the server reads answers of Qwen by a response template, which strips blanks and keeps special tokens
+        # the server parses Qwen's answers with a response template, which strips blanks and keeps special tokens
         if here.strip() != re.sub(r"<\|\w+\|>", "", there).strip():
-            sys.exit(f"{row}: {here!r} on this machine, {there!r} of transformers serve")
-    return f"{model.parent.name}/{model.name}: {len(rows)} answers of transformers serve are those of OpenAI's client and of --backbone, {len(set(local))} different"
+            sys.exit(f"{row}: {here!r} on this machine, {there!r} from transformers serve")
+    return f"{model.parent.name}/{model.name}: {len(rows)} answers of transformers serve equal to OpenAI's client and to --backbone, {len(set(local))} distinct"

@@ -1,4 +1,4 @@
-"""What `make parity` checks. Every check prints a line with what it measured; the first that fails ends the run.
+"""The checks of `make parity`. Every check prints a line with its measurements; the run ends at the first failure.
 
     check.py --work FOLDER [--only NAME,...]
 """
@@ -15,7 +15,7 @@ from shared import LABEL, ORACLE, ROOT, SCORE, SCORER, TRAIN, close, pairs, run,
 
 
 def in_peft(scorer, source, edit):
-    """The score of an edit by transformers and PEFT, from the scorer's own files."""
+    """The score of an edit with transformers and PEFT, from the scorer's own files."""
     import torch
     sys.path.insert(0, str(ROOT / "lab/bench"))
     from torch_side import INSTRUCTION, Scorer
@@ -44,12 +44,12 @@ def check_adapters(work):
     events.Reload()
     tags = events.Tags()["scalars"]
     if not tags or not any(len(events.Scalars(t)) >= 4 for t in tags):
-        sys.exit(f"TensorBoard reads {tags} of the run")
+        sys.exit(f"TensorBoard finds the tags {tags} in the run")
     return f"score {ours['score']:.6f}, PEFT {theirs:.6f}; TensorBoard has {len(tags)} scalars"
 
 
 def check_parts(work):
-    """Adapters of every way to name layers load in PEFT, sit on exactly the layers that the files hold, and give the same score."""
+    """Adapters with every way to name layers load in PEFT, adapt exactly the layers in the files, and give the same score."""
     from peft import PeftModel
     from safetensors import safe_open
     from transformers import AutoModelForImageTextToText
@@ -77,7 +77,7 @@ def check_parts(work):
             with safe_open(scorer / "adapter_model.safetensors", "pt") as f:
                 ours = {k.removeprefix("base_model.model.").rsplit(".lora_A", 1)[0] for k in f.keys() if ".lora_A." in k}
             if theirs != ours or not ours:
-                sys.exit(f"{family}, {way}: PEFT adapts {sorted(theirs - ours)} besides, and not {sorted(ours - theirs)}")
+                sys.exit(f"{family}, {way}: PEFT also adapts {sorted(theirs - ours)}, and does not adapt {sorted(ours - theirs)}")
             counts.append(len(ours))
             if family == "llavanext":
                 mine = run(SCORE, "pair", "--scorer", scorer, "--source", source, "--edit", edit, "--instruction", "make the picture brighter 0", "--json")["score"]
@@ -104,7 +104,7 @@ def check_tables(work):
     if not {"prompt", "chosen", "rejected"} <= set(p.column_names) or not isinstance(p.features["chosen"], Image):
         sys.exit(f"preferences: {p.features}")
     if not all(r["score_chosen"] > r["score_rejected"] for r in p):
-        sys.exit("a rejected edit scores more than the chosen one")
+        sys.exit("a rejected edit scores higher than the chosen one")
     c = load_dataset("parquet", data_files=str(labels / "data.parquet"), cache_dir=cache, split="train")
     m = load_dataset("json", data_files=str(labels / "metadata.jsonl"), cache_dir=cache, split="train")
     if c[0]["source"].size != p[0]["source"].size or c["prompt"][:] != m["prompt"][:] or not (labels / m[0]["edit_image"]).exists():
@@ -113,48 +113,48 @@ def check_tables(work):
 
 
 def check_trainers(work):
-    """Labels load in what trainers load them with: diffusers' script, ai-toolkit, musubi-tuner."""
-    # A process of its own: it makes up modules, transformers among them, that the other checks must not meet.
+    """Labels load in the trainers' own loaders: diffusers' script, ai-toolkit, musubi-tuner."""
+    # In a separate process: it stubs modules, including transformers, which must not affect the other checks.
     return run(sys.executable, ROOT / "tools/parity/trainers.py", "--work", work, "--score", SCORE).strip()
 
 
 def check_peers(work):
-    """Trainers' own reward clients, where there are checkouts: Flow-Factory and others."""
+    """Trainers' own reward clients, if there are checkouts: Flow-Factory and others."""
     return run(sys.executable, "-W", "ignore", ROOT / "tools/parity/peers.py").strip()
 
 
 def check_client(work):
-    """The client: scores, errors, and the gradient in PyTorch beside finite differences."""
+    """The client: scores, errors, and the gradient in PyTorch compared with finite differences."""
     import client
     return client.check(work)
 
 
 def check_asynchronous(work):
-    """AsyncClient: the numbers of Client, retries with ids, cancellation, forks; several rewards; what on_error says."""
+    """AsyncClient: the same numbers as Client, retries with ids, cancellation, forks; several rewards; on_error."""
     import asynchronous
     return asynchronous.check(work)
 
 
 def check_pictures(work):
-    """PIL images of every mode score as their files do, through the client and through the bridge."""
+    """PIL images of every mode score the same as their files, through the client and through the bridge."""
     import pillow
     return pillow.check(work)
 
 
 def check_batches(work):
-    """Requests of real size; a server that breaks off, is away, and comes back."""
+    """Requests of realistic size; a server that drops connections, goes down, and comes back."""
     import batches
     return batches.check(work)
 
 
 def check_bridge(work):
-    """The wires of four trainers, ranges of scores, and what the bridge refuses."""
+    """The wire formats of four trainers, score ranges, and what the bridge refuses."""
     import wires
     return wires.check(work)
 
 
 def check_toy(work):
-    """The toy editor of examples/reward: its mean held-out score rises both ways."""
+    """The toy editor of examples/reward: its mean held-out score rises in both ways of training."""
     with served("--scorer", SCORER) as url:
         done = subprocess.run([sys.executable, ROOT / "examples/reward/toy.py", "--server", url, "--score", SCORE, "--scorer", SCORER],
                               capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python")})
@@ -170,11 +170,11 @@ def check_editors(work):
 
 
 def check_page(work):
-    """The page in headless Chromium, at the sizes of a phone and a desktop."""
+    """The page in headless Chromium, at phone and desktop size."""
     import page
     browser = page.chromium()
     if not browser:
-        return "left out: there is no Chromium here"
+        return "skipped: Chromium is not installed"
     source, edit, instruction = pairs()[2]
     with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
         return page.check(browser, url, source, edit, instruction, [e for _, e, _ in pairs()[3:5]] + [source], work)
@@ -186,12 +186,12 @@ def check_report(work):
     import report
     browser = page.chromium()
     if not browser:
-        return "left out: there is no Chromium here"
+        return "skipped: Chromium is not installed"
     return report.check(browser, SCORE, work)
 
 
 def check_encoders(work):
-    """CLIP-D, CLIP-I, CLIP-T and DINO-I of the small encoders in backbones/, beside those of their embeddings in transformers."""
+    """CLIP-D, CLIP-I, CLIP-T and DINO-I of the small encoders in backbones/, compared with the similarities of their embeddings in transformers."""
     import torch
     from PIL import Image
     from torch.nn.functional import cosine_similarity, normalize
@@ -205,7 +205,7 @@ def check_encoders(work):
     run(LABEL, "similarities", "--clip", clip, "--dino", dino, "--in", edits, "--out", measured, "--cache", work / "cache", "--json")
     ours = [json.loads(line) for line in measured.read_text().splitlines()]
 
-    def flat(path):  # transparent pictures lie on white
+    def flat(path):  # transparency over white
         im = Image.open(ORACLE / "clip" / path).convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", im.size, "white"), im).convert("RGB")
 
@@ -226,7 +226,7 @@ def check_encoders(work):
 
 
 def check_backbone(work):
-    """The probability that backbones/tiny says yes, beside transformers' Qwen2.5-VL: source and edit as two frames."""
+    """The probability of yes from backbones/tiny, compared with transformers' Qwen2.5-VL: source and edit as two frames."""
     import torch
     from PIL import Image
     from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
@@ -263,20 +263,20 @@ def check_backbone(work):
 
 
 def check_configs(work):
-    """Random configurations of both families and of encoders, read as transformers reads them or refused by name."""
+    """Random configurations of both families and of encoders, read like transformers or refused by name."""
     import configs
     import encoderconfigs
     return configs.run(work / "backbones", draws=40, seed=11) + "; " + encoderconfigs.run(work / "encoders", draws=12, seed=11)
 
 
 def check_chat(work):
-    """score judge asks transformers serve as OpenAI's own client does, and gets the same answers."""
+    """score judge asks transformers serve like OpenAI's own client, and gets the same answers."""
     import chat
     return chat.run(work, SCORE, pairs())
 
 
 def check_headers(work):
-    """Another draw of pictures of every kind of header: equal to Pillow's, or refused for a listed reason."""
+    """Another draw of pictures with every kind of header: equal to Pillow's, or refused for a listed reason."""
     archive = work / "headers.zip"
     said = run(sys.executable, "-W", "ignore", ROOT / "tools/oracle/data_headers.py", 31, archive)
     run("go", "test", "-count=1", "-vet=off", "-run", "^TestHeaders$", "./data", "-args", f"-headers={archive}")
@@ -284,19 +284,19 @@ def check_headers(work):
 
 
 def check_hub(work):
-    """huggingface_hub finds what is fetched here, and the other way round; neither fetches a byte twice."""
+    """huggingface_hub finds files fetched by score fetch and vice versa; neither fetches a byte twice."""
     import hub
     return hub.check(work)
 
 
 def check_exports(work):
-    """run.py of an export, with onnxruntime and Pillow alone, gives the score of score pair."""
+    """run.py of an export, with only onnxruntime and Pillow, gives the same score as score pair."""
     import exports
     return exports.check(work)
 
 
 def check_trackers(work):
-    """A run at MLflow's own server as MLflow's own client reads it, and at a server of ours by wandb."""
+    """A run on an MLflow server, read by MLflow's own client, and on a stub W&B server, sent by wandb."""
     import tracking
     return tracking.check(work)
 

@@ -1,4 +1,4 @@
-"""The client in one process: kinds of pictures, errors, and reward() in PyTorch beside finite differences."""
+"""The client in one process: kinds of pictures, errors, and reward() in PyTorch compared with finite differences."""
 import io
 import logging
 import os
@@ -17,18 +17,18 @@ from assay_reward import Client, ItemError, ServerError, encode, reward
 
 
 def fails(kind, text, call):
-    """Runs what must raise, and say text."""
+    """Fails unless the call raises kind with text in its message."""
     try:
         got = call()
     except kind as e:
         if text not in str(e):
-            sys.exit(f"{kind.__name__} says {e}, want {text!r} in it")
+            sys.exit(f"{kind.__name__}: {e}, want {text!r} in it")
         return
-    sys.exit(f"no {kind.__name__} with {text!r}, but {got}")
+    sys.exit(f"got {got}, want a {kind.__name__} with {text!r}")
 
 
 def check_scores(client, url, source, edit, instruction):
-    """All kinds of pictures; what is refused, and how. Returns the score and the edit as an array."""
+    """All kinds of pictures, and the refusals. Returns the score and the edit as an array."""
     ours = run(SCORE, "pair", "--scorer", SCORER, "--source", source, "--edit", edit, "--instruction", instruction, "--json")["score"]
     im = Image.open(edit).convert("RGB")
     array = numpy.asarray(im)
@@ -45,7 +45,7 @@ def check_scores(client, url, source, edit, instruction):
     close("an edit of an array of edits", client.score(source, instruction, numpy.stack([array, array]))[1], ours, 2e-6)
     jpeg = Client(url, jpeg=95)
     if not encode(array, 95).startswith(b"\xff\xd8") or encode(im.convert("RGBA"), 95).startswith(b"\xff\xd8"):
-        sys.exit("JPEG is for opaque pictures")
+        sys.exit("JPEG must be used for opaque images, and only for them")
     close("score as JPEG", jpeg.score(source, instruction, [array])[0], client.score(source, instruction, [encode(array, 95)])[0], 0)
     fails(ItemError, "edit 1: ", lambda: client.score(source, instruction, [edit, b"no picture"]))
     fails(ServerError, "instruction is missing", lambda: client.score(source, "", [edit]))
@@ -63,12 +63,12 @@ def check_scores(client, url, source, edit, instruction):
 
 
 def check_gradients(client, source, instruction, ours, array):
-    """The gradient beside finite differences; several at once as alone."""
+    """The gradient compared with finite differences; the same for several images at once as for one."""
     x = (torch.from_numpy(array.copy()).permute(2, 0, 1).float() / 255).requires_grad_()
     score = reward(client, x, source, instruction)
     close("differentiable score", score.item(), ours, 1e-5)
     (10 - score).backward()
-    step = torch.sign(-x.grad) * 4 / 255  # four levels uphill, and downhill: 8-bit pictures, so no smaller ones
+    step = torch.sign(-x.grad) * 4 / 255  # four levels uphill and downhill: images have 8 bits, so smaller steps would not work
     up, down = (reward(client, (x + s * step).detach().clamp(0, 1), source, instruction).item() for s in (1, -1))
     moved = ((x + step).clamp(0, 1) - (x - step).clamp(0, 1)).detach()
     predicted = (-x.grad * moved).sum().item()
@@ -81,14 +81,14 @@ def check_gradients(client, source, instruction, ours, array):
         one = client.gradient(source, text, (several[i].detach().float() * 255).round().byte().permute(1, 2, 0).contiguous())
         level = torch.frombuffer(one.values, dtype=torch.float32).reshape(one.shape).permute(2, 0, 1)
         if scores.dtype != torch.float32 or scores[i].item() != torch.tensor(one.score).item() or not torch.equal(several.grad[i], (level * (255 * (i + 1))).bfloat16()):
-            sys.exit(f"image {i} of two: score and gradient are not those of the image alone")
+            sys.exit(f"image {i} of two: score and gradient differ from those of the image alone")
     return f"along the gradient {up - down:+.4f}, predicted {predicted:+.4f}"
 
 
 def check_range(client, source, instruction, x):
-    """Images of another scale are refused, small overshoot is not; nor is there a second derivative."""
+    """Images of another scale and second derivatives are refused; small overshoot is not."""
     bright = 0.45 + 0.55 * x
-    bright[:, :2, :2] = 0  # a light picture with some black
+    bright[:, :2, :2] = 0  # a light image with some black
     other = {"-1..1": 2 * x - 1, "0..2": 2 * x, "-1..0": x - 1, "0..255": 255 * x, "normalised": (x - 0.45) / 0.225,
              "a light picture in -1..1": 2 * bright - 1, "a twentieth at -1": torch.where(torch.rand(x.shape) < 0.05, -1.0, x)}
     for what, image in other.items():
@@ -104,12 +104,12 @@ def check_range(client, source, instruction, x):
     ringing = x + torch.randn(x.shape, generator=torch.Generator().manual_seed(3)) * 0.03
     for what, image in {"rounding": x * 1.001 - 0.0005, "ringing": ringing, "overshoot": 1.15 * x - 0.075}.items():
         if not image.min() < 0 or not image.max() > 1:
-            sys.exit(f"{what} has nothing outside 0..1")
+            sys.exit(f"{what} has no values outside 0..1")
         close(f"{what} is clamped", reward(client, image, source, instruction).item(), reward(client, image.clamp(0, 1), source, instruction).item(), 0)
 
     y = x.clone().requires_grad_()
     other = torch.tensor(2.0, requires_grad=True)
-    for factor in (1.0, other):  # torch's own once_differentiable is silent about the first one
+    for factor in (1.0, other):  # torch's own once_differentiable does not catch the first one
         g, = torch.autograd.grad(reward(client, y, source, instruction) * factor, y, create_graph=True)
         fails(RuntimeError, "no second derivatives", lambda g=g: (g.norm() + other * y.sum()).backward())
     check_second(client, source, instruction, x)
@@ -117,7 +117,7 @@ def check_range(client, source, instruction, x):
 
 
 def check_second(client, source, instruction, x):
-    """No way to a second derivative is silent; first derivatives are as ever, of changed images too."""
+    """Every way to a second derivative raises; first derivatives stay the same, also if images changed afterwards."""
     w = torch.tensor(0.9, requires_grad=True)
     made = w * x
     first, = torch.autograd.grad(reward(client, made, source, instruction), w, retain_graph=True)
@@ -137,7 +137,7 @@ def check_second(client, source, instruction, x):
         y = x.detach().clone().to(kind).requires_grad_()
         s = reward(client, y, source, instruction)
         want, = torch.autograd.grad(s, y, retain_graph=True)
-        graphed, = torch.autograd.grad(s, y, create_graph=True)  # nothing is asked of the graph
+        graphed, = torch.autograd.grad(s, y, create_graph=True)  # the graph is not used
         with torch.no_grad():
             y.clamp_(0.1, 0.9)
         s.backward()
@@ -146,11 +146,11 @@ def check_second(client, source, instruction, x):
     made = w * x
     again = torch.autograd.grad(reward(client, made, source, instruction), w)[0]
     if again.item() != first.item():
-        sys.exit(f"gradient by w: {again}, and {first} before")
+        sys.exit(f"gradient with respect to w: {again}, was {first} before")
 
 
 def check_shapes(client, source, instruction, x):
-    """Images of other shapes are refused; no images have no scores."""
+    """Images of other shapes are refused; an empty batch has no scores."""
     for bad in (x[0], x[:1], x[None, None], x.permute(1, 2, 0)):
         fails(ValueError, "[3, H, W] or [N, 3, H, W]", lambda bad=bad: reward(client, bad, source, instruction))
     fails(TypeError, "[3, H, W] or [N, 3, H, W]", lambda: reward(client, [x], source, instruction))
@@ -166,7 +166,7 @@ def check_shapes(client, source, instruction, x):
 
 
 def check_answers(source, instruction, edit):
-    """What is no score, and an error that is no object, are answers that cannot be read; refusals with a text say it."""
+    """Invalid scores and errors that are not objects are unreadable answers; the message of a refusal is passed on."""
     client, asked = Client("http://127.0.0.1:9", retries=1, pause=0.001), []
     client._most = 1 << 20, 9
 
@@ -183,7 +183,7 @@ def check_answers(source, instruction, edit):
             told(status, '{"scorer": "a", "results": [%s]}' % item)
             fails(ServerError, "unreadable answer", lambda: client.score(source, instruction, [edit], partial=True))
             if len(asked) != 2:
-                sys.exit(f"{item}: asked {len(asked)} times, want twice")
+                sys.exit(f"{item}: {len(asked)} requests, want 2")
     told(200, '{"scorer": "a", "results": [{"score": 3}]}')
     close("a whole number", client.score(source, instruction, [edit])[0], 3, 0)
     told(502, '{"error": "no upstream"}')
@@ -192,7 +192,7 @@ def check_answers(source, instruction, edit):
 
 
 def check_requests(client, source, instruction, x):
-    """Scores of many images are one request, and the source is sent once."""
+    """Many images are scored in one request, and the source is sent once."""
     client.score(source, instruction, [source])  # learns the limits
     sent, plain = [], client._http._exchange
 
@@ -219,11 +219,11 @@ def check_requests(client, source, instruction, x):
 
 
 def check_connections(client, source, instruction, edit):
-    """Connections are kept, one for each thread; after a fork and in a pickle there are others."""
+    """Connections are reused, one per thread; forks and pickles open their own."""
     want = client.score(source, instruction, [edit])
     kept = client._http._connection().sock
     if client.score(source, instruction, [edit]) != want or client._http._connection().sock is not kept or kept is None:
-        sys.exit("the connection was not kept")
+        sys.exit("the connection was not reused")
     found = []
 
     def ask():
@@ -234,19 +234,19 @@ def check_connections(client, source, instruction, edit):
     [t.start() for t in threads]
     [t.join() for t in threads]
     if len(found) != 24 or any(s != want for s, _ in found) or id(client._http._connection()) in {c for _, c in found}:
-        sys.exit(f"eight threads got {found}, want {want} on connections of their own")
+        sys.exit(f"eight threads got {found}, want {want} on separate connections")
     child = os.fork()
     if not child:
         os._exit(0 if client.score(source, instruction, [edit]) == want and client._http._connection().sock is not kept else 1)
-    mine = client.score(source, instruction, [edit])  # at the same time, over the connection that the child has too
+    mine = client.score(source, instruction, [edit])  # at the same time as the child, over the connection that it inherited
     if os.waitpid(child, 0)[1] or mine != want:
-        sys.exit("a forked process and its parent disturbed each other")
+        sys.exit("a forked process and its parent interfere with each other")
     if pickle.loads(pickle.dumps(client)).score(source, instruction, [edit]) != want:
-        sys.exit("a pickled client scores otherwise")
+        sys.exit("a pickled client gives a different score")
 
 
 def check_without(edit):
-    """Without Pillow arrays are PNG of our own writing; without PyTorch it is said what is missing."""
+    """Without Pillow arrays are encoded by our own PNG writer; without PyTorch the error names the missing package."""
     code = ("import sys; sys.modules['PIL'] = sys.modules['torch'] = None\n"
             "import assay_reward\n"
             "class Array: shape, dtype, tobytes = (5, 4, 3), 'x.uint8', lambda self: bytes(range(60))\n"
@@ -276,4 +276,4 @@ def check(work):
         check_connections(client, source, instruction, edit)
     check_answers(source, instruction, edit)
     check_without(edit)
-    return f"score {ours:.6f}; {said}; two at once as alone; 32 rewards of 64 pixels in one request ({took:.2f} s)"
+    return f"score {ours:.6f}; {said}; two at once same as alone; 32 rewards of 64 pixels in one request ({took:.2f} s)"

@@ -1,10 +1,10 @@
-"""Random checkpoints beside transformers: whatever config.json says, the score is transformers' or there is none.
+"""Random checkpoints compared with transformers: whatever config.json says, the score equals transformers' or is refused.
 
     configs.py --work FOLDER [--draws N] [--seed S] [--only I]
 
-Draws what transformers' configuration classes know, of all families and in both spellings (transformers 5's and that of published
+Draws options of transformers' configuration classes, for all families and in both spellings (transformers 5's and that of published
 files), makes a tiny random checkpoint, and compares `score pair` with a forward pass of transformers that reads the same files. A
-draw says which of its options are refused, and by what words; everything else must be scored, and alike.
+draw lists which of its options are refused, and the words in the error; everything else must be scored, with equal scores.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ FAMILIES = ["llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"]
 
 ACTIVATIONS = ["silu", "gelu", "gelu_10", "gelu_fast", "gelu_new", "gelu_python", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "hardswish",
                "laplace", "leaky_relu", "linear", "mish", "quick_gelu", "relu", "relu2", "relu6", "sigmoid", "sqrtsoftplus", "swish", "tanh"]
-# what PretrainedConfig of 4.x wrote into every file
+# written into every file by PretrainedConfig of 4.x
 LEGACY = {"return_dict": True, "output_hidden_states": False, "torchscript": False, "pruned_heads": {}, "is_decoder": False, "add_cross_attention": False,
           "max_length": 20, "min_length": 0, "do_sample": False, "num_beams": 1, "top_k": 50, "top_p": 1.0, "typical_p": 1.0, "temperature": 1.0,
           "bad_words_ids": None, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}, "use_bfloat16": False,
@@ -35,7 +35,7 @@ LEGACY = {"return_dict": True, "output_hidden_states": False, "torchscript": Fal
 
 
 class Draw:
-    """One random checkpoint: config (as config.json), pictures (as preprocessor_config.json), and what of it is refused."""
+    """One random checkpoint: config (as config.json), pictures (as preprocessor_config.json), and which of its options are refused."""
 
     def __init__(self, rng, family):
         self.rng, self.family, self.refused = rng, family, []
@@ -60,7 +60,7 @@ class Draw:
         return usual if self.maybe(0.5) else self.pick(*ACTIVATIONS)
 
     def rope(self, t, dim, sections=None):
-        """Adds the rotary part to a text_config, in one of the spellings."""
+        """Adds the rotary settings to a text_config, in one of the spellings."""
         kind = self.pick("default", "default", "linear", "dynamic", "llama3", "yarn", "proportional", "longrope")
         theta = self.pick(100.0, 10000.0, 500000.0, 1000000.0)
         factor = self.pick(1.0, 1.5, 2.0, 8.0)
@@ -81,15 +81,15 @@ class Draw:
         if kind == "proportional":
             r["partial_rotary_factor"] = self.pick(1.0, 0.5, 0.25)
         elif kind == "default" and self.maybe(0.2):
-            r["partial_rotary_factor"] = 0.5  # transformers turns all of a head
+            r["partial_rotary_factor"] = 0.5  # ignored by transformers, which rotates the full head
         elif kind in ("linear", "llama3") and self.maybe(0.3):
-            r["attention_factor"] = 0.5  # transformers warns, and goes on without
+            r["attention_factor"] = 0.5  # transformers warns and ignores it
         if sections and self.maybe(0.9):
             r["mrope_section"] = sections
         elif sections and self.family != "qwen3_vl":
-            self.refused.append("mrope_section")  # the default is for heads of 128
+            self.refused.append("mrope_section")  # the default is for a head_dim of 128
         if self.family == "qwen3_vl" and self.maybe(0.7):
-            r["mrope_interleaved"] = self.maybe(0.95)  # transformers does not look at it
+            r["mrope_interleaved"] = self.maybe(0.95)  # ignored by transformers
             if not r["mrope_interleaved"]:
                 self.refused.append("mrope_interleaved")
         if kind == "dynamic" and self.maybe(0.3):
@@ -106,7 +106,7 @@ class Draw:
             t["rope_parameters"] = {"rope_type": kind, "rope_theta": theta, **r}
 
     def text(self, kinds, divide):
-        """text_config of a kind; divide: hidden_size is heads times head_dim."""
+        """A text_config of one of the kinds; divide: hidden_size is heads times head_dim."""
         rng, kind = self.rng, self.pick(*kinds)
         heads = self.pick(1, 2, 3, 4, 6)
         kv = self.pick(*[n for n in range(1, heads + 1) if heads % n == 0])
@@ -145,7 +145,7 @@ class Draw:
         return t, kind, dim
 
     def common(self, c, t):
-        """What both families spell alike."""
+        """Options with the same spelling in both families."""
         name = "torch_dtype" if self.old else "dtype"
         c[name] = self.stored
         c["tie_word_embeddings"] = self.maybe(0.4)
@@ -161,7 +161,7 @@ class Draw:
         patch, grid = self.pick(7, 8, 14), self.pick(2, 3, 4)
         side, heads, layers = patch * grid, self.pick(1, 2, 4), self.pick(2, 3, 4)
         arrangements = self.rng.sample([(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1), (3, 2)], self.pick(1, 3, 5))
-        # (the number 0 alone fails in transformers 5.23, which takes it for no layer)
+        # (a plain 0 fails in transformers 5.23, which takes it for no layer)
         features = self.pick(-2, -2, -1, 1, layers, [-1, 0], [-2, layers], [1])
         v = {"model_type": "clip_vision_model", "hidden_size": heads * self.pick(8, 12), "intermediate_size": self.pick(24, 40), "num_hidden_layers": layers,
              "num_attention_heads": heads, "image_size": side, "patch_size": patch, "hidden_act": self.activation("quick_gelu"),
@@ -191,7 +191,7 @@ class Draw:
         first = self.rng.randrange(half - 1)
         second = self.rng.randrange(half - first)
         sections = [first, second, half - first - second]
-        if family == "qwen3_vl" and self.maybe(0.3):  # which may be more or less than there are
+        if family == "qwen3_vl" and self.maybe(0.3):  # the sum may be more or less than there are
             sections = [self.rng.randrange(half) for _ in range(3)]
         self.rope(t, dim, sections)
         patch, merge, heads, depth = self.pick(7, 8), self.pick(1, 2, 3), self.pick(1, 2, 3), self.pick(1, 2, 3, 4)
@@ -204,7 +204,7 @@ class Draw:
             v |= {"hidden_size": width, "intermediate_size": self.pick(24, 40), "hidden_act": self.activation("silu"), "out_hidden_size": t["hidden_size"],
                   "window_size": patch * merge * self.pick(1, 2, 3) + self.pick(0, 0, 3), "tokens_per_second": self.pick(2, 4),
                   "fullatt_block_indexes": self.rng.sample(range(depth + 1), self.rng.randrange(depth + 1))}
-        else:  # taps in any order, one of them twice, or of a layer that is not there
+        else:  # taps in any order, repeated, or of a layer that does not exist
             v |= {"hidden_size": width, "intermediate_size": self.pick(24, 40), "hidden_act": self.activation("gelu_pytorch_tanh"),
                   "out_hidden_size": t["hidden_size"], "num_position_embeddings": self.pick(1, 9, 16, 25, 30),
                   "deepstack_visual_indexes": [self.rng.randrange(depth + 1) for _ in range(self.rng.randrange(4))]}
@@ -214,7 +214,7 @@ class Draw:
             v |= {"in_channels": 3, "rope_parameters": {"rope_type": self.pick("default", "axial"), "rope_theta": self.pick(100.0, 10000.0)}}
         c = {"model_type": family, "image_token_id": self.image, "video_token_id": self.image + 1, "vision_config": v}
         self.common(c, t)
-        if self.old and family != "qwen3_vl" and self.maybe(0.7):  # flat, as published files are
+        if self.old and family != "qwen3_vl" and self.maybe(0.7):  # flat, like published files
             t.pop("model_type")
             t.pop("layer_types", None)
             t.pop("head_dim", None)
@@ -230,7 +230,7 @@ class Draw:
         self.pictures |= {"min_pixels": least, "max_pixels": most} if self.old else {"size": {"shortest_edge": least, "longest_edge": most}}
 
     def odd(self):
-        """Sometimes one thing that is unusual, wrong, or unknown, and the words it is refused by (none: it is harmless)."""
+        """Sometimes one option that is unusual, wrong, or unknown, and words of the error (none: it is harmless)."""
         if self.maybe(0.6):
             return
         c = self.config
@@ -254,12 +254,12 @@ class Draw:
             self.refused.append(words)
 
     def write(self, folder):
-        """Everything but weights."""
+        """Writes everything but the weights."""
         folder.mkdir(parents=True)
         for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
             shutil.copy(self.tokenizer / name, folder)
         (folder / "config.json").write_text(json.dumps(self.config))
-        if not self.old and self.maybe(0.5):  # as transformers 5 saves
+        if not self.old and self.maybe(0.5):  # like transformers 5 saves it
             (folder / "processor_config.json").write_text(json.dumps({**self.outer, "image_processor": self.pictures}))
             return
         (folder / "preprocessor_config.json").write_text(json.dumps(self.pictures))
@@ -279,7 +279,7 @@ def classes(family):
 
 
 def make(draw, folder, seed):
-    """The checkpoint and a scorer beside it; the draw's options that make no model raise."""
+    """Writes the checkpoint and a scorer next to it; raises if transformers cannot build a model from the options."""
     import torch
     from safetensors.torch import save_file
     torch.manual_seed(seed)
@@ -309,7 +309,7 @@ def make(draw, folder, seed):
 
 
 def theirs(draw, folder, head, source, edit, instruction):
-    """The score by transformers, from the files."""
+    """The score with transformers, from the files."""
     import torch
     from PIL import Image
     from tokenizers import AddedToken
@@ -319,7 +319,7 @@ def theirs(draw, folder, head, source, edit, instruction):
     model = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     processor, tokenizer = images_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens([AddedToken("[SCORE]", special=True, normalized=False)])
-    a, b = (Image.fromarray(convert_to_rgb(Image.open(p), return_numpy=True)) for p in (source, edit))  # transparent ones lie on white
+    a, b = (Image.fromarray(convert_to_rgb(Image.open(p), return_numpy=True)) for p in (source, edit))  # transparency over white
     if draw.pair == "concat":
         if a.height != b.height:
             b = b.resize((max(1, round(b.width * a.height / b.height)), a.height), Image.BICUBIC)
@@ -374,7 +374,7 @@ def ours(scorer, source, edit, instruction):
 
 
 def one(work, seed, i, only=False):
-    """What came of draw i: a word for the count, and a line if something is wrong."""
+    """The result of draw i: a word for the counts, and a line if something is wrong."""
     rng = random.Random(f"{seed} {i}")
     family = rng.choice(FAMILIES)
     draw, folder = Draw(rng, family), work / str(i) / "backbone"
@@ -386,12 +386,12 @@ def one(work, seed, i, only=False):
     try:
         head = make(draw, folder, i)
         want = theirs(draw, folder, head, source, edit, instruction)
-    except Exception as e:  # whatever transformers raises
+    except Exception as e:  # any error of transformers
         broken = f"{type(e).__name__}: {e}".splitlines()[0][:200]
         if only:
             traceback.print_exc()
-    if not (folder.parent / "scorer").exists():  # transformers makes no model of it: there are no weights to read
-        return "made no model in transformers", None
+    if not (folder.parent / "scorer").exists():  # transformers could not build a model: there are no weights to read
+        return "not built by transformers", None
     score, message = ours(folder.parent / "scorer", source, edit, instruction)
     about = f"draw {i} ({family}, {draw.pair}): "
     if score is not None and want is not None:
@@ -405,13 +405,13 @@ def one(work, seed, i, only=False):
         return "different", about + f"score {score:.6f}, but transformers refuses: {broken}"
     word = next((w for w in draw.refused if w in message), None)
     if word is None:
-        return "different", about + f"refused, transformers says {want if broken is None else broken}: {message.strip()[:600]}"
+        return "different", about + f"refused, transformers: {want if broken is None else broken}: {message.strip()[:600]}"
     shutil.rmtree(folder.parent)
     return f"refused: {word}", None
 
 
 def repeat(one, indices, seed, what):
-    """Raises SystemExit if one draw says that something is wrong; returns what was counted."""
+    """Raises SystemExit if something is wrong in one draw; returns the counts."""
     import torch
     import transformers
     warnings.filterwarnings("ignore")
@@ -426,7 +426,7 @@ def repeat(one, indices, seed, what):
             wrong += 1
             print(line, file=sys.stderr, flush=True)
     if wrong:
-        sys.exit(f"seed {seed}: {wrong} of {len(indices)} {what} are not as transformers reads them")
+        sys.exit(f"seed {seed}: {wrong} of {len(indices)} {what} differ from transformers")
     return f"seed {seed}, {len(indices)} {what}: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items(), key=lambda x: (-x[1], x[0])))
 
 

@@ -1,7 +1,7 @@
-"""Gradients of an ONNX model by central differences of somebody else's forward pass, in double precision where one runs.
+"""Gradients of an ONNX model by central differences of a third-party forward pass, in double precision if possible.
 
-The loss is sum(output * cotangent) over the floating-point outputs. Where the function has a kink or a jump within the step,
-no derivative is given (NaN).
+The loss is sum(output * cotangent) over the floating-point outputs. If the function has a kink or a jump within the step,
+the derivative is NaN.
 """
 import os
 import time
@@ -9,7 +9,7 @@ import time
 import numpy
 import onnx
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when onnxruntime is loaded
 import onnxruntime
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
@@ -78,8 +78,8 @@ class Reference:
 
 
 class Forward:
-    """One evaluator of one model. `wide` says that it computes in double precision all through: a tiny step and a small one see
-    the same slope."""
+    """One evaluator of one model. `wide`: it computes in double precision throughout, so that a tiny step and a small one
+    see the same slope."""
 
     def __init__(self, make, model, wide, name):
         self.wide, self.name, self.seconds = wide, name, 0.0  # seconds of one run
@@ -91,14 +91,14 @@ class Forward:
         return self.run(feeds)
 
     def rounds(self, feeds, cotangents, direction):
-        """Whether something between inputs and outputs is rounded to single precision."""
+        """Whether a value between inputs and outputs is rounded to single precision."""
         here, tiny, small = (loss(self, feeds, cotangents, direction, s) for s in (0, 1e-8, 1e-5))
         slope = (small - here) / 1e-5
         return not abs((tiny - here) / 1e-8 - slope) <= 1e-2 * (1 + abs(slope) + 1e-6 * abs(here))
 
 
 def forwards(model, at, want):
-    """The evaluators that give the outputs `want` where the feeds are `at`, best first; then the list of why others do not."""
+    """The evaluators that output `want` for the feeds `at`, best first; then the reasons why the others do not."""
     failed = []
     for make, wide, name in ((Runtime, True, "ONNX Runtime in double"), (Reference, True, "onnx.reference in double"),
                              (Runtime, False, "ONNX Runtime in single"), (Reference, False, "onnx.reference in single")):
@@ -108,13 +108,13 @@ def forwards(model, at, want):
                 begin = time.process_time()
                 got = forward.outputs(at)
                 forward.seconds = time.process_time() - begin
-        except Exception as e:  # noqa: BLE001 whatever an evaluator lacks, the next may have
+        except Exception as e:  # noqa: BLE001 the next evaluator may support what this one lacks
             failed.append(f"{name}: {type(e).__name__}")
             continue
         if all(agrees(g, w) for g, w in zip(got, want, strict=True)):
             yield forward
         else:
-            failed.append(f"{name}: other outputs")
+            failed.append(f"{name}: different outputs")
     yield "; ".join(failed)
 
 
@@ -145,7 +145,7 @@ def loss(forward, feeds, cotangents, direction, step):
 
 
 def weighed(y, c):
-    """The loss by element; what has no weight may be infinite."""
+    """The loss per element; elements without weight may be infinite."""
     return numpy.where(c == 0, 0, y.astype(numpy.float64)) * c
 
 
@@ -163,7 +163,7 @@ def derivatives(forward, feeds, cotangents, along):
         noise = (1e-15 if forward.wide else 1e-7) * size / h
         scale = sure * (1 + abs(middle)) + noise
         steady = abs((far[0] - far[1]) / (4 * h) - middle) <= scale
-        # How much the slopes of the two sides differ: h y'' where the function is smooth, whatever h is at a kink.
+        # How much the slopes of the two sides differ: h y'' if the function is smooth, independent of h at a kink.
         bend, wider = (abs(s[0] + s[1] - 2 * here) / (k * h) for k, s in ((1, near), (2, far)))
         smooth = bend <= scale or 1.5 < wider / bend < 2.5
         out.append(middle if steady and smooth else numpy.nan)

@@ -1,6 +1,6 @@
-"""The scripts of examples/diffusers on tiny pipelines that diffusers' own classes make, with a served scorer: every way trains two steps,
-the reward's gradient alone reaches the LoRA, a stopped run resumes to the same bytes, the KL holds the editor at what it was, the
-reward and its gradient are clipped, and the pipeline loads what was saved."""
+"""The scripts of examples/diffusers on tiny pipelines of diffusers' own classes, with a served scorer: every mode trains two steps,
+the reward's gradient reaches the LoRA even without another loss, a stopped run resumes to the same bytes, the KL keeps the editor
+close to its start, the reward and its gradient are clipped, and the pipeline loads the saved adapter."""
 import contextlib
 import importlib
 import io
@@ -18,7 +18,7 @@ EDITORS = {"pix2pix": "instruct_pix2pix", "kontext": "flux_kontext_lora"}
 
 
 def script(name, *args):
-    """Runs a script in this process; the lines of its steps."""
+    """Runs a script in this process; returns the lines of its steps."""
     argv, said = sys.argv, io.StringIO()
     sys.argv = [name, *map(str, args)]
     try:
@@ -44,22 +44,22 @@ def state(out):
 
 
 def check_guards(kind, feedback):
-    """--beta, --reward-clip and --reward-max-grad-norm. feedback(name, *flags) trains by the reward alone."""
+    """--beta, --reward-clip and --reward-max-grad-norm. feedback(name, *flags) trains on the reward only."""
     apart = []
     for beta in 1e-9, 1e4:
         lines, _ = feedback(f"beta-{beta}", "--beta", beta, "--feedback-weight", 1, "--steps", 6)
         if lines[0]["kl"] != 0 or not lines[1]["kl"] > 0:
-            sys.exit(f"{kind}: the KL is {[line['kl'] for line in lines]}: want 0 before the first step, and more behind it")
+            sys.exit(f"{kind}: the KL is {[line['kl'] for line in lines]}: want 0 before the first step and more after it")
         apart.append(lines[-1]["kl"])
     if not apart[1] < apart[0] / 20:
-        sys.exit(f"{kind}: a KL of {apart[1]} with a large weight, {apart[0]} with next to none")
+        sys.exit(f"{kind}: a KL of {apart[1]} with a large weight, {apart[0]} with a tiny one")
     one = "--batch", 1, "--steps", 1
     (free,), before = feedback("free", *one)
     (held,), _ = feedback("held", *one, "--reward-max-grad-norm", free["reward_grad_norm"] / 2)
     close(f"{kind}: the gradient's norm with half the limit", held["grad_norm"] / free["grad_norm"], 0.5, 1e-3)
     (clipped,), after = feedback("clipped", *one, "--reward-clip", free["score"] - 0.01)
     if clipped["loss"] or clipped["grad_norm"] or all(torch.equal(a, b) for a, b in zip(before, after, strict=True)):
-        sys.exit(f"{kind}: a score above --reward-clip trains: {clipped}")
+        sys.exit(f"{kind}: a score above --reward-clip still trains: {clipped}")
 
 
 def check_clipped_gradients():
@@ -68,9 +68,9 @@ def check_clipped_gradients():
     grads = torch.arange(24.0).view(2, 3, 2, 2) / torch.tensor([100, 1])[:, None, None, None]
     clipped, norms = clip_grads(grads, 2.0)
     if not torch.equal(clipped[0], grads[0]):
-        sys.exit(f"a gradient with a norm of {norms[0]} is changed")
+        sys.exit(f"a gradient with a norm of {norms[0]} was changed")
     close("the norm of a clipped gradient", clipped[1].norm().item(), 2, 1e-6)
-    close("cosine of it to the gradient", torch.cosine_similarity(clipped[1].flatten(), grads[1].flatten(), 0).item(), 1, 1e-6)
+    close("its cosine to the gradient", torch.cosine_similarity(clipped[1].flatten(), grads[1].flatten(), 0).item(), 1, 1e-6)
 
 
 def check(work):
@@ -115,5 +115,5 @@ def check(work):
         loaded = pipeline.from_pretrained(work / kind)
         loaded.load_lora_weights(work / f"{kind}-feedback")
         if not loaded.get_active_adapters():
-            sys.exit(f"{kind}: the pipeline loads no adapter of what was saved")
-    return f"{ran} ways of 2 editors, 2 steps each; resumed runs are equal; the loss goes from {first:.3f} to {last:.3f}"
+            sys.exit(f"{kind}: the pipeline does not load the saved adapter")
+    return f"{ran} modes of 2 editors, 2 steps each; resumed runs are equal; the loss goes from {first:.3f} to {last:.3f}"

@@ -1,4 +1,4 @@
-"""Random CLIP and DINOv2 checkpoints beside transformers: the similarities of an edit are those of its embeddings, or there are none.
+"""Random CLIP and DINOv2 checkpoints compared with transformers: the similarities of an edit equal those of its embeddings, or are refused.
 
     encoderconfigs.py --work FOLDER [--draws N] [--seed S]
 """
@@ -14,7 +14,7 @@ from configs import ACTIVATIONS, LEGACY, ORACLE, ROOT, repeat
 
 LABEL = ROOT / "bin/label"
 TINY = ROOT / "backbones/tiny-clip"
-TOLERANCE = 1e-4  # of cosines
+TOLERANCE = 1e-4  # for cosines
 
 
 class Draw:
@@ -34,7 +34,7 @@ class Draw:
                      eos_token_id=pick(2, rows - 1), pad_token_id=rows - 1)
         vision = tower(intermediate_size=pick(16, 40), image_size=side, patch_size=patch)
         self.clip = {"model_type": "clip", "projection_dim": pick(12, 16, 24), "text_config": text, "vision_config": vision, "logit_scale_init_value": 2.0}
-        if maybe(0.2):  # files of 2022
+        if maybe(0.2):  # like files of 2022
             self.clip |= {"text_config": {**text, "hidden_size": 999}, "text_config_dict": text, "vision_config_dict": vision}
         registers = maybe(0.4)
         patch2 = pick(4, 7)
@@ -133,23 +133,23 @@ def one(work, seed, i):
         make(work / "clip", draw.clip, CLIPModel, draw.pictures["clip"], i)
         make(work / "dino", draw.dino, Dinov2WithRegistersModel if "num_register_tokens" in draw.dino else Dinov2Model, draw.pictures["dino"], i)
         want = theirs(work, paths, captions)
-    except Exception as e:  # whatever transformers raises
+    except Exception as e:  # any error of transformers
         broken = f"{type(e).__name__}: {e}".splitlines()[0][:200]
     if not (work / "dino/model.safetensors").exists():
-        return "made no model in transformers", None
+        return "not built by transformers", None
     got, message = ours(work, paths, captions)
     about = f"draw {i}: "
     if got is not None and want is not None:
         far = {k: (got[k], v) for k, v in want.items() if not abs(got[k] - v) <= TOLERANCE}
         if far or draw.refused:
-            return "different", about + f"{far or 'measured'}, refused should be {draw.refused}"
+            return "different", about + f"{far or 'measured'}, though {draw.refused} should be refused"
         shutil.rmtree(work)
         return "measured", None
     if got is not None:
         return "different", about + f"measured, but transformers refuses: {broken}"
     word = next((w for w in draw.refused if w in message), None)
     if word is None:
-        return "different", about + f"refused, transformers says {want if broken is None else broken}: {message.strip()[:500]}"
+        return "different", about + f"refused, transformers: {want if broken is None else broken}: {message.strip()[:500]}"
     shutil.rmtree(work)
     return f"refused: {word}", None
 

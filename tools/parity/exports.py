@@ -1,5 +1,5 @@
-"""run.py of an export gives the score of `score pair`: of every scorer of the fixtures, of a calibrated one, of scorers that are
-laid out otherwise, and of imported judges of one pass, over pictures of many sizes, shapes and kinds. What it cannot run it
+"""run.py of an export gives the same score as `score pair`: for every scorer of the fixtures, a calibrated one, scorers with
+other layouts, and imported judges with one pass, over pictures of many sizes, shapes and kinds. Judges that it cannot run it
 refuses by name."""
 import importlib.util
 import json
@@ -14,12 +14,12 @@ from PIL import Image
 from pillow import LIBJPEG, files
 from shared import ORACLE, ROOT, SCORE, TRAIN, close, run
 
-SAME = 1e-4  # of 0 to 10
+SAME = 1e-4  # on 0 to 10
 SIZES = [(64, 64), (61, 64), (200, 31), (23, 160), (448, 300), (18, 20), (97, 211), (333, 333)]
 
 
 def load(export):
-    """run.py of an export as a module."""
+    """Loads run.py of an export as a module."""
     spec = importlib.util.spec_from_file_location("run_" + export.name, export / "run.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -27,7 +27,7 @@ def load(export):
 
 
 def drawn(work):
-    """(source, edit, instruction) of other sizes and shapes; some pictures are transparent, and one is turned by its EXIF."""
+    """(source, edit, instruction) of other sizes and shapes; some pictures are transparent, and one is rotated by its EXIF."""
     out = []
     words = ["blur the picture", "make it  grey. ", "  flip «it» – 左右\n", "Make the LEFT cat's fur 20% brighter!", "x"]
     for i, size in enumerate(SIZES):
@@ -47,7 +47,7 @@ def drawn(work):
 
 
 def scorer(work, name, of, **changes):
-    """A copy of a scorer of format 1 with other words in its scorer.yaml."""
+    """A copy of a scorer of format 1 with other values in its scorer.yaml."""
     to = work / "scorers" / name
     shutil.copytree(of, to)
     text = (to / "scorer.yaml").read_text()
@@ -60,7 +60,7 @@ def scorer(work, name, of, **changes):
 
 
 def calibrated(work, name, of, edits):
-    """A copy of a scorer, calibrated on labels that go up and down with nothing."""
+    """A copy of a scorer, calibrated on random labels."""
     to, table = scorer(work, name, of), work / f"{name}.jsonl"
     rng = random.Random(5)
     photos = sorted((ROOT / "examples/photos").glob("*.png"))
@@ -75,7 +75,7 @@ def calibrated(work, name, of, edits):
 
 
 def imported(work):
-    """Judges of format 2, imported from the released layouts: those that run.py runs, and those that it refuses, with the reason."""
+    """Judges of format 2, imported from the released layouts: those that run.py supports, and those that it refuses, with the reason."""
     dir = work / "released"
     with zipfile.ZipFile(ORACLE / "released.zip") as z:
         z.extractall(dir)
@@ -102,7 +102,7 @@ def imported(work):
 
 
 def compare(name, export, scorer, edits):
-    """The largest difference over edits, with `score pair`."""
+    """The largest difference from `score pair` over edits."""
     module, worst = load(export), 0
     for source, edit, instruction in edits:
         shown = ["--source", source] if "edit" != module.JUDGE["passes"][0]["pictures"][0] else []
@@ -120,7 +120,7 @@ def compare(name, export, scorer, edits):
 
 
 def printed(export, scorer, edit):
-    """The command lines say the same."""
+    """Both command lines print the same."""
     args = ["--edit", edit[1], "--instruction", edit[2]] + (["--source", edit[0]] if scorer.name != "hpsv3" else [])
     want = subprocess.run([SCORE, "pair", "--scorer", scorer, *args], capture_output=True, text=True, check=True).stdout
     got = subprocess.run([sys.executable, export / "run.py", *args], capture_output=True, text=True, check=True).stdout
@@ -129,7 +129,7 @@ def printed(export, scorer, edit):
 
 
 def kinds(work, export, scorer):
-    """Pictures of every mode and kind of transparency, as edits of one source; grey of 16 bits is left out."""
+    """Pictures of every mode and kind of transparency, as edits of one source; 16-bit grey is left out."""
     source = ROOT / "examples/photos/coffee.png"
     paths = {str(i): p for i, p in enumerate(files(work, 34))}
     table, out = work / "kinds.jsonl", work / "kinds.scores.jsonl"
@@ -138,7 +138,7 @@ def kinds(work, export, scorer):
     module, compared, jpeg = load(export), 0, 0
     for row in map(json.loads, out.read_text().splitlines()):
         path = paths[row["id"]]
-        if path.name[0] in "IF":  # 16 bits of grey, or numbers: one of the two refuses them
+        if path.name[0] in "IF":  # 16-bit grey, or 32-bit values: refused by one of the two
             continue
         compared += 1
         got = module.score(source, "make it grey", path)
@@ -153,7 +153,7 @@ def refuses(export, why, edit):
     except NotImplementedError as e:
         if why in str(e):
             return
-        sys.exit(f"run.py of {export.name} refuses with {e}, want {why!r} in it")
+        sys.exit(f"run.py of {export.name} refuses: {e}, want {why!r} in it")
     sys.exit(f"run.py of {export.name} runs, want a refusal with {why!r}")
 
 

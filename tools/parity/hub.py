@@ -1,4 +1,4 @@
-"""One cache with huggingface_hub, both ways, over a Hub on this machine: what either fetches the other one finds."""
+"""A cache shared with huggingface_hub, with a Hub on this machine: each finds what the other one fetched."""
 import contextlib
 import json
 import os
@@ -13,7 +13,7 @@ from shared import ORACLE, ROOT, SCORE, pairs
 
 HUB = ROOT / "build/lab/hub"
 
-# What the library does is run in a process of its own: it reads the environment when it is imported.
+# The library runs in separate processes: it reads the environment when it is imported.
 LIBRARY = """
 import json, sys, huggingface_hub as hub
 from huggingface_hub.utils import scan_cache_dir
@@ -65,7 +65,7 @@ def files(folder):
 
 
 def pushed(work, base, backbone):
-    """What score push sends is what upload_folder of the library does, and either finds what the other one sent."""
+    """score push uploads the same files as the library's upload_folder, and each finds what the other one uploaded."""
     scorer = work / "pushed-scorer"
     shutil.copytree(ORACLE / "llavanext/scorer", scorer)
     text = (scorer / "scorer.yaml").read_text().replace('"../backbone"', "hf://org/tiny-backbone")
@@ -80,11 +80,11 @@ def pushed(work, base, backbone):
         for first, second in (("org/ours", "org/theirs"), ("org/theirs", "org/ours")):
             again = json.loads(ours({**environment, "HF_HOME": str(work / "push")}, SCORE, "push", scorer, first, "--json"))
             if again["files"] or sent(url):
-                sys.exit(f"{first}: {again} was sent again")
+                sys.exit(f"{first}: {again} was uploaded again")
         dirs = [library({**environment, "HF_HOME": str(work / "pushed")}, "snapshot", name) for name in ("org/ours", "org/theirs")]
         if files(dirs[0]) != files(dirs[1]) or {k: v for k, v in files(dirs[0]).items() if k != ".gitattributes"} != files(scorer):
-            sys.exit(f"{dirs}: other files than {scorer}")
-    return f"{len(files(scorer))} files of a scorer pushed as upload_folder does"
+            sys.exit(f"{dirs}: files differ from {scorer}")
+    return f"{len(files(scorer))} files of a scorer pushed like upload_folder"
 
 
 def check(work):
@@ -99,7 +99,7 @@ def check(work):
                 dir = json.loads(ours(environment, SCORE, "fetch", name, "--json"))["fetched"][0]["path"]
                 data = json.loads(ours(environment, SCORE, "fetch", f"hf://datasets/{dataset}", "--json"))["fetched"][0]["path"]
                 if files(dir) != files(backbone) or files(data) != files(pictures):
-                    sys.exit(f"{dir}, {data}: other files than the repositories'")
+                    sys.exit(f"{dir}, {data}: files differ from the repositories")
                 if sent(url) < size:
                     sys.exit("the files were not fetched from the server")
                 for options in ({"local_files_only": True}, {}, {"revision": Path(dir).name}):
@@ -126,21 +126,21 @@ def check(work):
                 sys.exit(f"{way}: {again} bytes were fetched twice")
             known = json.loads(library(environment, "scan"))
             if sorted(known) != sorted((name, dataset)) or known[name] != [sorted(Path(f).name for f in files(backbone))]:
-                sys.exit(f"{way}: scan_cache_dir knows {known}")
-            # a checkpoint by its name gives the score of the folder
+                sys.exit(f"{way}: scan_cache_dir finds {known}")
+            # a checkpoint by name gives the same score as its folder
             source, edit, instruction = pairs()[0]
             score = [json.loads(ours(environment, SCORE, "pair", "--scorer", ORACLE / "llavanext/scorer", "--backbone", b, "--source", source, "--edit",
                                      edit, "--instruction", instruction, "--json"))["score"] for b in (backbone, name, f"hf://{name}@{Path(dir).name}")]
             if len(set(score)) != 1:
-                sys.exit(f"{way}: scores {score} of one checkpoint")
-        # both at once, into one empty cache: each file is fetched by one of them
+                sys.exit(f"{way}: different scores for one checkpoint: {score}")
+        # both at the same time into an empty cache: each file is fetched by only one of them
         environment = {**base, "HF_ENDPOINT": url, "HF_HOME": str(work / "together"), "HF_HUB_DISABLE_TELEMETRY": "1"}
         sent(url)
         both = [subprocess.Popen(args, env=environment, stdout=subprocess.PIPE, text=True) for args in (
             [sys.executable, "-W", "ignore", "-c", LIBRARY, "snapshot", name, "{}"], [SCORE, "fetch", name])]
         dirs = {p.communicate()[0].strip() for p in both}
         if len(dirs) != 1 or any(p.returncode for p in both) or (fetched := sent(url)) != size or files(dirs.pop()) != files(backbone):
-            sys.exit(f"at once: {dirs}, {fetched} bytes of {size}")
+            sys.exit(f"at the same time: {dirs}, {fetched} bytes of {size}")
     with served("--repo", f"model:{name}={backbone}", "--gated", "hf_right") as url:
         environment = {**base, "HF_ENDPOINT": url, "HF_HOME": str(work / "gated"), "HF_HUB_DISABLE_TELEMETRY": "1"}
         said = ours(environment, SCORE, "fetch", name, fails=True)
@@ -148,4 +148,4 @@ def check(work):
             sys.exit(f"a gated repository: {said}")
         ours({**environment, "HF_TOKEN": "hf_right"}, SCORE, "fetch", name)
         library(environment, "snapshot", name, local_files_only=True)
-    return pushed(work, base, backbone) + f"; {size} bytes fetched once by either, found by both; score {score[0]:.6f} by folder, name and commit"
+    return pushed(work, base, backbone) + f"; {size} bytes fetched once by one, found by both; score {score[0]:.6f} by folder, name and commit"

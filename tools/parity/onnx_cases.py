@@ -1,10 +1,10 @@
-"""The onnx package's own node tests as tests of gradients: what `train grad` says of every case with floating-point inputs and
-outputs, beside central differences. A gradient is right or refused; each refusal is in onnx_refusals.txt with its reason.
+"""The onnx package's own node tests as tests of gradients: `train grad` of every case with floating-point inputs and outputs,
+compared with central differences. A gradient is right or refused; each refusal is in onnx_refusals.txt with its reason.
 
     onnx_cases.py --work FOLDER [--only PATTERN] [--update]
 
-A case runs with a node behind each of its outputs, so that nothing is known of their types but what is inferred, and with its
-inputs moved a little, away from kinks and ties.
+A case runs with a node after each of its outputs, so that their types are not declared but must be inferred, and with its inputs
+moved a little, away from kinks and ties.
 """
 import argparse
 import fnmatch
@@ -20,10 +20,10 @@ from onnx import helper
 import strangers
 from differences import FLOATS, derivatives, forwards, is_float
 
-OLDEST, NEWEST = 13, 25  # operator sets that train grad reads
-MOST = 80  # elements of an input that it is moved along alone; there are directions that move all elements, too
+OLDEST, NEWEST = 13, 25  # opsets that train grad supports
+MOST = 80  # elements of an input that are moved one at a time; further directions move all elements
 DIRECTIONS = 6
-BUDGET = 4  # seconds of a case's forward passes; a slow evaluator is asked for fewer derivatives, four passes each
+BUDGET = 4  # seconds for a case's forward passes; slow evaluators compute fewer derivatives, of four passes each
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
@@ -44,7 +44,7 @@ def floating(v):
 
 
 def prepared(case):
-    """The case's model in an operator set that is read, with a node behind each floating-point output; None if it is in none."""
+    """The case's model in a supported opset, with a node after each floating-point output; None if there is no such opset."""
     m = onnx.ModelProto()
     m.CopyFrom(case.model)
     for o in m.opset_import:
@@ -68,7 +68,7 @@ def prepared(case):
 
 
 def moved(rng, x):
-    """A floating-point array a little away from where it was."""
+    """A floating-point array, slightly perturbed."""
     wide = x.astype(numpy.float64)
     finite = numpy.where(numpy.isfinite(wide), wide, 0)
     return numpy.asarray(wide + 0.01 * rng.uniform(-1, 1, x.shape) * numpy.maximum(numpy.abs(finite), 0.1)).astype(x.dtype)
@@ -79,10 +79,10 @@ def check(name, case, non_differentiable, work):
     rng = numpy.random.default_rng(zlib.crc32(name.encode()))
     m = prepared(case)
     if m is None:
-        return "refused", "it is in an operator set beyond those that are read"
+        return "refused", "its opset is not supported"
     given, made = ([array(a) for a in arrays] for arrays in case.data_sets[0])
     if any(a is None for a in given):
-        return "refused", "an input is a sequence, an optional or left out"
+        return "refused", "an input is a sequence, an optional or omitted"
     feeds = {v.name: a for v, a in zip(m.graph.input, given)}
     if random(m.graph, feeds):
         return "unchecked", "it draws random numbers"
@@ -110,7 +110,7 @@ def check(name, case, non_differentiable, work):
 
 
 def array(a):
-    """A case's datum as an array; None for what is none."""
+    """A value of a case as an array; None if it is not one."""
     if isinstance(a, onnx.TensorProto):
         a = onnx.numpy_helper.to_array(a)
     return numpy.asarray(a) if isinstance(a, (numpy.ndarray, numpy.generic)) else None
@@ -126,7 +126,7 @@ def compare(answer, forward, at, cts, wrt, rng):
     for k in wrt:
         got = answer[k].astype(numpy.float64)
         if got.shape != at[k].shape:
-            return "wrong", f"the gradient of {k} has shape {got.shape}, wanted {at[k].shape}"
+            return "wrong", f"the gradient of {k} has shape {got.shape}, want {at[k].shape}"
         if got.size == 0:
             continue
         most = MOST if "Runtime" in forward.name else MOST // 4
@@ -151,7 +151,7 @@ def verdict(pairs, forward, itemsize):
     for k, got, mass, want in seen:
         off = abs(got - want) / (tolerance * (abs(want) + 0.1 * largest + 0.1 * mass + 1e-2))
         if not off <= worst:
-            worst, said = off, f"the gradient of {k} is {got:.6g}, differences of {forward.name} give {want:.6g} ({off:.2g} times the tolerance)"
+            worst, said = off, f"the gradient of {k} is {got:.6g}, differences of {forward.name} are {want:.6g} ({off:.2g} times the tolerance)"
     return ("wrong", said) if not worst <= 1 else ("right", forward.name)
 
 
@@ -159,7 +159,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--work", required=True, type=Path)
     p.add_argument("--only", default="*", help="names of cases, with * and ?")
-    p.add_argument("--update", action="store_true", help="write the list of refusals anew")
+    p.add_argument("--update", action="store_true", help="rewrite the list of refusals")
     a = p.parse_args()
     found = {n: c for n, c in cases().items() if fnmatch.fnmatch(n, a.only)}
     non_differentiable = strangers.non_differentiable_inputs()

@@ -8,7 +8,7 @@ import time
 
 
 def chromium():
-    """The browser's program; None where there is none."""
+    """The browser's executable, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -45,7 +45,7 @@ class Browser:
         while b"\0" not in self.buffer:
             part = os.read(self.into, 1 << 16)
             if not part:
-                raise RuntimeError("Chromium went away")
+                raise RuntimeError("Chromium exited")
             self.buffer += part
         message, _, self.buffer = self.buffer.partition(b"\0")
         return json.loads(message)
@@ -60,7 +60,7 @@ class Browser:
         end = time.time() + seconds
         while not self.value(expression):
             if time.time() > end:
-                raise RuntimeError(f"waited in vain for {expression}; the page says {self.value('document.body.innerText')!r}")
+                raise RuntimeError(f"timed out waiting for {expression}; the page shows {self.value('document.body.innerText')!r}")
             time.sleep(0.1)
 
     def close(self):
@@ -74,28 +74,28 @@ def choose(b, field, *paths):
 
 
 def shoot(b, path):
-    """A picture of the whole page, which must not scroll sideways."""
+    """A screenshot of the full page, which must not scroll horizontally."""
     if b.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-        raise RuntimeError(f"the page scrolls sideways: {path.name}")
+        raise RuntimeError(f"the page scrolls horizontally: {path.name}")
     path.write_bytes(base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
 
 
 def ranked(b, score, others, name, work):
-    """Further edits of the source: all are ranked by their scores, the first one keeps its own; a heat map is made where it is asked for."""
+    """Further edits of the source: all are ranked by score, the first one keeps its score; heat maps are made on request."""
     choose(b, "#edit", *others)
     b.until(f"document.querySelectorAll('#chosen-edit li').length === {1 + len(others)}")
     b.value("document.getElementById('go').click()")
     b.until(f"document.querySelectorAll('#ranking .card').length === {1 + len(others)} && !document.getElementById('go').disabled")
     scores = [float(s) for s in b.value("[...document.querySelectorAll('#ranking .score')].map(s => s.textContent)")]
     if len(scores) != 1 + len(others) or scores != sorted(scores, reverse=True) or min(abs(s - score) for s in scores) > 0.0051:
-        raise RuntimeError(f"edits are ranked by {scores}, one of which was {score} before")
+        raise RuntimeError(f"edits are ranked by {scores}, the score of the first was {score}")
     b.value("document.querySelectorAll('#ranking button')[1].click()")
     b.until("document.querySelectorAll('.card')[1].querySelector('.heat img')?.naturalWidth > 0")
     shoot(b, work / f"{name}-ranked.png")
 
 
 def several(b, source):
-    """A scorer of one source refuses two, and the page says why."""
+    """A scorer with one source refuses two, and the page shows why."""
     choose(b, "#source", source)
     b.until("document.querySelectorAll('#chosen-source li').length === 2")
     b.value("document.getElementById('go').click()")
@@ -104,7 +104,7 @@ def several(b, source):
 
 
 def explored(b, score, source, edit, instruction, name, work):
-    """The explorer lists what openapi.json has, and gets the score from there."""
+    """The explorer lists the endpoints of openapi.json, and gets the same score."""
     b.value("document.getElementById('api').open = true")
     b.until("document.querySelectorAll('.operation').length > 5")
     listed = b.value("[...document.querySelectorAll('.operation summary code')].map(c => c.textContent)")
@@ -115,7 +115,7 @@ def explored(b, score, source, edit, instruction, name, work):
     b.until("!!o.querySelector('textarea')")
     start = json.loads(b.value("o.querySelector('textarea').value"))
     if not {"instruction", "edits"} <= set(start):
-        raise RuntimeError(f"the explorer begins with {start}")
+        raise RuntimeError(f"the explorer starts with {start}")
     b.value("[...o.querySelectorAll('button')].find(x => x.ariaLabel === 'Add source').click()")
     body = {**json.loads(b.value("o.querySelector('textarea').value")), "instruction": instruction, "source": "@" + source.name, "edits": ["@" + edit.name]}
     b.value(f"o.querySelector('textarea').value = {json.dumps(json.dumps(body, indent=1))}; o.querySelector('input[type=file]').id = 'bodies'")
@@ -125,14 +125,14 @@ def explored(b, score, source, edit, instruction, name, work):
     b.until("!!o.querySelector('pre')")
     got = json.loads(b.value("o.querySelector('pre').textContent"))
     if not abs(got["results"][0]["score"] - score) <= 0.0051:
-        raise RuntimeError(f"the explorer gets {got}, the page {score}")
+        raise RuntimeError(f"the explorer gets {got}, the page the score {score}")
     shoot(b, work / f"{name}-api.png")
     b.value("document.getElementById('api').open = false")
 
 
 def check(binary, url, source, edit, instruction, others, work):
-    """Fills in a pair at both sizes, reads score and heat map, ranks edits, asks by the API's explorer; wants no errors, no
-    foreign requests, no sideways scrolling."""
+    """Fills in a pair at both sizes, reads score and heat map, ranks edits, sends a request with the API explorer; no errors, no
+    requests to other hosts, no horizontal scrolling."""
     b = Browser(binary, work / "profile")
     try:
         for domain in ("Page", "Runtime", "Network", "Log", "DOM"):
@@ -151,13 +151,13 @@ def check(binary, url, source, edit, instruction, others, work):
             score = float(b.value("document.querySelector('.score').textContent"))
             alts = b.value("[...document.querySelectorAll('img')].map(i => i.alt)")
             if len(set(alts)) != 4 or not all(alts) or not b.value("document.getElementById('legend').getBoundingClientRect().width > 50"):
-                raise RuntimeError(f"pictures are told apart by {alts}; the heat map wants a legend")
+                raise RuntimeError(f"images need different alt texts, got {alts}; the heat map needs a legend")
             state = "[...document.querySelectorAll('img')].map(i => i.src).concat(document.querySelector('.score').textContent, document.getElementById('instruction').value).join()"
             before = b.value(state)
             for w, h in ((height, width), (320, 480), (1920, 1080), (width, height)):
                 b("Emulation.setDeviceMetricsOverride", width=w, height=h, deviceScaleFactor=1, mobile=name == "phone")
                 if b.value(state) != before or b.value("document.getElementById('go').disabled"):
-                    raise RuntimeError(f"the page forgets at {w} x {h}")
+                    raise RuntimeError(f"the page loses its results at {w} x {h}")
             shoot(b, work / f"{name}.png")
             said.append(f"{name} {score:.2f}")
             ranked(b, score, others, name, work)
@@ -171,10 +171,10 @@ def check(binary, url, source, edit, instruction, others, work):
             b.until("document.getElementById('go').disabled")
         for e in b.events:
             if e.get("method") == "Network.requestWillBeSent" and not e["params"]["request"]["url"].startswith((url, "blob:" + url, "data:", "about:")):
-                raise RuntimeError("the page asks for " + e["params"]["request"]["url"])
-            refused = "status of 422" in e.get("params", {}).get("entry", {}).get("text", "")  # several() wants it
+                raise RuntimeError("the page requests " + e["params"]["request"]["url"])
+            refused = "status of 422" in e.get("params", {}).get("entry", {}).get("text", "")  # expected by several()
             if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded") and not refused:
-                raise RuntimeError(f"the page complains: {json.dumps(e['params'])[:500]}")
+                raise RuntimeError(f"error on the page: {json.dumps(e['params'])[:500]}")
         return ", ".join(said) + f"; pictures in {work.name}/"
     finally:
         b.close()

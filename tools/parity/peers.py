@@ -1,11 +1,10 @@
-"""Trainers' own reward clients, unchanged, against a server: those of which ASSAY_TRAINERS has a checkout.
+"""Trainers' own reward clients, unchanged, against a server: all that have a checkout in ASSAY_TRAINERS.
 
     ASSAY_TRAINERS=DIR tools/parity/run.sh --only peers
 
-They want `requests`, `aiohttp` and `omegaconf` (pip install --target DIR, and DIR on PYTHONPATH); other packages that they import and that
-are not here are empty stand-ins, as in trainers.py. Each check scores the fixtures' edits,
-compares with `score pair`'s numbers, and sends a broken picture among good ones: whatever the trainer's option says must come
-of it, and never a 0.
+They need `requests`, `aiohttp` and `omegaconf` (pip install --target DIR, and DIR on PYTHONPATH); other packages that they import
+and that are not installed are stubbed, as in trainers.py. Each check scores the fixtures' edits, compares with `score pair`, and
+sends a broken picture among good ones: it must be handled by the trainer's option, and never be a 0.
 """
 import asyncio
 import contextlib
@@ -31,7 +30,7 @@ TEXT = "blur the picture"
 
 
 class Broken(Image.Image):
-    """A picture whose file is cut off, whichever format a client writes."""
+    """An image that is saved as a truncated file, in any format."""
 
     def __init__(self, picture):
         super().__init__()
@@ -64,7 +63,7 @@ def same(what, got, want, tolerance=2e-6):
 
 
 def flow_factory(absent, checkout, url):
-    """RemotePointwiseRewardModel and RemoteGroupwiseRewardModel, made of a training configuration."""
+    """RemotePointwiseRewardModel and RemoteGroupwiseRewardModel, built from a training configuration."""
     import torch
     import yaml
 
@@ -106,7 +105,7 @@ def flow_factory(absent, checkout, url):
 
 
 def unirl_request(sources, edits, texts=None):
-    """What UniRL's backends are asked: pictures as tensors [B, 3, H, W] of one size."""
+    """A request to UniRL's backends: images as tensors [B, 3, H, W] of one size."""
     import numpy
     import torch
     from unirl.types.primitives import Images
@@ -137,7 +136,7 @@ def unirl(absent, checkout, url):
             sys.exit(f"UniRL, {what}: {got.errors}")
         got = backend.compute_rewards(unirl_request(sources, [edits[0], broken, edits[2]]))
         if got.successes != [True, False, True] or "ten: " not in got.errors[1]:
-            sys.exit(f"UniRL, {what}: a broken picture gives {got.successes}, {got.errors}")
+            sys.exit(f"UniRL, {what}: got {got.successes}, {got.errors} for a broken picture")
         if not backend.is_available():
             sys.exit(f"UniRL, {what}: not available")
 
@@ -153,7 +152,7 @@ def unirl(absent, checkout, url):
 
 
 def managed(absent, spec, fingerprint, check_backend):
-    """The child: resident, and loaded for a call alone; it ends with its parent, however that ends."""
+    """The child: resident, and loaded per call; it exits with its parent, however that exits."""
     import subprocess
 
     from assay_reward import unirl
@@ -178,7 +177,7 @@ def managed(absent, spec, fingerprint, check_backend):
         check_backend(f"managed, {residency}, after a sleep", backend)
         backend.dispose()
         if child.poll() is None:
-            sys.exit("UniRL's child goes on after dispose()")
+            sys.exit("UniRL's child is still running after dispose()")
     fails(RuntimeError, "!= expected", lambda: make("resident", "another"))
     fails(RuntimeError, "exited during startup", lambda: make("resident", path="/nowhere"))
     code = ("import os, sys; sys.path[:0] = %r; sys.argv = ['x']; import peers; absent = peers.Absent(); sys.meta_path.insert(0, absent);"
@@ -193,11 +192,11 @@ def managed(absent, spec, fingerprint, check_backend):
             return "managed, two residencies"
         import time
         time.sleep(0.1)
-    sys.exit(f"UniRL's child at {url} goes on without its parent")
+    sys.exit(f"UniRL's child at {url} is still running without its parent")
 
 
 def managed_child(absent, spec):
-    """Starts a child and says where: of a process that is about to be killed."""
+    """Starts a child of a process that is about to be killed, and prints its URL."""
     from assay_reward import unirl
 
     m, remote = absent.load("unirl.reward.managed_process"), absent.load("unirl.reward.remote")
@@ -209,7 +208,7 @@ def managed_child(absent, spec):
 
 
 def differentiable(absent, url, sources, edits, broken, want):
-    """AssayReward behind UniRL's own protocol and service: gradients are those of the server."""
+    """AssayReward through UniRL's own protocol and service: gradients equal the server's."""
     import numpy
     import torch
 
@@ -218,7 +217,7 @@ def differentiable(absent, url, sources, edits, broken, want):
     base, service = absent.load("unirl.reward.base"), absent.load("unirl.reward.service")
     backend = unirl.AssayReward(config=unirl.AssayRewardSpec(base_url=url))
     if not isinstance(backend, base.DifferentiableReward) or not isinstance(backend, base.RewardBackend):
-        sys.exit("AssayReward is no DifferentiableReward of UniRL")
+        sys.exit("AssayReward is not a DifferentiableReward of UniRL")
     images = torch.stack([torch.from_numpy(numpy.asarray(p)).permute(2, 0, 1) / 255 for p in edits]).requires_grad_()
     records = [{"source": s} for s in sources]
     rewards = backend.compute_rewards_differentiable(images, [TEXT] * 3, records=records)
@@ -227,15 +226,15 @@ def differentiable(absent, url, sources, edits, broken, want):
     for i, g in enumerate(Client(url).gradients(list(zip(sources, [TEXT] * 3, edits)))):
         theirs = torch.frombuffer(g.values, dtype=torch.float32).reshape(g.shape).permute(2, 0, 1) * (-255 / 3)
         if not torch.allclose(images.grad[i], theirs, rtol=1e-5, atol=1e-9) or not theirs.abs().max() > 0:
-            sys.exit(f"UniRL, differentiable: gradient {i} is another than the server's")
+            sys.exit(f"UniRL, differentiable: gradient {i} differs from the server's")
     fails(Exception, "source", lambda: backend.compute_rewards_differentiable(images, [TEXT] * 3))
     fails(ValueError, "videos", lambda: backend.compute_rewards_differentiable(images.unsqueeze(2), [TEXT] * 3))
     got = backend.compute_rewards(unirl_request(sources, edits))
     same("UniRL, AssayReward", got.rewards, want, 1e-5)
     got = backend.compute_rewards(unirl_request(sources, [edits[0], b"no picture", edits[2]]))
     if got.successes != [True, False, True] or not math.isnan(got.rewards[1]):
-        sys.exit(f"UniRL, AssayReward: a broken picture gives {got.rewards}, {got.successes}")
-    with one_picture() as url:  # RewardService of this time passes no sources
+        sys.exit(f"UniRL, AssayReward: got {got.rewards}, {got.successes} for a broken picture")
+    with one_picture() as url:  # this version of RewardService passes no sources
         from unirl.types.primitives import Images, Texts
 
         whole = service.RewardService(unirl.AssayReward(config=unirl.AssayRewardSpec(base_url=url)))
@@ -244,13 +243,13 @@ def differentiable(absent, url, sources, edits, broken, want):
         same("UniRL's RewardService", rewards.tolist(), Client(url).scores([(None, TEXT, e) for e in edits]), 1e-5)
         rewards.sum().backward()
         if not whole.is_available() or not all(g.abs().max() > 0 for g in images.grad):
-            sys.exit("UniRL's RewardService has no gradients of AssayReward")
+            sys.exit("UniRL's RewardService does not return AssayReward's gradients")
     return "differentiable"
 
 
 @contextlib.contextmanager
 def one_picture():
-    """A server of HPSv3, as tiny random weights, which looks at no source."""
+    """A server of HPSv3 with tiny random weights, which does not use a source."""
     import zipfile
 
     with tempfile.TemporaryDirectory() as work, zipfile.ZipFile(ORACLE / "released.zip") as z:
@@ -263,7 +262,7 @@ def one_picture():
 
 
 def stand_ins():
-    """The few names of verl that verl-omni's reward managers use, as they are there."""
+    """The few names of verl that verl-omni's reward managers use, defined as in verl."""
     import importlib.util
     import types
 
@@ -298,7 +297,7 @@ def verl_omni(absent, checkout, url):
     import torch
 
     stand_ins()
-    for name in ("verl_omni", "verl_omni.reward_loop", "verl_omni.utils"):  # their __init__ want vLLM, and patch it on disk
+    for name in ("verl_omni", "verl_omni.reward_loop", "verl_omni.utils"):  # their __init__ need vLLM, and patch it on disk
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = [str(checkout / name.replace(".", "/"))]
     multi = absent.load("verl_omni.reward_loop.reward_manager.multi")
@@ -379,12 +378,12 @@ def verl_bridge(absent, url, sources, edits):
     fails(RuntimeError, "HTTP 400", lambda: ask(b, bad, edits[0]))
     if not math.isnan(ask(Bridge(Client(url), on_error="nan"), bad, edits[0])):
         sys.exit("verl-omni, http: no NaN")
-    fails(RuntimeError, "HTTP 400", lambda: ask(Bridge(Client(url), on_error="mean"), bad, edits[0]))  # of a group of one
+    fails(RuntimeError, "HTTP 400", lambda: ask(Bridge(Client(url), on_error="mean"), bad, edits[0]))  # a group of one
     return "http client"
 
 
 def of_file(path, name):
-    """A module of a file, without the packages around it."""
+    """Loads a module from a file, without its packages."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location(name, path)
@@ -394,7 +393,7 @@ def of_file(path, name):
 
 
 class cut:
-    """While it lasts the second JPEG that is written of a picture is cut off."""
+    """Within this context the second JPEG that is written is truncated."""
 
     def __enter__(self):
         self.plain, self.count = Image.Image.save, 0
@@ -451,7 +450,7 @@ def edit_r1(absent, checkout, url):
 
 
 def flow_grpo(absent, checkout, url):
-    """unifiedreward_score_remote, whose address is in the code: the requests go to the bridge instead."""
+    """unifiedreward_score_remote, whose address is hard-coded: the requests are redirected to the bridge."""
     import base64
     import json
 
@@ -509,12 +508,12 @@ def editscore(absent, checkout, url):
         sys.exit(f"EditScore: {scores}, {reasoning}, {meta}")
     bad = [edits[0], Image.new("F", (8, 8)), edits[2]]
     if ask(Bridge(Client(url)), bad) is not None or ask(Bridge(Client(url)), sources=2) is not None:
-        sys.exit("EditScore: a picture without levels, or two sources, get a score")
+        sys.exit("EditScore: an image without pixel values, or two sources, get a score")
     return "evaluate, ping"
 
 
 def dance_grpo(absent, checkout, url):
-    """The statements of train_grpo_qwenimage_edit.py that load and ask the reward of --use_hpsv3."""
+    """The statements of train_grpo_qwenimage_edit.py that load and call the reward of --use_hpsv3."""
     import ast
     import json
 
@@ -551,7 +550,7 @@ def dance_grpo(absent, checkout, url):
         same("DanceGRPO", ask(range(3)), want)
         fails(SystemExit, "could not be judged", lambda: ask([0, 3]))
         same("DanceGRPO, NaN", ask([0, 3], "nan"), [want[0], float("nan")])
-        fails(SystemExit, "could not be judged", lambda: ask([0, 3], "mean"))  # it asks one by one
+        fails(SystemExit, "could not be judged", lambda: ask([0, 3], "mean"))  # it sends one at a time
     finally:
         os.chdir(back)
     return "--use_hpsv3"
@@ -593,7 +592,7 @@ PEERS = {"Flow-Factory": flow_factory, "UniRL": unirl, "verl-omni": verl_omni, "
 
 
 def check(checkouts, only=()):
-    logging.disable(logging.ERROR)  # their clients say that they ask again
+    logging.disable(logging.ERROR)  # their clients log retries
     absent, said = Absent(), []
     sys.meta_path.insert(0, absent)
     with served("--scorer", f"ten={TINY}") as url:
@@ -601,7 +600,7 @@ def check(checkouts, only=()):
             if only and name not in only:
                 continue
             found = (checkouts / name).exists()
-            said.append(f"{name}: {own(absent, checkouts / name, url)}" if found else f"{name} left out: no checkout in ASSAY_TRAINERS")
+            said.append(f"{name}: {own(absent, checkouts / name, url)}" if found else f"{name} skipped: no checkout in ASSAY_TRAINERS")
     return "; ".join(said)
 
 

@@ -1,4 +1,4 @@
-"""A PIL image scores as its file does: every mode, every kind of transparency, EXIF, 16 bits; opened and not yet loaded,
+"""A PIL image scores the same as its file: every mode, every kind of transparency, EXIF, 16 bits; opened and not yet loaded,
 loaded, copied and cropped; through the client, through the bridge's pickles, and with scorers that drop transparency."""
 import io
 import json
@@ -18,7 +18,7 @@ from assay_reward import Client, ServerError, bridge
 INSTRUCTION = "make the picture grey"
 ORIENTATION = 0x0112
 XMP = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="{}"/></x:xmpmeta>'
-SAME, LIBJPEG = 2e-5, 0.15  # of 10; Go's JPEG is up to 3 levels from libjpeg's
+SAME, LIBJPEG = 2e-5, 0.15  # out of 10; Go's JPEG differs from libjpeg's by up to 3 levels
 
 
 def exif(orientation):
@@ -28,7 +28,7 @@ def exif(orientation):
 
 
 def files(work, seed):
-    """Files of every mode, format and kind of transparency that Pillow writes, of drawn sizes and contents."""
+    """Files of every mode, format and kind of transparency that Pillow writes, of random sizes and contents."""
     rng = random.Random(seed)
     photo = Image.open(ROOT / f"examples/photos/{rng.choice(['chelsea', 'coffee', 'astronaut'])}.png").convert("RGB")
 
@@ -99,7 +99,7 @@ def files(work, seed):
 
 
 def scores(client, source, pictures):
-    """Scores, None where a picture is refused, be it by the client or by the server."""
+    """Scores, None for pictures that the client or the server refuses."""
     out = []
     for p in pictures:
         try:
@@ -115,7 +115,7 @@ def apart(got, want, name):
 
 
 def opened(client, source, paths):
-    """Names whose file scores otherwise than Image.open of it, however it was handled since."""
+    """Names of files with another score than their opened image, loaded, copied or cropped."""
     wrong = []
     for path, want in zip(paths, scores(client, source, paths)):
         try:
@@ -130,14 +130,14 @@ def opened(client, source, paths):
         ways = {"opened": Image.open(path), "loaded": loaded, "copied": loaded.copy(), "cropped": Image.open(path).crop(box)}
         for way, got in zip(ways, scores(client, source, ways.values())):
             if want is None and not path.name.startswith(("I", "F")):
-                continue  # a format that Pillow reads and the server does not
+                continue  # a format that only Pillow reads
             if apart(got, want, path.name):
-                wrong.append(f"{path.name} {way}: {got}, its file {want}")
+                wrong.append(f"{path.name} {way}: got {got}, want {want} like its file")
     return wrong
 
 
 def cut(client, source, paths, work):
-    """A part of an opened file scores as Pillow saves it."""
+    """A crop of an opened file scores the same as when Pillow saves it."""
     wrong = []
     for path in paths:
         im = Image.open(path)
@@ -145,12 +145,12 @@ def cut(client, source, paths, work):
         part.save(work / "part.png", exif=part.getexif())
         want, got = scores(client, source, [work / "part.png", part])
         if apart(got, want, "part.png"):
-            wrong.append(f"a part of {path.name}: {got}, its file {want}")
+            wrong.append(f"a crop of {path.name}: got {got}, want {want} like the saved crop")
     return wrong
 
 
 def in_memory(client, source, work):
-    """Modes that no file has score as what Pillow makes of them."""
+    """Modes that no file has score the same as Pillow's conversion of them."""
     photo = Image.open(ROOT / "examples/photos/chelsea.png").convert("RGBA").resize((96, 80))
     photo.putalpha(Image.linear_gradient("L").resize((96, 80)))
     cases = {m: (photo.convert("RGB").convert(m), "RGB") for m in ("RGBX", "CMYK", "YCbCr", "HSV", "LAB")}
@@ -162,7 +162,7 @@ def in_memory(client, source, work):
         im.convert(plain).save(work / "plain.png")
         want, got = scores(client, source, [work / "plain.png", im])
         if im.mode != mode or apart(got, want, "plain.png"):
-            wrong.append(f"{im.mode}: {got}, as {plain} {want}")
+            wrong.append(f"{im.mode}: got {got}, want {want} as {plain}")
     for mode in ("I", "F"):
         if scores(client, source, [photo.convert("L").convert(mode)]) != [None]:
             wrong.append(f"mode {mode} was scored")
@@ -170,7 +170,7 @@ def in_memory(client, source, work):
 
 
 def pickled(client, source, paths):
-    """Names whose file scores otherwise than its PIL image, pickled by EditScore's client."""
+    """Names of files with another score than their PIL image, pickled like EditScore's client does."""
     server = bridge.serve(client, port=0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     before, wrong = Image.open(io.BytesIO(source.read_bytes())), []
@@ -183,7 +183,7 @@ def pickled(client, source, paths):
             got = None
             e.close()
         if apart(got, want, path.name):
-            wrong.append(f"{path.name} pickled: {got}, its file {want}")
+            wrong.append(f"{path.name} pickled: got {got}, want {want} like its file")
     server.shutdown()
     return wrong
 
@@ -203,8 +203,8 @@ def check(work):
             wrong += [f"transparency dropped, {w}" for w in opened(Client(url, scorer="dropping"), source, [p for p in made if "decode" not in p.name and p.suffix != ".gif"])]
             lossless = [p for p in made if p.suffix == ".png" and "decode" not in p.name and "16" not in p.name]
             wrong += cut(client, source, lossless, work) + in_memory(client, source, work)
-            # Pillow's own pickle has no transparency of a palette that is kept as RGBA
+            # Pillow's own pickle drops the transparency of a palette that is stored as RGBA
             wrong += pickled(client, source, [p for p in made if "decode" not in p.name and "P_rgba" not in p.name])
     if wrong:
-        raise SystemExit(f"{len(wrong)} PIL images score otherwise than their files:\n" + "\n".join(wrong))
+        raise SystemExit(f"{len(wrong)} PIL images have other scores than their files:\n" + "\n".join(wrong))
     return f"{count} files, opened, loaded, copied and cropped, over white and with dropped transparency, and pickled"

@@ -1,6 +1,6 @@
 """Reports of score bench in headless Chromium: on a desktop in light and dark, on a phone, and printed.
 
-    report.py SCORE FOLDER [DOCS]      writes the reports and their pictures into a folder, and those of docs/judging.md into DOCS
+    report.py SCORE FOLDER [DOCS]      writes the reports and their screenshots into FOLDER, and the images of docs/judging.md into DOCS
 """
 import base64
 import json
@@ -15,12 +15,12 @@ from page import Browser, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "testdata/golden"
-DOCS = None  # the folder of the pictures in the documentation
+DOCS = None  # the folder of the documentation's images
 EXPRESSIONS = ("angry", "disgust", "fear", "happy", "neutral", "sad", "surprise")
 
 
 def fed(folder, editors=36, samples=8):
-    """Components of many editors, by both kinds of instructions: FED-Bench's wide tables."""
+    """Components of many editors, for both kinds of instructions: FED-Bench's wide tables."""
     rng, path = random.Random(16), folder / "fed.jsonl"
     with open(path, "w") as f:
         for e in range(editors):
@@ -33,7 +33,7 @@ def fed(folder, editors=36, samples=8):
 
 
 def write(score, folder):
-    """The reports by name: judges of people's ratings, AIM-Bench with its radar chart, FED-Bench's 36 methods, a confusion, a gallery."""
+    """The reports by name: judges compared with human ratings, AIM-Bench with its radar chart, FED-Bench's 36 methods, a confusion, a gallery."""
     data = ROOT / "internal/benchmarks/testdata"
     aim = (data / "aim.jsonl").read_text().splitlines()
     two = folder / "aim.jsonl"
@@ -55,7 +55,7 @@ def write(score, folder):
     return list(commands)
 
 
-# What lies beyond the page, or beyond the paper; labels that are cut; the first column of a table that was scrolled.
+# Content outside of the page or the paper; labels that are cut off; the first column of a scrolled table.
 SIDEWAYS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 CUT = """[...document.querySelectorAll('svg')].flatMap(s => { const a = s.getBoundingClientRect();
  return [...s.querySelectorAll('text')].filter(t => { const b = t.getBoundingClientRect();
@@ -68,7 +68,7 @@ DEAD = """[...document.querySelectorAll('a[href^="#"]')].filter(a => !document.g
 
 
 def look(b, folder, name):
-    """One report at all sizes; what is wrong of it ends the run."""
+    """One report at all sizes; the run ends if something is wrong."""
     url = (folder / name / "index.html").as_uri()
 
     def want(what, got):
@@ -111,9 +111,9 @@ def check(binary, score, folder):
             said.append(f"{name} {look(b, folder, name)} pages")
         for e in b.events:
             if e.get("method") == "Network.requestWillBeSent" and not e["params"]["request"]["url"].startswith(("file:", "data:", "about:")):
-                sys.exit("a report asks for " + e["params"]["request"]["url"])
+                sys.exit("a report requests " + e["params"]["request"]["url"])
             if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
-                sys.exit(f"a report complains: {json.dumps(e['params'])[:500]}")
+                sys.exit(f"error in a report: {json.dumps(e['params'])[:500]}")
     finally:
         b.close()
     return "desktop, dark, phone, print: " + ", ".join(said) + f"; pictures in {folder.name}/"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# make parity: checks from the Python side what the commands write and serve, with PyTorch, transformers, PEFT, datasets and
-# TensorBoard in build/venv, MLflow and wandb in build/trackers (1 GB); the page is tried in Chromium if there is one.
-# Gradients are held to ONNX's own cases and to what PyTorch exports. ASSAY_TRAINERS=DIR, with checkouts of diffusers,
-# ai-toolkit and musubi-tuner, has labels loaded by these projects' own code; with checkouts of Flow-Factory and others,
-# edits are scored through their own clients (peers.py). make parity runs all of it; with arguments (--only NAME,...)
-# this runs those of check.py alone.
+# make parity: checks from Python what the commands write and serve, with PyTorch, transformers, PEFT, datasets and
+# TensorBoard in build/venv, MLflow and wandb in build/trackers (1 GB); the page is tested in Chromium if it is installed.
+# Gradients are compared with ONNX's own test cases and with PyTorch's exports. ASSAY_TRAINERS=DIR, with checkouts of
+# diffusers, ai-toolkit and musubi-tuner, loads labels with these projects' own code; with checkouts of Flow-Factory and
+# others, edits are scored through their own clients (peers.py). make parity runs everything; with arguments (--only
+# NAME,...) this only runs those checks of check.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools/setup/python.sh
@@ -13,7 +13,7 @@ mkdir -p build/parity
 if [ $# -gt 0 ]; then
 	exec build/venv/bin/python tools/parity/check.py --work build/parity "$@"
 fi
-# Two at a time: each is one thread of Python, which mostly waits for one of a command.
+# Two at a time: each is one Python thread, which mostly waits for a command.
 export OMP_NUM_THREADS=1
 build/venv/bin/python tools/parity/check.py --work build/parity &
 check=$!

@@ -1,4 +1,4 @@
-"""What the checks of `make parity` share: commands, a server, the fixtures' pictures, comparisons."""
+"""Shared by the checks of `make parity`: commands, a server, the fixtures' pictures, comparisons."""
 import contextlib
 import json
 import os
@@ -16,7 +16,7 @@ TRAIN, SCORE, LABEL = ROOT / "bin/train", ROOT / "bin/score", ROOT / "bin/label"
 
 
 def run(*args):
-    """A command's JSON."""
+    """Runs a command; returns its JSON output."""
     done = subprocess.run([str(a) for a in args], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, args))}\nexit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -30,7 +30,7 @@ def close(what, got, want, tolerance):
 
 @contextlib.contextmanager
 def served(*args, stop=signal.SIGTERM):
-    """score serve on a free port; yields its URL. It must end well when it is told to."""
+    """score serve on a free port; yields its URL. It must exit with code 0 when it is stopped."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -40,7 +40,7 @@ def served(*args, stop=signal.SIGTERM):
     finally:
         p.send_signal(stop)
         if p.wait(60):
-            sys.exit(f"score serve ended with exit code {p.returncode}")
+            sys.exit(f"score serve exited with code {p.returncode}")
 
 
 def pairs():

@@ -1,4 +1,4 @@
-"""What the suites of other people's models share: train grad as a function, the list of refusals, the counts."""
+"""Shared by the suites of third-party models: train grad as a function, the list of refusals, the counts."""
 import collections
 import json
 import multiprocessing
@@ -21,7 +21,7 @@ NAMES = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16
 
 
 class Refusal:
-    """What train grad said instead of a gradient."""
+    """The error of train grad."""
 
     def __init__(self, reason, crashed=False):
         self.reason, self.crashed = reason, crashed
@@ -50,7 +50,7 @@ def read_tensors(path):
 
 
 def train_grad(folder, model, feeds, cotangents, wrt):
-    """The gradients that bin/train grad gives, by name, or a Refusal."""
+    """The gradients of bin/train grad by name, or a Refusal."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     odd = [a.dtype.name for a in feeds.values() if a.dtype.name not in NAMES]
@@ -72,7 +72,7 @@ CAUSES = ((r"([\w.]+) lies between", r"there is no gradient rule for \1"),
 
 
 def plain(message):
-    """An error without what differs from case to case of the same cause: the model's file, names in quotes, operator sets, shapes."""
+    """An error without the parts that differ between cases with the same cause: the model's file, names in quotes, opsets, shapes."""
     text = " ".join(message.split()).removeprefix("error: ").removeprefix("model.onnx: ")
     text = re.sub(r'(the )?node (of output )?"[^"]*" \((ai\.onnx\.)?([\w.]+), opset \d+\)', r"\4", text)
     for pattern, words in CAUSES:
@@ -83,7 +83,7 @@ def plain(message):
 
 
 def non_differentiable_inputs():
-    """A function from a graph of one node to its inputs that docs/ops.md says carry no gradient."""
+    """A function from a graph of one node to the inputs that have no gradient according to docs/ops.md."""
     table = {}
     for line in (ROOT / "docs/ops.md").read_text().splitlines():
         cells = [c.strip() for c in line.split("|")]
@@ -91,7 +91,7 @@ def non_differentiable_inputs():
             for name in cells[1].split(", "):
                 table[name] = [int(i) for i in cells[3].split(",")]
     if "Resize" not in table:
-        sys.exit("docs/ops.md has another table than this reads")
+        sys.exit("docs/ops.md: the table of inputs without gradient was not found")
     return NonDifferentiable(table)
 
 
@@ -114,12 +114,12 @@ def one(name):
     f, *args = JOBS[name]
     try:
         return name, f(*args)
-    except Exception:  # noqa: BLE001 a case that cannot be judged is a failure of its own
+    except Exception:  # noqa: BLE001 a case that cannot be checked counts as wrong
         return name, ("wrong", "the check itself failed: " + traceback.format_exc(limit=-2))
 
 
 def run_all(jobs, chunk=8):
-    """{name: (function, arguments...)} to {name: (verdict, why)}, on all cores."""
+    """Maps {name: (function, arguments...)} to {name: (verdict, why)}, on all cores."""
     JOBS.update(jobs)
     begin = time.time()
     with multiprocessing.get_context("fork").Pool() as pool:
@@ -129,7 +129,7 @@ def run_all(jobs, chunk=8):
 
 
 def judge(report, path, update, whole):
-    """Prints the counts and what is wrong; compares the refusals with the list. 0 if all is well."""
+    """Prints the counts and the problems; compares the refusals with the list. Returns 0 if there are no problems."""
     counts = collections.Counter(v for v, _ in report.values())
     print(", ".join(f"{counts[k]} {k}" for k in ("right", "refused", "unchecked", "wrong")))
     problems = [f"wrong: {n}: {why}" for n, (v, why) in report.items() if v == "wrong"]
@@ -139,7 +139,7 @@ def judge(report, path, update, whole):
     before = read_list(path)
     for n, why in now.items():
         if before.get(n) != why:
-            problems.append(f"{'another' if n in before else 'a new'} refusal, {n}: {why}")
+            problems.append(f"{'changed' if n in before else 'new'} refusal, {n}: {why}")
     problems += [f"no longer refused: {n}" for n in before if n not in now and (whole or n in report)]
     print("\n".join(problems))
     return 1 if problems else 0

@@ -1,5 +1,5 @@
-"""Models that PyTorch exported, by both exporters: the gradients of `train grad` beside autograd. Right or refused; each refusal is
-in torch_refusals.txt with its reason.
+"""Models exported from PyTorch, by both exporters: the gradients of `train grad` compared with autograd. Right or refused; each
+refusal is in torch_refusals.txt with its reason.
 
     torch_exports.py --work FOLDER [--only PATTERN] [--update]
 """
@@ -21,11 +21,11 @@ from torch.nn import functional as F
 import strangers
 from differences import Runtime
 
-RTOL, ATOL = 1e-4, 1e-5  # of an element, and of the largest of its tensor
+RTOL, ATOL = 1e-4, 1e-5  # relative to the element, and to the largest of its tensor
 
 
 class Of(nn.Module):
-    """A function with parameters of the given shapes as a module."""
+    """A module from a function with parameters of the given shapes."""
 
     def __init__(self, f, *shapes):
         super().__init__()
@@ -47,7 +47,7 @@ class Recurrent(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer's block with scaled dot-product attention."""
+    """A transformer block with scaled dot-product attention."""
 
     def __init__(self, causal):
         super().__init__()
@@ -62,7 +62,7 @@ class Block(nn.Module):
 
 
 class Fork(nn.Module):
-    """An if and a loop, kept by scripting."""
+    """An if and a loop, which scripting keeps."""
 
     def __init__(self):
         super().__init__()
@@ -149,26 +149,26 @@ def check(name, dynamo, work):
     folder.mkdir(parents=True, exist_ok=True)
     try:
         m = export(module, inputs, dynamo, folder / "exported.onnx")
-    except Exception as e:  # noqa: BLE001 an exporter that gives up says so in many ways
+    except Exception as e:  # noqa: BLE001 exporters raise many kinds of errors
         return "unchecked", f"PyTorch does not export it: {type(e).__name__}"
     leaves = {f"in{i}": x.clone().requires_grad_() for i, x in enumerate(inputs) if x.is_floating_point()}
     ys = module(*[leaves.get(f"in{i}", x) for i, x in enumerate(inputs)])
     ys = ys if isinstance(ys, tuple) else (ys,)
     try:
         forward = Runtime(m)({f"in{i}": x.numpy() for i, x in enumerate(inputs) if f"in{i}" in {v.name for v in m.graph.input}})
-    except Exception:  # noqa: BLE001 ONNX Runtime's errors have no class in common
+    except Exception:  # noqa: BLE001 ONNX Runtime's errors have no common base class
         return "unchecked", "ONNX Runtime does not run what PyTorch exports"
     apart = [numpy.allclose(y.detach().numpy(), got, rtol=1e-4, atol=1e-5) for y, got in zip(ys, forward, strict=True)]
     if not all(apart):
-        return "unchecked", "PyTorch exports another function"
-    # Weights are compared where the exporter kept them under their own names (folding computes with them beforehand, so it is off).
+        return "unchecked", "PyTorch exports a different function"
+    # Weights are compared if the exporter kept their names (constant folding is off, as it would precompute with them).
     parameters = dict(module.named_parameters())
     kept = {t.name for t in m.graph.initializer}
     fed = {v.name for v in m.graph.input}
     leaves = {k: v for k, v in leaves.items() if k in fed} | {k: p for k, p in parameters.items() if k in kept and p.requires_grad}
     feeds = {f"in{i}": x.detach().numpy() for i, x in enumerate(inputs) if f"in{i}" in fed}
     if not leaves:
-        return "unchecked", "the exporter kept nothing to differentiate by"
+        return "unchecked", "the exporter kept no weight or input to differentiate with respect to"
     cts = [torch.randn_like(y) for y in ys]
     wants = torch.autograd.grad(ys, list(leaves.values()), cts, allow_unused=True)
     answer = strangers.train_grad(folder, m, feeds, {v.name: c.numpy() for v, c in zip(m.graph.output, cts)}, list(leaves))
@@ -178,7 +178,7 @@ def check(name, dynamo, work):
         want = numpy.zeros_like(answer[k]) if want is None else want.numpy()
         got = answer[k]
         if got.shape != want.shape:
-            return "wrong", f"the gradient of {k} has shape {got.shape}, wanted {want.shape}"
+            return "wrong", f"the gradient of {k} has shape {got.shape}, want {want.shape}"
         off = numpy.abs(got - want) / (RTOL * numpy.abs(want) + ATOL * (numpy.abs(want).max(initial=0) + 1e-2))
         if got.size and not off.max() <= 1:
             at = off.argmax()
@@ -190,7 +190,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--work", required=True, type=Path)
     p.add_argument("--only", default="*", help="names of models, with * and ?")
-    p.add_argument("--update", action="store_true", help="write the list of refusals anew")
+    p.add_argument("--update", action="store_true", help="rewrite the list of refusals")
     a = p.parse_args()
     jobs = {f"{n} ({'dynamo' if d else 'torchscript'})": (check, n, d, a.work.resolve()) for n in models() for d in (False, True)
             if fnmatch.fnmatch(n, a.only)}

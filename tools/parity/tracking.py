@@ -1,4 +1,4 @@
-"""Trackers: a run at MLflow's own server, as MLflow's own client reads it, and at a server of ours, by wandb's own uploader."""
+"""Trackers: a run on an MLflow server, read by MLflow's own client, and on a stub W&B server, sent by wandb's own uploader."""
 import contextlib
 import json
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 import wandb_server
 from shared import ORACLE, ROOT, TRAIN, table
 
-# What MLflow's client does is run in a process of its own: it reads the environment when it is imported.
+# MLflow's client runs in a separate process: it reads the environment when it is imported.
 CLIENT = """
 import json, pathlib, sys, tempfile, mlflow
 client, out = mlflow.MlflowClient(), []
@@ -45,23 +45,23 @@ def server(work, python):
                 urllib.request.urlopen(url + "/health", timeout=5).close()
                 break
             if p.poll() is not None:
-                sys.exit(f"mlflow server ends: {(work / 'server.log').read_text()[-1500:]}")
+                sys.exit(f"mlflow server exited: {(work / 'server.log').read_text()[-1500:]}")
             time.sleep(0.2)
         yield url
     finally:
-        os.killpg(p.pid, signal.SIGKILL)  # with the workers, which are children of their own
+        os.killpg(p.pid, signal.SIGKILL)  # including its worker processes
         p.wait(30)
 
 
 def flat(prefix, value):
-    """Leaves of a configuration as the run names them."""
+    """Leaves of a configuration, with the names that the run uses."""
     if isinstance(value, dict) and value:
         return {k: v for name, sub in value.items() for k, v in flat(f"{prefix}.{name}" if prefix else name, sub).items()}
     return {prefix: value}
 
 
 def expected(folder):
-    """{name: [(step, value)]} of the TensorBoard file, as TensorBoard reads it."""
+    """{name: [(step, value)]} of the TensorBoard file, read by TensorBoard."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
@@ -69,8 +69,8 @@ def expected(folder):
 
 
 def compare(work, python, url, experiment, folder, status="FINISHED", repeats=False):
-    """Fails unless the server has one run of the experiment, which is that of a folder. repeats: steps were taken again after a
-    kill. MLflow keeps what it had of them: the same values, but for times."""
+    """Fails unless the server has one run of the experiment, equal to the folder's. repeats: steps were repeated after a kill.
+    MLflow keeps their first values too, which are the same except for times."""
     import yaml
     environment = {**os.environ, "MLFLOW_TRACKING_URI": url}
     done = subprocess.run([python, "-W", "ignore", "-c", CLIENT, experiment, str(work)], env=environment, capture_output=True, text=True)
@@ -88,7 +88,7 @@ def compare(work, python, url, experiment, folder, status="FINISHED", repeats=Fa
         times = [a[2] == b[2] or repeats and a[2] < b[2] for a, b in zip(ours, values)]
         if [v[0] for v in ours] != steps or not all(times):
             sys.exit(f"{experiment}, {key}: got {ours}, want {values}")
-        timed = key.rsplit("/", 1)[-1] in ("seconds", "waited")  # which a repeated step takes anew
+        timed = key.rsplit("/", 1)[-1] in ("seconds", "waited")  # measured again when a step is repeated
         if any(struct.pack("f", a[1]) != struct.pack("f", b[1]) for a, b in zip(ours, values) if not timed or a[2] == b[2]):
             sys.exit(f"{experiment}, {key}: got {ours}, want {values}")
     config = flat("", yaml.safe_load((folder / "config.yaml").read_text()))
@@ -102,7 +102,7 @@ def compare(work, python, url, experiment, folder, status="FINISHED", repeats=Fa
 
 
 def tracked(work, name, steps, to, environment):
-    """A run, and its folder."""
+    """The command of a run, its folder and its environment."""
     edits, _ = table(work)
     config = work / f"{name}.yaml"
     config.write_text(f"backbone: {os.path.relpath(ORACLE / 'llavanext/backbone', work)}\nout: {name}\npair: sequence\nseed: 3\nsteps: {steps}\nbatch_size: 2\ndevice: cpu\n"
@@ -118,19 +118,19 @@ def start(command, environment, fails=False):
 
 
 def check_mlflow(work, python):
-    """A run beside the server; one whose server comes after its end; and one that is killed."""
+    """A run with the server up; one whose server starts after its end; and one that is killed."""
     with server(work / "server", python) as url:
         command, folder, environment = tracked(work, "quiet", 12, "[tensorboard, mlflow]", {"MLFLOW_TRACKING_URI": url, "MLFLOW_EXPERIMENT_NAME": "quiet run"})
         if said := start(command, environment):
             if "MLflow" in said:
-                sys.exit(f"a run beside its server warns: {said}")
+                sys.exit(f"a run with its server up warns: {said}")
         counts = compare(work, python, url, "quiet run", folder)
 
         away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_EXPERIMENT_NAME": "late"}
         command, folder, environment = tracked(work, "late", 8, "mlflow", away)
         said = start(command, environment)
         if said.count("training continues") != 1 or said.count("rerun the same command to send it") != 1:
-            sys.exit(f"a run without its server says: {said}")
+            sys.exit(f"output of a run without its server: {said}")
         start(command, {**environment, "MLFLOW_TRACKING_URI": url})
         compare(work, python, url, "late", folder)
 
@@ -145,25 +145,25 @@ def check_mlflow(work, python):
             p.kill()
             p.wait()
         if not kills:
-            sys.exit("the run that is to be killed ends too soon")
+            sys.exit("the run finished before it could be killed")
         start(command, environment)
         compare(work, python, url, "killed", folder, repeats=True)
-    return f"MLflow has {counts[0]} values, {counts[1]} parameters, {counts[2]} files as the run; a late server, and {kills} kills, leave nothing out and nothing double"
+    return f"MLflow has {counts[0]} values, {counts[1]} parameters, {counts[2]} files as the run; a late server, and {kills} kills, cause no gaps and no duplicates"
 
 
 def check_wandb(work, python):
-    """wandb_run, and `wandb sync` of its offline files, by wandb's own uploader to a server of ours: every step of metrics.jsonl, once."""
+    """wandb_run, and `wandb sync` of its offline files, with wandb's own uploader and a stub server: every step of metrics.jsonl once."""
     command, folder, environment = tracked(work, "curves", 8, "[tensorboard, wandb]", {})
     said = start([c for c in command if c != "--json"], environment)
     if f"python -m assay_reward.wandb_run {folder}" not in said:
-        sys.exit(f"report_to: wandb does not say the command: {said}")
+        sys.exit(f"report_to: wandb does not print the command: {said}")
     sys.path.insert(0, str(ROOT / "clients/python"))
     from assay_reward import wandb_run
     want = dict(wandb_run.curves(folder))
     if len(want) != 8:
         sys.exit(f"the run has steps {sorted(want)}, want 8")
     lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    early = work / "early"  # the run when half of it was written
+    early = work / "early"  # the run when half of it had been written
     early.mkdir()
     (early / "config.yaml").write_bytes((folder / "config.yaml").read_bytes())
     (early / "metrics.jsonl").write_bytes(b"".join(lines[:len(lines) // 2]))
@@ -178,7 +178,7 @@ def check_wandb(work, python):
         os.rename(early / "wandb.json", folder / "wandb.json")
         counts += [send(folder), send(folder)]
         if counts[0] == 0 or counts[2] != 0 or sum(counts) != 8:
-            sys.exit(f"wandb_run sends {counts} steps, want 8 in the first two calls, and none in the third")
+            sys.exit(f"wandb_run sends {counts} steps, want 8 in the first two calls and none in the third")
         os.remove(folder / "wandb.json")
         start([python, "-m", "assay_reward.wandb_run", str(folder)], {**environment, "WANDB_MODE": "offline"})
         files = list(work.glob("wandb/offline-run-*"))
@@ -188,14 +188,14 @@ def check_wandb(work, python):
         for run, rows in runs.items():
             got = [(row["_step"], {k: v for k, v in row.items() if not k.startswith("_")}) for row in rows]
             if got != sorted(want.items()):
-                sys.exit(f"W&B has {got} of {run}, want {want}")
+                sys.exit(f"W&B has {got} for {run}, want {want}")
         if len(runs) != 2:
             sys.exit(f"W&B has runs {sorted(runs)}, want two")
     return f"wandb sends {sum(len(v) for v in want.values())} values of {len(want)} steps, in {counts[0]} + {counts[1]} and by wandb sync: equal, each once"
 
 
 def check(work):
-    """In an environment of its own (ASSAY_TRACKERS, a Python with mlflow, wandb and tensorboard), which is made if there is none."""
+    """Runs in a separate environment (ASSAY_TRACKERS, a Python with mlflow, wandb and tensorboard), which is created if needed."""
     python = os.environ.get("ASSAY_TRACKERS")
     if not python:
         python = ROOT / "build/trackers/bin/python"

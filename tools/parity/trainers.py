@@ -1,8 +1,8 @@
-"""Labels of `score condition`, loaded by what trainers load them with: `datasets`, as diffusers' train_instruct_pix2pix.py calls it,
-and, where ASSAY_TRAINERS names a folder with checkouts (diffusers, ai-toolkit, musubi-tuner), these projects' own code.
+"""Labels of `score condition`, loaded with the trainers' own loaders: `datasets`, as called by diffusers' train_instruct_pix2pix.py,
+and, if ASSAY_TRAINERS names a folder with checkouts (diffusers, ai-toolkit, musubi-tuner), these projects' own code.
 
-Nothing of theirs is changed: of train_instruct_pix2pix.py the statements between its comments "Get the datasets" and "Scheduler and
-math" run as they are. Packages that they import and that are not here (torchvision, cv2, ...) are empty stand-ins.
+Their code is not changed: the statements of train_instruct_pix2pix.py between its comments "Get the datasets" and "Scheduler and
+math" run as they are. Packages that they import and that are not installed (torchvision, cv2, ...) are stubbed.
 """
 import argparse
 import ast
@@ -20,11 +20,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 LAYOUTS = "ai-toolkit,diffsynth,diffusers,instructpix2pix,kohya,magicbrush,parquet"
-ROADS = {"diffusers": ("--train_data_dir", "--dataset_name"), "": ("--dataset_name",)}  # folder of the labels: what may name it
+ROADS = {"diffusers": ("--train_data_dir", "--dataset_name"), "": ("--dataset_name",)}  # folder of the labels: options that accept it
 
 
 def labels(work, score, layouts, *flags, rows=1200):
-    """Labels of a table whose first rows have one level and whole scores, in a folder of another place."""
+    """Labels of a table whose first half has one level and integer scores, written to another folder."""
     from PIL import Image
 
     pictures = work / "in"
@@ -51,7 +51,7 @@ def run(args):
 
 
 def expected(out):
-    """(prompt, edit's content, source's content) of every row, from the layout that DiffSynth-Studio reads."""
+    """(prompt, content of the edit, content of the source) of every row, from DiffSynth-Studio's layout."""
     return [(r["prompt"], (out / r["image"]).read_bytes(), (out / r["edit_image"]).read_bytes()) for r in json.loads((out / "metadata.json").read_text())]
 
 
@@ -60,13 +60,13 @@ def pixels(image):
 
 
 def same(what, got, want):
-    """Both are (prompt, edit, source) in some order."""
+    """Fails unless got and want have the same (prompt, edit, source) rows, in any order."""
     if collections.Counter(got) != collections.Counter(want):
-        sys.exit(f"{what}: {len(got)} rows, want {len(want)}; not the same ones: {next(iter(collections.Counter(want) - collections.Counter(got)))[0][:80]!r}")
+        sys.exit(f"{what}: {len(got)} rows, want {len(want)}; for example this one is missing: {next(iter(collections.Counter(want) - collections.Counter(got)))[0][:80]!r}")
 
 
 class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Packages that are not installed, as modules in which every name is an empty class."""
+    """Stubs packages that are not installed with modules in which every name is an empty class."""
 
     class Anything(type):
         def __getattr__(cls, name):
@@ -89,13 +89,13 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return self.__dict__[name]
 
     def __init__(self):
-        self.names = {"transformers"}  # which takes the made up torchvision for a real one
+        self.names = {"transformers"}  # which would take the stubbed torchvision for a real one
 
     def find_spec(self, name, path=None, target=None):
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.split(".")[0] in self.names else None
 
     def load(self, name):
-        """Imports a module of a checkout; what it lacks is made up."""
+        """Imports a module of a checkout; missing packages are stubbed."""
         while True:
             try:
                 return importlib.import_module(name)
@@ -112,7 +112,7 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def diffusers_rows(script, args):
-    """Runs the data part of train_instruct_pix2pix.py, and returns its data set and its first batch."""
+    """Runs the data part of train_instruct_pix2pix.py, and returns its dataset and its first batch."""
     import numpy
     import torch
     from datasets import load_dataset
@@ -145,7 +145,7 @@ def diffusers_rows(script, args):
 
 
 def check_diffusers(script, out, want, cache):
-    """Both roads of the training script, with its flags and with its defaults."""
+    """Both ways to pass the labels to the training script, with its flags and with its defaults."""
     from datasets import load_dataset
 
     done = 0
@@ -171,7 +171,7 @@ def check_diffusers(script, out, want, cache):
 
 
 def check_ai_toolkit(absent, checkout, out, want):
-    """ai-toolkit's own data set, of the configuration that the layout brings."""
+    """ai-toolkit's own dataset, with the configuration in the layout."""
     import yaml
     from PIL import Image
 
@@ -180,7 +180,7 @@ def check_ai_toolkit(absent, checkout, out, want):
     DatasetConfig, preprocess_dataset_raw_config = data_loader.DatasetConfig, data_loader.preprocess_dataset_raw_config
     raw = yaml.safe_load((out / "ai-toolkit/dataset.yaml").read_text())["datasets"]
     got = []
-    for config in preprocess_dataset_raw_config(raw)[:1]:  # one of each resolution: the same files
+    for config in preprocess_dataset_raw_config(raw)[:1]:  # there is one per resolution, with the same files
         config = DatasetConfig(**{**config, "buckets": False, "cache_latents_to_disk": False})
         model = type("model", (SimpleNamespace,), {"__getattr__": lambda self, name: False})
         sd = model(get_bucket_divisibility=lambda: 16, get_frame_count_snapper=lambda: None, is_flux=True, model_config=model(latent_space_version="flux1", arch="flux_kontext"), te_padding_side="right",
@@ -196,11 +196,11 @@ def check_ai_toolkit(absent, checkout, out, want):
 
 
 def check_musubi(absent, checkout, out, want):
-    """musubi-tuner's own data source, of the configuration that the layout brings."""
+    """musubi-tuner's own data source, with the configuration in the layout."""
     sys.path.insert(0, str(checkout / "src"))
     sources = absent.load("musubi_tuner.dataset.datasources")
     config = tomllib.loads((out / "kohya/dataset.toml").read_text())
-    if importlib.util.find_spec("voluptuous") and importlib.util.find_spec("toml"):  # its own check of the configuration
+    if importlib.util.find_spec("voluptuous") and importlib.util.find_spec("toml"):  # its own validation of the configuration
         utils = absent.load("musubi_tuner.dataset.config_utils")
         blueprint = utils.BlueprintGenerator(utils.ConfigSanitizer()).generate(utils.load_user_config(str(out / "kohya/dataset.toml")), argparse.Namespace())
         params = blueprint.dataset_group.datasets[0].params
@@ -212,7 +212,7 @@ def check_musubi(absent, checkout, out, want):
     for i in range(len(source)):
         _, images, caption, controls = source.get_image_data(i)
         if len(images) != 1 or len(controls) != 1:
-            sys.exit(f"musubi-tuner: {len(images)} pictures and {len(controls)} controls of row {i}")
+            sys.exit(f"musubi-tuner: {len(images)} images and {len(controls)} controls in row {i}")
         got.append((caption, pixels(images[0]), pixels(controls[0])))
     same("musubi-tuner", got, want)
     return len(got)
@@ -236,17 +236,17 @@ def check(work, score):
     repeated = [(p, *(pixels(Image.open(io.BytesIO(b))) for b in rest)) for p, *rest in expected(balanced)]
     counts = collections.Counter(level(r[0]) for r in repeated)
     if set(repeated) != set(want) or len(set(counts.values())) != 1 or len(counts) != len({level(r[0]) for r in want}):
-        sys.exit(f"--balance: {dict(counts)} of the levels")
+        sys.exit(f"--balance: counts by level: {dict(counts)}")
     done += check_diffusers(script, balanced, repeated, work / "cache")
     alone = labels(work, score, "parquet")
     ROADS.pop("diffusers")
     done += check_diffusers(script, alone, want, work / "cache")
-    said = [f"{len(want)} labels by {done} roads of {'diffusers own script' if script else 'datasets'}"]
+    said = [f"{len(want)} labels by {done} ways of {'diffusers own script' if script else 'datasets'}"]
     absent = Absent()
     sys.meta_path.insert(0, absent)
     for name, own in (("ai-toolkit", check_ai_toolkit), ("musubi-tuner", check_musubi)):
         found = (checkouts / name).exists()
-        said.append(f"{name}: {own(absent, checkouts / name, out, want)} rows" if found else f"{name} left out: no checkout in ASSAY_TRAINERS")
+        said.append(f"{name}: {own(absent, checkouts / name, out, want)} rows" if found else f"{name} skipped: no checkout in ASSAY_TRAINERS")
     return "; ".join(said)
 
 

@@ -1,4 +1,4 @@
-"""A server that speaks as much of W&B's protocol as wandb's own uploader needs: it keeps the history of each run."""
+"""A stub server with as much of W&B's protocol as wandb's own uploader needs: it stores the history of each run."""
 import contextlib
 import gzip
 import json
@@ -27,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.answer({})
 
-    def do_PUT(self):  # files beside the history
+    def do_PUT(self):  # files other than the history
         self.body()
         self.answer({})
 
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({})
 
     def data(self, query, variables, runs):
-        """Answers to the queries of a run that starts, resumes, and uploads files; empty for others."""
+        """Answers the queries of a run that starts, resumes and uploads files; empty for others."""
         name = variables.get("name")
         if "upsertBucket" in query:
             project = {"id": "p", "name": variables.get("project"), "entity": {"id": "e", "name": "me"}}
@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def server():
-    """Yields its URL, and the history by run: rows in the order that they have there."""
+    """Yields its URL and the history by run, rows in stored order."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as s:
         s.runs = {}
         s.handle_error = lambda *a: None  # the uploader closes connections that it no longer needs

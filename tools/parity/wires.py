@@ -1,4 +1,4 @@
-"""The bridge: four trainers' requests, scores on 0 to 1 of whatever range, and what it refuses."""
+"""The bridge: requests of four trainers, scores on 0 to 1 for any range, and what it refuses."""
 import base64
 import contextlib
 import http.client
@@ -26,7 +26,7 @@ TINY = ROOT / "backbones/tiny-scorer"
 
 
 class Bridge:
-    """A bridge on a free port, in a thread."""
+    """A bridge on a free port, in a thread of this process."""
 
     def __init__(self, client, **options):
         self.server = bridge.serve(client, port=0, **options)
@@ -34,7 +34,7 @@ class Bridge:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def post(self, path, payload, **headers):
-        """Status and answer."""
+        """The status and the answer."""
         raw = payload if isinstance(payload, bytes) else pickle.dumps(payload)
         try:
             with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", raw, headers)) as r:
@@ -43,7 +43,7 @@ class Bridge:
             return e.code, pickle.loads(e.read())
 
     def raw(self, head, body=b""):
-        """The answer to a request as it is written, b"" if there is none."""
+        """The answer to a raw request, b"" if there is none."""
         with socket.create_connection(("127.0.0.1", self.port)) as s:
             s.settimeout(10)
             s.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
@@ -56,7 +56,7 @@ class Bridge:
 
 
 def scorers(work):
-    """Scorers by name: one network with four ranges, and one without."""
+    """Flags for scorers by name: one network with four ranges, and one without a range."""
     out = {"ten": TINY}
     for name, span in {"one": "[0.0, 1.0]", "five": "[1.0, 5.0]", "down": "[10.0, 0.0]"}.items():
         out[name] = work / name
@@ -76,7 +76,7 @@ def scorers(work):
 
 
 def payloads(source, edit, text):
-    """A request of each trainer, and where the score is in its answer."""
+    """A request of each trainer, and a function that reads the scores from its answer."""
     before, after = source.read_bytes(), edit.read_bytes()
     texts, asked = numpy.array([text, text]), json.dumps({"instruction": text})
     yield "Edit-R1", "/mode/logits_non_cot", {"images": [after] * 2, "ref_images": [before] * 2, "prompts": texts, "metadatas": [{"requirement": ""}] * 2}, lambda a: a["scores"]
@@ -91,13 +91,13 @@ def payloads(source, edit, text):
 
 
 def check_ranges(work, url, source, edit, text):
-    """Every wire has score01, whatever the range; EditScore's `scores` are 1 from 0.5 on; without a range it is refused."""
-    good = json.loads((ROOT / "testdata/oracle/images/pairs.json").read_text())  # one edit is above a half, one below
+    """Every wire format has score01, for any range; EditScore's `scores` are 1 at 0.5 or more; without a range it is refused."""
+    good = json.loads((ROOT / "testdata/oracle/images/pairs.json").read_text())  # one edit is above 0.5, one below
     found = Client(url).scores([(ORACLE / p["input"], "blur the picture", ORACLE / p["edited"]) for p in good], score01=True)
     best = max(range(len(good)), key=lambda i: found[i])
     cases = [(source, edit, text), (ORACLE / good[best]["input"], ORACLE / good[best]["edited"], "blur the picture")]
     if not found[best] > 0.5:
-        sys.exit(f"no edit above a half among {found}")
+        sys.exit(f"no edit above 0.5 among {found}")
     for name in ("ten", "one", "five", "down"):
         b = Bridge(Client(url, scorer=name))
         for source, edit, text in cases:
@@ -109,7 +109,7 @@ def check_ranges(work, url, source, edit, text):
                 for s in scores(got):
                     close(f"{trainer}, range {name}", s, want, 2e-7)
                 if trainer == "EditScore" and got["scores"] != [1.0 if want >= 0.5 else 0.0] * 2:
-                    sys.exit(f"EditScore's scores of {want}, range {name}: {got}")
+                    sys.exit(f"EditScore's scores for {want}, range {name}: {got}")
         b.server.shutdown()
     b = Bridge(Client(url, scorer="open"))
     if not Client(url, scorer="open").score(source, text, [edit]):
@@ -117,26 +117,26 @@ def check_ranges(work, url, source, edit, text):
     for name, bounded in (("open", False), ("ten", True)):
         g = Client(url, scorer=name).gradient(source, text, edit)
         if (g.score01 is not None) != bounded:
-            sys.exit(f"gradient of scorer {name}: score01 {g.score01} of score {g.score}, range: {bounded}")
+            sys.exit(f"gradient of scorer {name}: score01 {g.score01} for score {g.score}, range: {bounded}")
         if bounded:
             close(f"score01 of a gradient of scorer {name}", g.score01, g.score / 10, 1e-9)
     for trainer, path, payload, _ in payloads(source, edit, text):
         status, got = b.post(path, payload)
         if status != 400 or "scorer open: its scores have no range" not in got.get("error", ""):
-            sys.exit(f"{trainer} of a scorer without a range: {status} {got}")
+            sys.exit(f"{trainer} with a scorer without a range: {status} {got}")
     b.server.shutdown()
 
 
 def check_parts(b, client, source, edit, text):
-    """Edit-R1's parts; what is nonsense gets an error and no number."""
+    """Edit-R1's parts; nonsense gets an error and no number."""
     before, after = source.read_bytes(), edit.read_bytes()
-    for count, part, first in ((65, 33, 0), (65, 32, 33)):  # Edit-R1 sends the prompts of all; the size says which part it is
+    for count, part, first in ((65, 33, 0), (65, 32, 33)):  # Edit-R1 sends the prompts of all parts; the size tells which part it is
         numbered = numpy.array([f"{text} {i}" for i in range(count)])
         got = b.post("/mode/logits_non_cot", {"images": [after] * part, "ref_images": [before] * part, "prompts": numbered, "metadatas": []})[1]["scores"]
         close("Edit-R1 in parts", got[0], client.score(source, str(numbered[first]), [edit], score01=True)[0], 1e-6)
     vague = {"images": [after] * 50, "ref_images": [before] * 50, "prompts": [str(i) for i in range(100)], "metadatas": []}
     if "it is unclear which" not in b.post("/mode/logits_non_cot", vague)[1].get("error", ""):
-        sys.exit("prompts that may be another part's were scored")
+        sys.exit("prompts that may belong to another part were scored")
     huge = b"\x80\x04\x8c\x08builtins\x94\x8c\x09bytearray\x94\x93\x94\x8a\x06\x00\x00\x00\x00\x00\x01\x85R."  # bytearray(2**40)
     for bad in (b"no pickle", pickle.dumps([1]), {"images": [b"x"], "ref_images": [before], "prompts": ["p"]}, pickle.dumps(os.system), huge,
                 {"images": [after], "prompts": ["p"], "metadata": {}}, {"images": [10**9], "ref_images": [before], "prompts": ["p"]},
@@ -149,8 +149,8 @@ def check_parts(b, client, source, edit, text):
     image.__class__ = type("Image", (Image.Image,), {"__module__": "PIL.Image", "__reduce__": lambda s: (Image.Image, (), [{}, "RGB", (1 << 20, 1 << 20), None, b"x"])})
     status, got = b.post("/", {"input_images": [[image]], "output_image": [image], "meta_datas": [json.dumps({"instruction": text})]})
     if status != 400 or "1048576 x 1048576 pixels" not in got["error"]:
-        sys.exit(f"an image of no bytes: {status} {got}")
-    small = {"images": numpy.array([after, before, after]), "ref_images": numpy.array([before] * 3), "prompts": [text] * 3}  # elements that live for a moment
+        sys.exit(f"an image without bytes: {status} {got}")
+    small = {"images": numpy.array([after, before, after]), "ref_images": numpy.array([before] * 3), "prompts": [text] * 3}  # short-lived elements
     want = client.score(source, text, [edit, source, edit], score01=True)
     for got, w in zip(b.post("/", small)[1]["scores"], want):
         close("pictures in an array of bytes", got, w, 1e-6)
@@ -159,7 +159,7 @@ def check_parts(b, client, source, edit, text):
 
 
 def check_prompts(b, client, source, edit, text):
-    """Prompts are a list of texts; JSON with an instruction is one, and has its source alone or none."""
+    """Prompts are a list of texts, which may be JSON with an instruction; a source is in the JSON or in ref_images, not both."""
     before, after = source.read_bytes(), edit.read_bytes()
     whole = {"images": [after], "ref_images": [before]}
     own = json.dumps({"instruction": text, "source_img": base64.b64encode(before).decode()})
@@ -178,11 +178,11 @@ def check_prompts(b, client, source, edit, text):
 
 
 def check_paths(work, client, source, edit, text):
-    """Files are read below --source-root, and nowhere else; nothing is said of others."""
+    """Files are read only below --source-root; errors reveal nothing about others."""
     root, secret = work / "root", work / "secret.png"
     shutil.rmtree(root, ignore_errors=True)
     (root / "abcd").mkdir(parents=True)
-    for to in (root / "abcd/efgh", secret):  # a name that is base64, too
+    for to in (root / "abcd/efgh", secret):  # a name that is also valid base64
         to.write_bytes(source.read_bytes())
     (root / "link.png").symlink_to(secret)
     want = client.score(source, text, [edit], score01=True)[0]
@@ -211,17 +211,17 @@ def check_paths(work, client, source, edit, text):
             if status != 400 or "root:" in got["error"]:
                 sys.exit(f"source {name!r}: {status} {got}")
             with contextlib.suppress(ValueError):
-                base64.b64decode(name, validate=True)  # a path that could be base64 is taken for that, whatever lies there
+                base64.b64decode(name, validate=True)  # a path that is valid base64 is decoded, even if the file exists
                 continue
             said.add(got["error"].replace(str(root), "ROOT"))
     if len(said) > 2:
-        sys.exit(f"refusals tell files apart: {said}")
+        sys.exit(f"refusals reveal which files exist: {said}")
     with_root.server.shutdown(), without.server.shutdown()
 
 
 def check_door(client):
-    """Other sites' names and pages are refused; so are bodies without an end, too large or too slow ones; threads are bounded."""
-    bridge._SECONDS = 6  # of 30
+    """Other hosts and origins are refused, like bodies without a length, too large or too slow ones; threads are bounded."""
+    bridge._SECONDS = 6  # instead of 30
     b = Bridge(client, allow_hosts=["trainer.example"], max_body=1000, threads=2)
     body = pickle.dumps({"images": []})
     post = "POST / HTTP/1.1\nHost: {}\nContent-Length: {}\n{}"
@@ -236,7 +236,7 @@ def check_door(client):
         if want == 400 and length == len(body) and b"no sources" not in got:
             sys.exit(f"Host {host}: {got}")
     if not b.raw("GET /ping HTTP/1.1\nHost: evil.example\n").startswith(b"HTTP/1.1 403 ") or b"pong" not in b.raw("GET /ping HTTP/1.1\nHost: localhost\n"):
-        sys.exit("/ping and Host")
+        sys.exit("/ping: wrong answer, or Host is not checked")
     silent = [socket.create_connection(("127.0.0.1", b.port)) for _ in range(2)]  # both threads
     time.sleep(0.3)
     begin, waiting = time.time(), http.client.HTTPConnection("127.0.0.1", b.port, timeout=60)
@@ -247,16 +247,16 @@ def check_door(client):
     waiting.sock.settimeout(60)
     if waiting.getresponse().status != 200:
         sys.exit("a request that waited was not served")
-    silent[1].sendall(post.format("localhost", 900, "").replace("\n", "\r\n").encode() + b"\r\nx")  # the rest never comes
+    silent[1].sendall(post.format("localhost", 900, "").replace("\n", "\r\n").encode() + b"\r\nx")  # the rest is never sent
     silent[1].settimeout(60)
     got = silent[1].recv(1 << 16)
     if not got.startswith(b"HTTP/1.1 408 ") or not 4 < time.time() - begin < 25:
-        sys.exit(f"a body that does not come got {got[:200]} after {time.time() - begin:.0f} s")
+        sys.exit(f"a body that is never sent: got {got[:200]} after {time.time() - begin:.0f} s")
     b.server.shutdown()
 
 
 def check_failures(client, source, edit, text):
-    """A broken picture among good ones is what --on-error says, in every wire, and never 0."""
+    """A broken picture among good ones is handled by --on-error, in every wire format, and is never 0."""
     before, after = source.read_bytes(), edit.read_bytes()
     broken, asked = after[:60], json.dumps({"instruction": text})
     told = json.dumps({"instruction": text, "source": base64.b64encode(before).decode()})
@@ -283,21 +283,21 @@ def check_failures(client, source, edit, text):
             found = scores(got)
             for g, w in zip(found, [good[0], want[on_error], good[1]], strict=True):
                 if (g != g) != (w != w) or w == w and abs(g - w) > 1e-6:
-                    sys.exit(f"{name}, {on_error}: {found}, want {good} around {want[on_error]}")
+                    sys.exit(f"{name}, {on_error}: got {found}, want {good} around {want[on_error]}")
             if name == "EditScore" and on_error == "nan" and got["scores"][1] == got["scores"][1]:
-                sys.exit(f"EditScore's scores of a NaN: {got['scores']}")
+                sys.exit(f"EditScore's scores for a NaN: {got['scores']}")
         b.server.shutdown()
     fails(ValueError, "on_error='zero'", lambda: Bridge(client, on_error="zero"))
     several = {"images": [after], "prompts": [text], "ref_images": [[before, after]]}
     b = Bridge(client)
     status, got = b.post("/", several)
     if status != 400 or "2 sources" not in got["error"]:
-        sys.exit(f"two sources for a scorer of one: {status} {got}")
+        sys.exit(f"two sources for a scorer with one: {status} {got}")
     b.server.shutdown()
 
 
 def check_verl_omni(url, source, edit, text):
-    """The reward function that verl-omni loads: its own data, and both scales."""
+    """The reward function that verl-omni loads, with its own data and both scales."""
     import asyncio
 
     import torch
@@ -323,7 +323,7 @@ def check_verl_omni(url, source, edit, text):
             sys.exit(f"verl-omni, {info.keys()}, {kwargs}: {got}, want NaN")
     got = asyncio.run(verl_omni.compute_score([1], text, {"source": raw}, server_url=url, on_error="nan"))["score"]
     if got == got:
-        sys.exit(f"verl-omni, a picture that is none: {got}, want NaN")
+        sys.exit(f"verl-omni, not an image: {got}, want NaN")
     fails(ValueError, "not 2", lambda: asyncio.run(verl_omni.compute_score(torch.stack([image, image]), text, {"source": raw}, server_url=url)))
     fails(ValueError, "on_error='mean'", lambda: ask({"source": raw}, on_error="mean"))
     fails(Exception, "2 sources", lambda: ask({"source": [raw, raw]}))
@@ -331,7 +331,7 @@ def check_verl_omni(url, source, edit, text):
 
 
 def check_inprocess(url, source, edit, text):
-    """The rewards of DanceGRPO and MixGRPO: numbers, and a process that ends over what cannot be judged."""
+    """The rewards of DanceGRPO and MixGRPO: numbers, and a process that exits if an edit cannot be judged."""
     from assay_reward.inprocess import HPSv3RewardInferencer, UnifiedRewardModel
     want = Client(url).score(source, text, [edit, source])
     told = json.dumps({"instruction": text, "source": str(source)})
@@ -356,7 +356,7 @@ def check_inprocess(url, source, edit, text):
 
 
 def check_child(source, edit, text):
-    """What UniRL starts: on a socket of its parent, off the device at the start, and ended by SIGTERM."""
+    """The child that UniRL starts: on a socket of its parent, resident or offloaded at the start, and stopped by SIGTERM."""
     import signal
     import subprocess
 
@@ -386,7 +386,7 @@ def check_child(source, edit, text):
             sys.exit("UniRL's child has no score")
         child.send_signal(signal.SIGTERM)
         if child.wait(30):
-            sys.exit(f"UniRL's child ended with {child.returncode}")
+            sys.exit(f"UniRL's child exited with {child.returncode}")
     wrong = subprocess.run([sys.executable, "-m", "reward_service.direct_server", "--fd", "0", "--scorer", "ten", "--params-json", '{"model": 1}'],
                            env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True)
     if not wrong.returncode or "path (a scorer's directory)" not in wrong.stderr:
@@ -407,4 +407,4 @@ def check(work):
         check_verl_omni(url, source, edit, text)
         check_inprocess(url, source, edit, text)
         check_door(client)
-    return "six wires, four ranges, one scorer without; three treatments of failures; two trainers' own process, UniRL's child"
+    return "six wire formats, four ranges, one scorer without a range; three ways to handle failures; two in-process trainers, UniRL's child"

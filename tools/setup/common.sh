@@ -1,5 +1,5 @@
-# What the set-up scripts share. Each is run from anywhere, keeps all that it makes in build/ of the checkout, and does
-# nothing when that is there already.
+# Shared by the setup scripts. Each can be run from anywhere, writes only to build/ of the checkout, and does nothing if
+# its result exists already.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
@@ -7,29 +7,29 @@ mkdir -p build/lib build/stamps
 
 say() { echo "setup: $*"; }
 
-# need TOOL PACKAGE: the tool must be installed; Debian's package brings it.
+# need TOOL PACKAGE: requires the tool, which Debian's PACKAGE provides.
 need() {
 	command -v "$1" >/dev/null || { echo "error: $1 is not installed: apt-get install $2" >&2; exit 1; }
 }
 
-# need_pip: Debian splits pip from Python.
+# need_pip: Debian packages pip separately from Python.
 need_pip() {
 	need python3 python3
 	python3 -m pip --version >/dev/null 2>&1 || { echo "error: pip is not installed: apt-get install python3-pip" >&2; exit 1; }
 }
 
-# again COMMAND...: what wants the network is tried five times; on a busy machine a single handshake takes too long.
+# again COMMAND...: tries a network command five times; on a busy machine a single handshake may time out.
 again() {
 	local try
 	for try in 1 2 3 4; do
 		if "$@"; then return 0; fi
-		say "failed, as it may where the network or the machine is slow: $1 again in $((try * 2)) seconds" >&2
+		say "failed, perhaps because the network or the machine is slow: retrying $1 in $((try * 2)) seconds" >&2
 		sleep $((try * 2))
 	done
 	"$@"
 }
 
-# done_already NAME VERSION: the step was taken at that version before. Others who take it at the same time wait here.
+# done_already NAME VERSION: whether the step is done for that version. Concurrent runs of the step wait here.
 done_already() {
 	stamp=build/stamps/$1
 	need flock util-linux
@@ -38,7 +38,7 @@ done_already() {
 	[ "$(cat "$stamp" 2>/dev/null)" = "$2" ]
 }
 
-# finished VERSION: the step of done_already is taken.
+# finished VERSION: marks the step of done_already as done.
 finished() {
 	echo "$1" >"$stamp.new"
 	mv "$stamp.new" "$stamp"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts CUDA 11's headers into build/cuda/include and an empty libcuda.so, to link against, into build/cuda/lib: enough
-# to compile with the build tag cuda on a machine without CUDA. The real libcuda.so.1 comes with NVIDIA's driver.
+# Puts CUDA 11's headers into build/cuda/include and a stub libcuda.so for linking into build/cuda/lib: enough to compile
+# with the build tag cuda on a machine without CUDA. The real libcuda.so.1 comes with NVIDIA's driver.
 . "$(dirname "$0")/common.sh"
 version=11.8.89
 if done_already cuda "$version"; then exit 0; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles build/lib/libdeflate.so.0 from the C sources inside the crate libdeflate-sys: what zlib streams of PNG and TIFF
-# are read by. Without it, or the system's, Go's package reads them in twice the time.
-# deflate.sh MACHINE: that of MACHINE, by zig for glibc 2.28, into build/MACHINE/lib.
+# Compiles build/lib/libdeflate.so.0 from the C sources in the crate libdeflate-sys. It decompresses the zlib streams of PNG
+# and TIFF; without it or the system's libdeflate, Go's package takes twice the time.
+# deflate.sh MACHINE: compiles for MACHINE, with zig for glibc 2.28, into build/MACHINE/lib.
 . "$(dirname "$0")/common.sh"
 version=1.26.1 sum=d7870e5fbd2766179a937c725fb11f4ca0ef025d982beb61bd3ce755425bd19c
 lib=build/${1:+$1/}lib work=build/deflate${1:+-$1}
@@ -20,7 +20,7 @@ printf '[package]\nname = "deflate"\nversion = "0.0.0"\n[lib]\npath = "none.rs"\
 : >"$work/none.rs"
 again cargo vendor --quiet --manifest-path "$work/Cargo.toml" "$work/crates" >/dev/null
 source=$work/crates/libdeflate-sys
-grep -q "\"package\":\"$sum\"" "$source/.cargo-checksum.json" || { echo "error: another libdeflate-sys $version than was expected" >&2; exit 1; }
+grep -q "\"package\":\"$sum\"" "$source/.cargo-checksum.json" || { echo "error: libdeflate-sys $version does not have the expected checksum" >&2; exit 1; }
 "${compile[@]}" -O3 -fPIC -fvisibility=hidden -shared -Wl,-soname,libdeflate.so.0 "-I$source/libdeflate" \
 	"$source"/libdeflate/lib/{adler32,deflate_decompress,utils,zlib_decompress}.c "$source"/libdeflate/lib/*/cpu_features.c -o "$lib/libdeflate.so.0.new"
 mv "$lib/libdeflate.so.0.new" "$lib/libdeflate.so.0"

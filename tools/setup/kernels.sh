@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the fused operators' kernels for GPUs into build/ops, without a GPU.
+# Compiles the GPU kernels of the fused operators into build/ops, without a GPU.
 . "$(dirname "$0")/common.sh"
 tools/setup/triton.sh
 sources=$(cat ops/triton/{attention,rows,compile}.py tools/setup/{kernels,triton}.sh | sha256sum)

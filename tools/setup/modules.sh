@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Downloads the Go modules of all packages and tests, so that later builds and tests need no network. What only build
-# tags want (the clouds' drivers are half of all) comes with `make cloud`. Where the sources are not there yet, as in the
-# first layers of an image (examples/cluster/Containerfile), it is all that go.mod names.
+# Downloads the Go modules of all packages and tests, so that later builds and tests need no network. Modules that only
+# build tags need (the cloud drivers are half of all) are downloaded by `make cloud`. If there are no sources yet, as in
+# the first layers of an image (examples/cluster/Containerfile), it downloads everything in go.mod.
 . "$(dirname "$0")/common.sh"
 need go "golang-go, where that is Go 1.26 or newer"
 if [ ! -d cmd ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Finds MPI for make mpi: writes build/mpi/mpi-c.pc, which says how to compile and link, from what MPI's own compiler
-# says. MPICC chooses one of several (MPICC=mpicc.mpich make mpi).
+# Finds MPI for make mpi: writes build/mpi/mpi-c.pc with the flags for compiling and linking, as reported by MPI's compiler
+# wrapper. MPICC selects one of several (MPICC=mpicc.mpich make mpi).
 . "$(dirname "$0")/common.sh"
 mpicc=${MPICC:-mpicc}
 need "$mpicc" libopenmpi-dev

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts ONNX Runtime's library into build/lib, out of its Python wheel (Python itself is not used at run time).
-# onnxruntime.sh MACHINE: that of MACHINE, into build/MACHINE/lib.
+# Extracts ONNX Runtime's library from its Python wheel into build/lib (Python itself is not used at run time).
+# onnxruntime.sh MACHINE: extracts the library for MACHINE into build/MACHINE/lib.
 . "$(dirname "$0")/common.sh"
 version=1.31.1
 machine=${1:-$(uname -m)} lib=build/${1:+$1/}lib name=onnxruntime${1:+-$1}

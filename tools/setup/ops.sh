@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the fused operators of ops/ into build/lib/libassay_ops.so, against the C header that onnxruntime_go brings.
-# All else works without them, so that a machine without a C++ compiler gets none, unless it is asked for them by name.
-# ops.sh MACHINE: those that are released for MACHINE, by zig for glibc 2.28, into build/MACHINE/lib.
+# Compiles the fused operators of ops/ into build/lib/libassay_ops.so, against the C header in onnxruntime_go. Everything
+# else works without them, so they are skipped without a C++ compiler unless they are requested explicitly.
+# ops.sh MACHINE: compiles the released library for MACHINE, with zig for glibc 2.28, into build/MACHINE/lib.
 . "$(dirname "$0")/common.sh"
 if [ "${1:-}" = optional ] && ! command -v g++ >/dev/null; then
 	say "no fused operators: g++ is not installed"
@@ -16,7 +16,7 @@ else
 	need g++ g++
 	compile=(g++ -static-libstdc++ -static-libgcc) lib=build/lib name=ops
 fi
-kernels=$([ ! -e build/ops/kernels.inc ] || echo build/ops/kernels.{inc,bin}) # those for GPUs, if `make cuda-ops` compiled them
+kernels=$([ ! -e build/ops/kernels.inc ] || echo build/ops/kernels.{inc,bin}) # the GPU kernels, if `make cuda-ops` compiled them
 sources=$(cat ops/*.h ops/*.cc tools/setup/ops.sh $kernels | sha256sum)
 done_already "$name" "$sources" && [ -e "$lib/libassay_ops.so" ] && exit 0
 say "compiling the fused operators"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the packages that Assay stands on into Go's build cache. It runs beside cargo, on the core that cargo leaves
-# idle; all that needs libtokenizers.a is left to the build.
+# Compiles Assay's dependencies into Go's build cache. It runs in parallel with cargo, on the core that cargo leaves idle;
+# packages that need libtokenizers.a are left to the build.
 . "$(dirname "$0")/common.sh"
 sums=$(sha256sum <go.sum)
 if done_already packages "$sums"; then exit 0; fi

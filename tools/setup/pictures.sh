@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts libjpeg-turbo and libwebp into build/lib, out of Pillow's wheel (Python itself is not used at run time).
-# pictures.sh MACHINE: those of MACHINE, into build/MACHINE/lib.
+# Extracts libjpeg-turbo and libwebp from Pillow's wheel into build/lib (Python itself is not used at run time).
+# pictures.sh MACHINE: extracts the libraries for MACHINE into build/MACHINE/lib.
 . "$(dirname "$0")/common.sh"
 version=13.0.0
 machine=${1:-$(uname -m)} lib=build/${1:+$1/}lib name=pictures${1:+-$1}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what `transformers serve` wants besides build/venv into build/serving. It stays out of build/venv, where
-# torchvision would change how transformers prepares pictures.
+# Installs the packages that `transformers serve` needs in addition to build/venv into build/serving. They are not in
+# build/venv, where torchvision would change how transformers prepares pictures.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 want=$(cat tools/setup/serving.txt)
 [ -e build/serving/installed ] && [ "$(cat build/serving/installed)" = "$want" ] && exit 0
-echo "installing what transformers serve wants into build/serving"
+echo "installing the packages for transformers serve into build/serving"
 python=build/venv/bin/python
 "$python" -m venv build/serving
 "$python" -c 'import site; print(site.getsitepackages()[0])' >"$(build/serving/bin/python -c 'import site; print(site.getsitepackages()[0])')/base.pth"

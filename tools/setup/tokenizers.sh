@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds build/lib/libtokenizers.a from the Rust sources inside the Go module github.com/daulet/tokenizers; go.sum holds
-# the module's hash and its Cargo.lock the hashes of the crates. tokenizers.sh MACHINE: build/MACHINE/lib/libtokenizers.a,
-# compiled by zig, for a release.
+# Builds build/lib/libtokenizers.a from the Rust sources in the Go module github.com/daulet/tokenizers; go.sum has the
+# module's hash, and its Cargo.lock the hashes of the crates. tokenizers.sh MACHINE: builds
+# build/MACHINE/lib/libtokenizers.a with zig, for a release.
 . "$(dirname "$0")/common.sh"
-need go "golang-go, where that is Go 1.26 or newer"
+need go "golang-go, if that is Go 1.26 or newer"
 version=$(go list -m -f '{{.Version}}' github.com/daulet/tokenizers)
 lib=build/${1:+$1/}lib
 if done_already "tokenizers${1:+-$1}" "$version"; then exit 0; fi
@@ -25,12 +25,12 @@ chmod -R u+w "$work"
 # Without its feature esaxx_fast (used to train Unigram models only) the library needs no C++ compiler.
 sed -i 's/^tokenizers = .*/tokenizers = { version = "0.20.2", default-features = false, features = ["onig", "progressbar"] }/' "$work/Cargo.toml"
 sed -i '/^name = "esaxx-rs"$/,/^$/ { /^dependencies = \[$/,/^\]$/ d }' "$work/Cargo.lock"
-# Panics name source files: not by the folder of whoever compiles them, so that a release has the same bytes everywhere.
+# Panics contain source paths: strip the build folder, so that a release is reproducible.
 export CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=/cargo"
-# Optimised for size it compiles in two thirds of the time; texts take milliseconds either way.
+# Optimised for size, it compiles in two thirds of the time; tokenising a text takes milliseconds either way.
 (cd "$work" && CARGO_NET_RETRY=10 CARGO_HTTP_TIMEOUT=120 CARGO_PROFILE_RELEASE_OPT_LEVEL=s cargo build --release --locked --quiet ${target:+--target "$target"}) ||
-	{ echo "error: cargo could not build tokenizers: that takes the network and Rust 1.73 or newer, and here is $(cargo --version): apt-get install cargo-web" >&2; exit 1; }
-# The module's Go part links libstdc++, of which gcc without g++ brings the library but not the name that the linker wants.
+	{ echo "error: cargo could not build tokenizers: this needs the network and Rust 1.73 or newer; found $(cargo --version): apt-get install cargo-web" >&2; exit 1; }
+# The module's Go part links libstdc++; gcc without g++ has the library, but not under the name that the linker needs.
 if [ "$(gcc -print-file-name=libstdc++.so)" = libstdc++.so ]; then
 	ln -sfn "$(gcc -print-file-name=libstdc++.so.6)" build/lib/libstdc++.so
 fi

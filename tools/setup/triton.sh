@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs Triton into build/triton: it compiles the CUDA kernels of ops/triton, and interprets them on the CPU. Nothing
-# else needs it.
+# Installs Triton into build/triton: it compiles the CUDA kernels of ops/triton, and interprets them on the CPU. It is not
+# needed otherwise.
 . "$(dirname "$0")/common.sh"
 version=3.9.0
 done_already triton "$version" && [ -e build/triton/triton ] && exit 0

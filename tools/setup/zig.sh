@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts zig, whose C compiler knows old C libraries, into build/zig, out of its Python wheel. make dist alone needs it.
+# Extracts zig, whose C compiler can target old C libraries, from its Python wheel into build/zig. Only make dist needs it.
 . "$(dirname "$0")/common.sh"
 version=0.17.1
 if done_already zig "$version"; then exit 0; fi

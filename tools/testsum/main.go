@@ -1,6 +1,6 @@
-// Command testsum runs go test with its arguments (-C DIR first, for another module). It prints the output of what
-// failed, a line per package, and what was tested in all. With -short it says how many tests were left out, and which
-// of the others took long.
+// Command testsum runs go test with its arguments (-C DIR first, for another module). It prints the output of
+// failures, a line per package, and the totals. With -short it also prints how many tests were left out, and which of
+// the others took long.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 	"assay/internal/long"
 )
 
-// patience is how long a test may take, in seconds, before it is named. internal/long is for more than one second of a
-// quiet processor, and here tests of other packages run beside it.
+// patience is the number of seconds after which a test is reported as slow. internal/long is for more than one second
+// on an idle CPU, but here tests of other packages run at the same time.
 const patience = 3
 
 // event is a line of go test -json; see go doc test2json.
@@ -34,7 +34,7 @@ type key struct{ pkg, test string }
 
 func main() {
 	args, dir := os.Args[1:], []string(nil)
-	if len(args) > 1 && args[0] == "-C" { // go wants it in front
+	if len(args) > 1 && args[0] == "-C" { // must come first for go
 		dir, args = args[:2], args[2:]
 	}
 	cmd := exec.Command("go", slices.Concat([]string{"test"}, dir, []string{"-json"}, args)...)
@@ -50,7 +50,7 @@ func main() {
 	s := summarize(out, os.Stdout)
 	err = cmd.Wait()
 	if err != nil && s.failed == 0 {
-		s.failed = 1 // something that is not a test: a package that does not build
+		s.failed = 1 // not a test, but for example a package that does not build
 	}
 	s.print(os.Stdout, slices.Contains(os.Args, "-short"))
 	if s.failed > 0 {
@@ -61,11 +61,11 @@ func main() {
 // summary counts tests, subtests included.
 type summary struct {
 	passed, failed, skipped int
-	left                    int      // out, by internal/long; they are not among skipped
+	left                    int      // left out by internal/long; not counted as skipped
 	slow                    []string // tests that took longer than patience
 }
 
-// print writes a line, and what is to be known of a short run.
+// print writes the totals, and slow tests of a short run.
 func (s summary) print(w io.Writer, short bool) {
 	if short {
 		for _, t := range s.slow {
@@ -79,7 +79,7 @@ func (s summary) print(w io.Writer, short bool) {
 	fmt.Fprintln(w)
 }
 
-// summarize reads events until their end.
+// summarize reads all events.
 func summarize(r io.Reader, w io.Writer) (s summary) {
 	outputs := map[key]*strings.Builder{}
 	lines := bufio.NewReader(r)
@@ -90,7 +90,7 @@ func summarize(r io.Reader, w io.Writer) (s summary) {
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			fmt.Fprint(w, string(line)) // not of test2json
+			fmt.Fprint(w, string(line)) // not an event
 			continue
 		}
 		if e.Package == "" {
@@ -120,7 +120,7 @@ func summarize(r io.Reader, w io.Writer) (s summary) {
 	}
 }
 
-// count counts a test that has ended, with its output.
+// count counts a finished test, with its output.
 func (s *summary) count(e event, text string) {
 	switch {
 	case e.Test == "":

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Variants of a recipe in the miniature world (docs/miniature.md), with as much data and as many steps each, examined on photographs
-# that none has seen. Resumable: what is done is not done again.
+# Variants of a recipe in the miniature world (docs/miniature.md), with the same amount of data and steps, examined on held-out
+# photographs. Resumable: completed steps are skipped.
 #
 #   tools/variants/run.sh adiee            ADIEE's recipe and its ablations, one seed
 #   tools/variants/run.sh losses [SEED...] pointwise, comparisons, orders, mu and sigma, and their sums; seeds 1 2 3
-#   tools/variants/run.sh table            what is done so far: the mean over seeds, and how many there are
+#   tools/variants/run.sh table            results so far: the mean over seeds, and the number of seeds
 #
 #   VARIANTS_BIN, VARIANTS_LAB   folders of the commands and of miniature, if other than bin and build/lab (make build lab)
-#   VARIANTS_TASKS instructions of the data (800; half as many chains)
-#   VARIANTS_EXAM  instructions of the exam (280)
-#   VARIANTS_OUT   folder of all that is made (build/variants-TASKS)
-#   VARIANTS_JOBS  how many runs at a time, a thread each (1)
+#   VARIANTS_TASKS instructions in the data (800; half as many chains)
+#   VARIANTS_EXAM  instructions in the exam (280)
+#   VARIANTS_OUT   folder of all results (build/variants-TASKS)
+#   VARIANTS_JOBS  concurrent runs, one thread each (1)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tasks=${VARIANTS_TASKS:-800} exam=${VARIANTS_EXAM:-280} held=tissue,rocket
 mkdir -p "${VARIANTS_OUT:=build/variants-$tasks}"
 out=$(cd "$VARIANTS_OUT" && pwd) bin=$(cd "${VARIANTS_BIN:-bin}" && pwd) lab=$(cd "${VARIANTS_LAB:-build/lab}" && pwd)
 
-# labelled NAME SOURCE...: labels by ADIEE's rules, of some of the sources.
+# labelled NAME SOURCE...: labels from ADIEE's rules, for some of the sources.
 labelled() {
 	local name=$1 sources=''
 	shift
@@ -36,7 +36,7 @@ labelled() {
 	"$bin/label" --config "$out/$name.yaml"
 }
 
-# trained NAME SEED DATA TEXT: a run of the demonstration's recipe on DATA, in which TEXT stands instead of its keys.
+# trained NAME SEED DATA TEXT: runs the demonstration's recipe on DATA, with the keys in TEXT replaced.
 trained() {
 	local name=$1 keys
 	[ ! -e "$out/$name/scorer" ] || return 0
@@ -51,7 +51,7 @@ trained() {
 	"$bin/train" --config "$out/$name.yaml"
 }
 
-# examined NAME: its scores of the exam.
+# examined NAME: scores the exam with it.
 examined() {
 	[ -e "$out/$1.exam.json" ] || {
 		"$bin/score" batch --scorer "$out/$1/scorer" --in $out/exam/edits.jsonl --out "$out/$1.scores.jsonl"
@@ -67,24 +67,24 @@ prepared() {
 	labelled labels edits chains
 }
 
-# beside COMMAND...: in the background, when one of VARIANTS_JOBS places is free. A failure ends the script.
+# beside COMMAND...: runs in the background, once one of VARIANTS_JOBS slots is free. A failure ends the script.
 beside() {
 	while [ "$(jobs -rp | wc -l)" -ge "${VARIANTS_JOBS:-1}" ]; do wait -n; done
 	"$@" &
 }
 
-# rest: waits for all.
+# rest: waits for all background commands.
 rest() {
 	while [ -n "$(jobs -p)" ]; do wait -n; done
 }
 
-# run NAME SEED DATA TEXT: trained and examined.
+# run NAME SEED DATA TEXT: trains and examines.
 run() {
 	trained "$@"
 	examined "$1"
 }
 
-# recipe NAME LABELS HIDDEN: classifier, its scores as labels, regression.
+# recipe NAME LABELS HIDDEN: trains a classifier, uses its scores as labels, trains a regression.
 recipe() {
 	local scored=$2/scored-$1.parquet
 	run "$1-classifier" 1 "train: $2/table.parquet" "head: {hidden: $3, kind: classification, values: [0, 0.5, 1]}

@@ -26,19 +26,20 @@ func TestNumberOfAllLines(t *testing.T) {
 		line(0, "null")+line(1, "2")+line(2, "3"))))
 	scores := p.(hubPredictions).Scores
 	if !math.IsNaN(scores[0]) || scores[1] != 2 || scores[2] != 3 {
-		t.Errorf("%v: the column sc was expected", scores[:3])
+		t.Errorf("%v: want the column sc", scores[:3])
 	}
 }
 
-// A line of a pair says one thing: what would be passed over is refused, and an answer beside two scores is kept.
+// A line of a pair has one prediction: fields that would be ignored are refused, and an answer next to two scores is
+// used.
 func TestOneKindOfPrediction(t *testing.T) {
 	set := benchtest.LoadSet(t, GenAIBench, protocol.Options{Votes: benchtest.Write(t, "v.jsonl",
 		`{"id": 0, "vote_type": "leftvote"}`)})
 	for row, want := range map[string]string{
-		`{"id": 0, "left": 7, "right": 3, "score": [1, 9]}`:                "left and right, and score",
-		`{"id": 0, "model": "left", "score": 1, "answer": "A>B"}`:          `this line is of "left" alone`,
-		`{"id": 0, "model": "left", "score": 1, "left": 7, "right": 3}`:    "left and right, and score",
-		`{"id": 0, "model": "left", "left": 7, "right": 3}`:                `this line is of "left" alone`,
+		`{"id": 0, "left": 7, "right": 3, "score": [1, 9]}`:                "both left and right and score",
+		`{"id": 0, "model": "left", "score": 1, "answer": "A>B"}`:          `this line is for "left" only`,
+		`{"id": 0, "model": "left", "score": 1, "left": 7, "right": 3}`:    "both left and right and score",
+		`{"id": 0, "model": "left", "left": 7, "right": 3}`:                `this line is for "left" only`,
 		`{"id": 0, "answer": "A>B", "right": 3}`:                           `there is no "left"`,
 		`{"id": 0, "answer": "A>B", "score": [7, 3]}`:                      "official adiee threshold threshold as run",
 		`{"id": 0, "answer": "A>B", "left": 7, "right": 3}`:                "official adiee threshold threshold as run",
@@ -61,13 +62,13 @@ func TestOneKindOfPrediction(t *testing.T) {
 	}
 }
 
-// Votes stand in place of the data: what both say would be passed over.
+// Votes are used instead of the data: options that would be ignored are refused.
 func TestVotesAlone(t *testing.T) {
 	votes := benchtest.Write(t, "v.jsonl", `{"id": 0, "vote_type": "leftvote"}`)
 	for want, o := range map[string]protocol.Options{
-		"votes without pictures, in place of --ratings": {Votes: votes, Data: "../testdata"},
-		"leave out that, --images and --targets":        {Votes: votes, Targets: "../testdata"},
-		`subset "tset": test_v1 or test`:                {Votes: votes, Subset: "tset"},
+		"votes without pictures, instead of --ratings": {Votes: votes, Data: "../testdata"},
+		"leave out --ratings, --images and --targets":  {Votes: votes, Targets: "../testdata"},
+		`subset "tset": want test_v1 or test`:          {Votes: votes, Subset: "tset"},
 	} {
 		if _, err := loadGenAIBench(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", o, err, want)
@@ -78,9 +79,9 @@ func TestVotesAlone(t *testing.T) {
 // A rating that is null is not 0, and a method is rated in one column.
 func TestRatersCells(t *testing.T) {
 	for want, text := range map[string]string{
-		`r2.tsv:2: a has "[null, 1]": [SC, PQ], two numbers`: "uid\ta\nx\t[null, 1]\n",
-		`r2.tsv:2: a has "null": [SC, PQ], two numbers`:      "uid\ta\nx\tnull\n",
-		`r2.tsv:1: a second column "a"`:                      "uid\ta\ta\nx\t[1, 1]\t[0, 0]\n",
+		`r2.tsv:2: a has "[null, 1]": want [SC, PQ], two numbers`: "uid\ta\nx\t[null, 1]\n",
+		`r2.tsv:2: a has "null": want [SC, PQ], two numbers`:      "uid\ta\nx\tnull\n",
+		`r2.tsv:1: a second column "a"`:                           "uid\ta\ta\nx\t[1, 1]\t[0, 0]\n",
 	} {
 		dir := t.TempDir()
 		for name, body := range map[string]string{"1": "uid\ta\nx\t[1, 1]\n", "2": text} {
@@ -227,17 +228,17 @@ func TestImagenHubErrors(t *testing.T) {
 		{ok + "\n" + ok, `p.jsonl:2: a second prediction for sample_100081_1.jpg of SDEdit (the first is in p.jsonl:1)`},
 		{`{"id": "x.jpg", "model": "SDEdit", "score": 1}`, `p.jsonl:1: the id "x.jpg" is not rated`},
 		{`{"id": "sample_100081_1.jpg", "model": "Nobody", "score": 1}`,
-			`the model "Nobody" is not rated: one of CycleDiffusion,`},
+			`the model "Nobody" is not rated: want one of CycleDiffusion,`},
 		{`{"id": "sample_100081_1.jpg", "score": 1}`, `there is no "model"`},
 		{"\xef\xbb\xbf" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": true}`,
-			"score is true: a finite number"},
+			"score is true: want a finite number"},
 		{"\n" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": NaN}`,
-			"p.jsonl:2: NaN or Infinity: finite numbers"},
+			"p.jsonl:2: NaN or Infinity: want finite numbers"},
 		{`{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": "8"}`,
-			`score is "8": a finite number was expected`},
+			`score is "8": want a finite number`},
 		{`{"id": "sample_100081_1.jpg", "model": "SDEdit"}`, `there is no "score"`},
 		{`{"id": "sample_100081_1.jpg", `, "p.jsonl:1: unexpected end of JSON input"},
-		{`7`, "a JSON object was expected"},
+		{`7`, "want a JSON object"},
 		{``, "p.jsonl is empty"},
 	}
 	for _, tt := range tests {
@@ -253,10 +254,10 @@ func TestImagenHubBrokenRatings(t *testing.T) {
 	tests := []struct{ second, want string }{
 		{"uid\tSDEdit\tImagic\na.jpg\t[0.5, 1]\t[0,0]", "rater2.tsv: there is no row for b.jpg"},
 		{"uid\tSDEdit\tImagic\na.jpg\t[0.5]\t[0,0]\nb.jpg\t[0, 0]\t[0,0]",
-			`rater2.tsv:2: SDEdit has "[0.5]": [SC, PQ]`},
+			`rater2.tsv:2: SDEdit has "[0.5]": want [SC, PQ]`},
 		{"uid\tSDEdit\tImagic\na.jpg\t[0.5, 7]\t[0,0]\nb.jpg\t[0, 0]\t[0,0]", "two numbers from 0 to 1"},
-		{"uid\tSDEdit\tImagic\na.jpg\t[0.5, 1]\nb.jpg\t[0, 0]\t[0,0]", "rater2.tsv:2: 2 columns: 3 were expected"},
-		{"uid\tOther\na.jpg\t[0.5, 1]\nb.jpg\t[0, 0]", `rater2.tsv:1: the column "SDEdit"`},
+		{"uid\tSDEdit\tImagic\na.jpg\t[0.5, 1]\nb.jpg\t[0, 0]\t[0,0]", "rater2.tsv:2: 2 columns: want 3"},
+		{"uid\tOther\na.jpg\t[0.5, 1]\nb.jpg\t[0, 0]", `rater2.tsv:1: there is no column "SDEdit"`},
 		{"uid\tSDEdit\na.jpg\t[0.5, 1]\nb.jpg\t[0, 0]\nb.jpg\t[0, 0]", "rater2.tsv:4: a second row for b.jpg"},
 		{"id,SDEdit", `rater2.tsv:1: the header begins with`},
 	}
@@ -273,7 +274,7 @@ func TestImagenHubBrokenRatings(t *testing.T) {
 		}
 	}
 	if _, err := loadImagenHub(protocol.Options{Data: t.TempDir()}); err == nil ||
-		!strings.Contains(err.Error(), "holds no Text-Guided_IE_rater*.tsv") {
+		!strings.Contains(err.Error(), "contains no Text-Guided_IE_rater*.tsv") {
 		t.Error(err)
 	}
 	if _, err := loadImagenHub(protocol.Options{Data: benchtest.Golden + "imagenhub", Target: "X"}); err == nil {
@@ -281,7 +282,7 @@ func TestImagenHubBrokenRatings(t *testing.T) {
 	}
 }
 
-// The number of raters is part of what a number is: two raters are not the published three, nor is one twice.
+// The number of raters is part of a number's basis: two raters are not the published three, nor is one file twice.
 func TestImagenHubRaters(t *testing.T) {
 	const ratings = benchtest.Golden + "imagenhub/human_ratings/Text-Guided_IE/Text-Guided_IE_rater"
 	dir := t.TempDir()

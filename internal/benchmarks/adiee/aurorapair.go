@@ -51,7 +51,7 @@ func (s *auroraPairs) readRating(r *protocol.Line, root string) error {
 	case slices.Contains(gens, ""):
 		return errors.New("a name in gens is empty")
 	case len(gens) != 2 || len(models) != 2:
-		return fmt.Errorf("%d gens and %d models: two each were expected", len(gens), len(models))
+		return fmt.Errorf("%d gens and %d models: want two each", len(gens), len(models))
 	case models[0] == models[1]:
 		return fmt.Errorf("both models are called %q: the winner must tell them apart", models[0])
 	case winner == models[0]:
@@ -59,7 +59,7 @@ func (s *auroraPairs) readRating(r *protocol.Line, root string) error {
 	case winner == models[1]:
 		verdict = protocol.Right
 	case winner != "tie":
-		return fmt.Errorf("winner is %q: \"tie\", %q or %q was expected", winner, models[0], models[1])
+		return fmt.Errorf("winner is %q: want \"tie\", %q or %q", winner, models[0], models[1])
 	}
 	s.Add(strconv.Itoa(len(s.IDs)), verdict)
 	s.models = append(s.models, models)

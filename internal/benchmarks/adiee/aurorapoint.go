@@ -37,7 +37,7 @@ func loadAuroraPoint(o protocol.Options) (protocol.Set, error) {
 	p.Each(rows, func(r *protocol.Line) error {
 		input, gen, prompt, score := r.Filled("input"), r.Filled("gen"), r.Filled("prompt"), r.Number("score")
 		if !r.Has("score") {
-			r.Fail("score is null: a number was expected")
+			r.Fail("score is null: want a number")
 		}
 		group := -1
 		if r.Has("model") {
@@ -57,7 +57,7 @@ func loadAuroraPoint(o protocol.Options) (protocol.Set, error) {
 		it.Group = input + "\n" + prompt
 		s.items = append(s.items, it)
 		if named := group >= 0; named != rows[0].Has("model") {
-			return errors.New("this row has a model or row 0 has, but not both: per_model_mean wants one of all")
+			return errors.New("either this row or row 0 has a model, but not both: per_model_mean needs a model in all rows")
 		}
 		return auroraScale.Check("score", score)
 	})
@@ -71,12 +71,12 @@ func (s *aurora) Read(path string) (protocol.Predictions, error) {
 		}
 		switch at := s.byGen[k.ID]; len(at) {
 		case 0:
-			return 0, fmt.Errorf("the id %q is not rated: a number from 0 to %d, or a path such as %q, was expected", k.ID,
+			return 0, fmt.Errorf("the id %q is not rated: want a number from 0 to %d, or a path such as %q", k.ID,
 				len(s.Keys)-1, protocol.PictureOf(s.items[0], "edit").Path)
 		case 1:
 			return at[0], nil
 		}
-		return 0, fmt.Errorf("the id %q is the path of several ratings: a number from 0 to %d was expected", k.ID,
+		return 0, fmt.Errorf("the id %q is the path of several ratings: want a number from 0 to %d", k.ID,
 			len(s.Keys)-1)
 	})
 	return auroraPredictions{j, s.items}, err

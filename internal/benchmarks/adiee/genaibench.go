@@ -57,7 +57,7 @@ func loadGenAIBench(o protocol.Options) (protocol.Set, error) {
 	}
 	generation := func(f string) bool { return !strings.Contains(f, "image_edition") }
 	if edits := slices.DeleteFunc(slices.Clone(files), generation); len(edits) > 0 {
-		files = edits // the whole dataset: not the parts on generation
+		files = edits // the full dataset: without the parts on generation
 	}
 	o.NoteFiles(files...)
 	table, err := protocol.OpenSamples(files, "vote_type")
@@ -93,19 +93,19 @@ func loadGenAIBench(o protocol.Options) (protocol.Set, error) {
 
 func checkVote(vote string) error {
 	if !slices.Contains(genAIVotes, vote) {
-		return fmt.Errorf("vote_type is %q: one of %s was expected", vote, strings.Join(genAIVotes, ", "))
+		return fmt.Errorf("vote_type is %q: want one of %s", vote, strings.Join(genAIVotes, ", "))
 	}
 	return nil
 }
 
-// checkGenAI refuses a subset that is not there, and options that --votes would hide.
+// checkGenAI refuses an unknown subset, and options that --votes would override.
 func checkGenAI(o protocol.Options) error {
 	switch {
 	case !slices.Contains([]string{"", "test_v1", "test"}, o.Subset):
-		return fmt.Errorf("subset %q: test_v1 or test was expected", o.Subset)
+		return fmt.Errorf("subset %q: want test_v1 or test", o.Subset)
 	case o.Votes != "" && (o.Data != "" || o.Targets != "" || o.Images != ""):
-		return errors.New("--votes are votes without pictures, in place of --ratings: leave out that, --images and " +
-			"--targets, or --votes")
+		return errors.New("--votes are votes without pictures, instead of --ratings: leave out --ratings, --images " +
+			"and --targets, or --votes")
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (s *genAI) readVotes(path string) error {
 // Items implements Scorable.
 func (s *genAI) Items() ([]*edit.Edit, error) {
 	if len(s.Edits) == 0 {
-		return nil, fmt.Errorf("votes alone hold no pictures: give --ratings with the Parquet files")
+		return nil, fmt.Errorf("--votes has no pictures: give --ratings with the Parquet files")
 	}
 	var p protocol.Problems
 	for i, pair := range s.Edits {

@@ -1,5 +1,5 @@
 // Package adiee holds the benchmarks that ADIEE is measured on: ImagenHub and AURORA-Bench's pointwise part, which
-// correlate scores with human ratings, GenAI-Bench and AURORA-Bench's pairwise part, which predict human votes.
+// correlate scores with human ratings, and GenAI-Bench and AURORA-Bench's pairwise part, which predict human votes.
 package adiee
 
 import (
@@ -29,7 +29,7 @@ var (
 	publishedCSV string
 )
 
-// family is what is known of these benchmarks before their data are read.
+// family holds the descriptions and published numbers of these benchmarks.
 var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // ImagenHub is ImagenHub's human ratings of text-guided editing.
@@ -56,14 +56,14 @@ func loadImagenHub(o protocol.Options) (protocol.Set, error) {
 	}
 	value, ok := values[target]
 	if !ok {
-		return nil, fmt.Errorf("target %q: O (the square root of SC x PQ), SC or PQ was expected", o.Target)
+		return nil, fmt.Errorf("target %q: want O (the square root of SC x PQ), SC or PQ", o.Target)
 	}
 	files, err := protocol.LocateAll(o.Data, "Text-Guided_IE_rater*.tsv")
 	if err != nil {
 		return nil, err
 	}
 	if len(files) < 2 {
-		return nil, fmt.Errorf("%s: one rater's file only (%s): the files of all raters were expected", o.Data,
+		return nil, fmt.Errorf("%s: only one rater's file (%s): want the files of all raters", o.Data,
 			files[0])
 	}
 	o.NoteFiles(files...)
@@ -93,7 +93,7 @@ func loadImagenHub(o protocol.Options) (protocol.Set, error) {
 // publishedRaters is the number of raters that published numbers are computed on.
 const publishedRaters = 3
 
-// part names what differs from the published human values: the target, the number of raters.
+// part names differences from the published human values: the target, the number of raters.
 func (s *hub) part() string {
 	var parts []string
 	if s.target != "O" {
@@ -122,11 +122,11 @@ func (s *hub) Read(path string) (protocol.Predictions, error) {
 		case k.Model == leftOut:
 			return -1, nil
 		case !known[k.ID]:
-			return 0, fmt.Errorf("the id %q is not rated: an id such as %q was expected", k.ID, s.Keys[0].ID)
+			return 0, fmt.Errorf("the id %q is not rated: want an id such as %q", k.ID, s.Keys[0].ID)
 		case k.Model == "":
-			return 0, fmt.Errorf("there is no \"model\": one of %s was expected", strings.Join(s.Names, ", "))
+			return 0, fmt.Errorf("there is no \"model\": want one of %s", strings.Join(s.Names, ", "))
 		}
-		return 0, fmt.Errorf("the model %q is not rated: one of %s was expected", k.Model, strings.Join(s.Names, ", "))
+		return 0, fmt.Errorf("the model %q is not rated: want one of %s", k.Model, strings.Join(s.Names, ", "))
 	}
 	j, err := s.ReadScores(path, fields, find)
 	return hubPredictions{j, s}, err
@@ -139,7 +139,7 @@ func (s *hub) Guess(rng *rand.Rand) protocol.Predictions {
 // Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
 func (s *hub) Items() ([]*edit.Edit, error) {
 	if s.images == "" {
-		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and " +
+		return nil, errors.New("there are no pictures: give --images, the folder with dataset_lookup.json, input and " +
 			"one folder per method")
 	}
 	lookupPath, lookup, err := readHubLookup("--images", s.images)

@@ -38,7 +38,7 @@ func TestAnswersAndScoresMixed(t *testing.T) {
 		both.WriteString(line(i, true, true))
 	}
 	_, err := s.Read(benchtest.Write(t, "mixed.jsonl", mixed.String()))
-	for _, want := range []string{"mixed.jsonl:1: the pair 0 has an answer and no scores", "and 20 more problems"} {
+	for _, want := range []string{"mixed.jsonl:1: the pair 0 has an answer but no scores", "and 20 more problems"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -115,12 +115,12 @@ func TestPairErrors(t *testing.T) {
 	tests := []struct{ file, want string }{
 		{`{"id": 40, "left": 1, "right": 2}`, `p.jsonl:1: the id "40" is not one of the 40 pairs`},
 		{`{"id": 1, "left": 1}`, `there is no "right"`},
-		{`{"id": 1, "left": 1, "right": "x"}`, `right is "x": a finite number`},
-		{`{"id": 1}`, "no prediction: \"answer\", \"left\" and \"right\""},
+		{`{"id": 1, "left": 1, "right": "x"}`, `right is "x": want a finite number`},
+		{`{"id": 1}`, "no prediction: want \"answer\", \"left\" and \"right\""},
 		{"{\"id\": 1, \"left\": 1, \"right\": 2}\n{\"id\": 1, \"model\": \"left\", \"score\": 2}",
 			"p.jsonl:2: a second prediction for 1 of left (the first is in p.jsonl:1)"},
 		{"{\"id\": 1, \"answer\": \"A>B\"}\n{\"id\": 1, \"answer\": \"A>B\"}", "a second answer for 1"},
-		{`{"id": 1, "model": "top", "score": 2}`, `the model "top" is no side`},
+		{`{"id": 1, "model": "top", "score": 2}`, `the model "top" is not a side`},
 		{`{"left": 1, "right": 2}`, `there is no "id"`},
 	}
 	for _, tt := range tests {
@@ -168,7 +168,7 @@ func TestAurora(t *testing.T) {
 		data, want string
 	}{
 		{AuroraPair, `[{"input": "i", "prompt": "p", "gens": ["a", "b"], "models": ["x", "y"], "winner": "z"}]`,
-			`d.json[0]: winner is "z": "tie", "x" or "y" was expected`},
+			`d.json[0]: winner is "z": want "tie", "x" or "y"`},
 		{AuroraPair, `[{"input": "i", "prompt": "p", "gens": ["a"], "models": ["x", "y"], "winner": "x"}]`,
 			"1 gens and 2 models"},
 		{AuroraPoint, `[{"input": "i", "prompt": "p", "gen": "g", "score": "2"}]`, `d.json[0]: score`},
@@ -181,7 +181,7 @@ func TestAurora(t *testing.T) {
 		}
 	}
 	if _, err := point.(protocol.Scorable).Items(); err == nil ||
-		!strings.Contains(err.Error(), "in/0.png: the picture is not there") {
+		!strings.Contains(err.Error(), "in/0.png: the picture does not exist") {
 		t.Error(err)
 	}
 }
@@ -208,7 +208,7 @@ func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 	}
 	clipI, _ := encoders.FindSimilarity("clip_i")
 	err := runner.SetCaptions(clipI, items, "")
-	if err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
+	if err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture does not exist") {
 		t.Error(err)
 	}
 }

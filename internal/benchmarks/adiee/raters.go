@@ -13,7 +13,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// differentFiles refuses a file of ratings that is there twice.
+// differentFiles refuses duplicate files of ratings.
 func differentFiles(files []string) error {
 	first := map[string]string{}
 	for _, file := range files {
@@ -23,7 +23,7 @@ func differentFiles(files []string) error {
 		}
 		text := strings.TrimSpace(strings.ReplaceAll(string(b), "\r\n", "\n"))
 		if other, twice := first[text]; twice {
-			return fmt.Errorf("%s: the same ratings as in %s: files of different raters were expected", file,
+			return fmt.Errorf("%s: the same ratings as in %s: want files of different raters", file,
 				filepath.Base(other))
 		}
 		first[text] = file
@@ -41,7 +41,7 @@ type raterFile struct {
 }
 
 // readRater reads one file: a header "uid, method, ...", then one line per source with a cell "[SC, PQ]" per method.
-// The first file names the items, the others must have the same.
+// The first file defines the items; the others must have the same.
 func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64) float64, p *protocol.Problems) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 		problems: p,
 	}
 	if f.header[0] != "uid" || len(f.header) < 2 {
-		return fmt.Errorf("%s:1: the header begins with %q: \"uid\" and the methods, separated by tabs, were expected",
+		return fmt.Errorf("%s:1: the header begins with %q: want \"uid\" and the methods, separated by tabs",
 			f.name, f.header[0])
 	}
 	for c, m := range f.header {
@@ -71,7 +71,7 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 	}
 	for _, m := range s.Names {
 		if !slices.Contains(f.header, m) {
-			p.Add(f.name+":1", "the column %q of %s is not there", m, f.first)
+			p.Add(f.name+":1", "there is no column %q, which %s has", m, f.first)
 		}
 	}
 	rated := map[string]int{} // line of each source
@@ -79,7 +79,7 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 		where := fmt.Sprintf("%s:%d", f.name, n+2)
 		cells := strings.Split(strings.TrimRight(line, "\r"), "\t")
 		if len(cells) != len(f.header) {
-			p.Add(where, "%d columns: %d were expected, as in the header", len(cells), len(f.header))
+			p.Add(where, "%d columns: want %d, as in the header", len(cells), len(f.header))
 			continue
 		}
 		if before, ok := rated[cells[0]]; ok {
@@ -112,7 +112,7 @@ func (s *hub) readRatings(f *raterFile, where string, cells []string) {
 		}
 		v, err := protocol.ParseNumbers(method, json.RawMessage(cells[c+1]))
 		if err != nil || len(v) != 2 || min(v[0], v[1]) < 0 || max(v[0], v[1]) > 1 {
-			f.problems.Add(where, "%s has %q: [SC, PQ], two numbers from 0 to 1, was expected", method, cells[c+1])
+			f.problems.Add(where, "%s has %q: want [SC, PQ], two numbers from 0 to 1", method, cells[c+1])
 			continue
 		}
 		key := protocol.Key{ID: cells[0], Model: method}

@@ -16,7 +16,7 @@ type hubTargets struct {
 	ids  map[[3]string][]string
 }
 
-// hubEdit is what ImagenHub says of a sample.
+// hubEdit is ImagenHub's entry for a sample.
 type hubEdit struct {
 	Instruction string
 	Before      string `json:"source_global_caption"`
@@ -46,7 +46,7 @@ func openHubTargets(folder string) (*hubTargets, error) {
 	return t, nil
 }
 
-// of returns the wanted result of an edit; none if there is not exactly one.
+// of returns the wanted result of an edit; none unless there is exactly one.
 func (t *hubTargets) of(instruction string, captions [2]string) protocol.Picture {
 	if t == nil {
 		return protocol.Picture{}

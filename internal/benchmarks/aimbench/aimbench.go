@@ -1,6 +1,6 @@
-// Package aimbench is AIM-Bench, affective image manipulation. Components of each sample, from files of lines or from
-// the authors' folders (read.go, authors.go), become the paper's eight columns and the overall score (numbers.go,
-// overall.go).
+// Package aimbench implements AIM-Bench, affective image manipulation. Components of each sample are read from JSON
+// lines or from the authors' folders (read.go, authors.go); the paper's eight columns and the overall score are
+// computed from them (numbers.go, overall.go).
 package aimbench
 
 import (
@@ -26,7 +26,7 @@ var (
 	publishedCSV string
 )
 
-// family is what is known of these benchmarks before their data are read.
+// family holds the description and published numbers of the benchmark.
 var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // Benchmark is AIM-Bench.
@@ -47,11 +47,11 @@ type aim struct {
 	samples []aimSample
 	root    string            // folder of Instructions.json and benchmark/
 	editors []string          // folders of editors in the authors' layout
-	by      map[string]string // what measured a component, where files do not say it
+	by      map[string]string // what measured a component, if the files do not state it
 	human   string            // file of human ratings
 }
 
-// aimSample is a sample: what is asked for, the emotion that it should evoke, and the names of its pictures.
+// aimSample is a sample: its instruction, the emotion that it should evoke, and the names of its pictures.
 type aimSample struct {
 	original, edited, kind, prompt, emotion string
 	vad                                     [3]float64
@@ -84,7 +84,7 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 		target.Emotion = strings.ToLower(strings.TrimSpace(target.Emotion))
 		vad, err := parseVAD(target.VAD)
 		prompt := ""
-		if r.Has("edit_prompt") { // what a scorer needs; Items misses it
+		if r.Has("edit_prompt") { // a scorer needs it; Items reports it missing
 			prompt = r.Text("edit_prompt")
 		}
 		s.samples = append(s.samples, aimSample{original, edited, kind, prompt, target.Emotion, vad})
@@ -92,7 +92,7 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 		seen[edited] = r.Where
 		switch {
 		case !slices.Contains(emotions, target.Emotion):
-			return fmt.Errorf("the target emotion is %q: one of %s was expected", target.Emotion,
+			return fmt.Errorf("the target emotion is %q: want one of %s", target.Emotion,
 				strings.Join(emotions, ", "))
 		case twice:
 			return fmt.Errorf("a second sample with the edited_image %q (the first is in %s)", edited, first)
@@ -104,8 +104,8 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 	return s, p.Err()
 }
 
-// aimBounds are the scales of the components: a cosine, judges' scales of 0 to 10, the aesthetic predictor's, and that
-// of valence, arousal and dominance.
+// aimBounds are the scales of the components: a cosine, judges' and the aesthetic predictor's 0 to 10, and 1 to 9 for
+// valence, arousal and dominance.
 var aimBounds = map[string]protocol.Bounds{"clip_t": {Low: -1, High: 1}, "sc": {Low: 0, High: 10},
 	"pq": {Low: 0, High: 10}, "aesthetic": {Low: 0, High: 10},
 	"s_sm": {Low: 0, High: 10}, "s_vs": {Low: 0, High: 10}, "s_gtc": {Low: 0, High: 10}, "valence": {Low: 1, High: 9},
@@ -130,7 +130,7 @@ func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
 			list = append(list, x)
 		}
 	default:
-		return v, errors.New("the numbers valence, arousal and dominance were expected")
+		return v, errors.New("want the numbers valence, arousal and dominance")
 	}
 	for i, name := range names {
 		if err := aimBounds[name].Check(name, list[i]); err != nil {
@@ -143,14 +143,14 @@ func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
 // Items implements Scorable: the outputs of all editors, in the authors' layout.
 func (s *aim) Items() ([]*edit.Edit, error) {
 	if len(s.editors) == 0 {
-		return nil, errors.New("the pictures are not named: give --editors, folders MODEL with edited_output/")
+		return nil, errors.New("there are no pictures: give --editors, folders MODEL with edited_output/")
 	}
 	var p protocol.Problems
 	var items []*edit.Edit
 	for _, dir := range s.editors {
 		for i, sample := range s.samples {
 			source := filepath.Join(s.root, "benchmark", sample.original)
-			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
+			if _, err := os.Stat(source); err != nil { // there is a copy next to the outputs
 				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
 			}
 			if sample.prompt == "" {
@@ -170,7 +170,7 @@ func (s *aim) Items() ([]*edit.Edit, error) {
 // Outputs implements Measurable.
 func (s *aim) Outputs() ([]*edit.Edit, error) { return s.Items() }
 
-// aimNumbers are the numbers that are made of each component. gtc is the paper's name of s_gtc.
+// aimNumbers are the numbers computed from each component. gtc is the paper's name for s_gtc.
 var aimNumbers = map[string][]string{"clip_t": {"clip_t"}, "sc": {"sc"}, "aesthetic": {"aesthetic"}, "pq": {"pq"},
 	"gtc": {"s_gtc"}, "s_gtc": {"s_gtc"}, "emotion": {"acc", "f1"}, "vad": {"d_vad"}, "score": {"score"}}
 
@@ -184,7 +184,7 @@ func (s *aim) Line(k protocol.Key, values map[string]any, by string) map[string]
 	return line
 }
 
-// Closed implements protocol.Closed: a line with another field alone is refused.
+// Closed implements protocol.Closed: a line with only other fields is refused.
 func (s *aim) Closed() {}
 
 // Components implements Composed.

@@ -105,7 +105,7 @@ func TestAIMBenchMixes(t *testing.T) {
 	}
 }
 
-// The pictures of an editor are found in the authors' layout, and what is not there is named.
+// The pictures of an editor are found in the authors' layout, and missing ones are named.
 func TestAIMBenchItems(t *testing.T) {
 	root := t.TempDir()
 	const data = `[{"original_image": "fear_1.jpg", "edited_image": "fear_1_awe_instruction_2.png", "edit_type": "x",
@@ -134,7 +134,7 @@ func TestAIMBenchItems(t *testing.T) {
 		t.Errorf("%+v", items)
 	}
 	if _, err := load(filepath.Join(root, "N")).Items(); err == nil ||
-		!strings.Contains(err.Error(), "N/edited_output/fear_1_edited_awe.png: the picture is not there") {
+		!strings.Contains(err.Error(), "N/edited_output/fear_1_edited_awe.png: the picture does not exist") {
 		t.Error(err)
 	}
 }
@@ -151,10 +151,10 @@ func TestAIMBenchHalves(t *testing.T) {
 		}
 	}
 	for want, line := range map[string]string{
-		"a.jsonl:1: sample 0 has s_sm and no file has its s_vs":  `{"id": 0, "s_sm": 7}`,
-		"clip_t is [0.1,0.2]: a finite number was expected":      `{"id": 0, "clip_t": [0.1,0.2]}`,
-		"s_sm is [7,8]: a finite number was expected":            `{"id": 0, "s_sm": [7,8], "s_vs": 3}`,
-		"aesthetic is []: a finite number was expected":          `{"id": 0, "aesthetic": []}`,
+		"a.jsonl:1: sample 0 has s_sm, but no file has its s_vs": `{"id": 0, "s_sm": 7}`,
+		"clip_t is [0.1,0.2]: want a finite number":              `{"id": 0, "clip_t": [0.1,0.2]}`,
+		"s_sm is [7,8]: want a finite number":                    `{"id": 0, "s_sm": [7,8], "s_vs": 3}`,
+		"aesthetic is []: want a finite number":                  `{"id": 0, "aesthetic": []}`,
 		"a second value of s_gtc for sample 0 (the first is in ": `{"id": 0, "s_sm": 7, "s_vs": 3, "s_gtc": 3}`,
 	} {
 		if _, err := s.ReadAll([]string{benchtest.Write(t, "a.jsonl", line)}); err == nil ||
@@ -171,8 +171,8 @@ func TestAIMBenchTruth(t *testing.T) {
 	for truth, want := range map[string]string{
 		"[1, 2, 3]": fmt.Sprintf("M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2,3], but %v in the data",
 			s.(*aim).samples[0].vad),
-		"[1, 2]": "M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2]: the numbers valence, arousal and " +
-			"dominance were expected",
+		"[1, 2]": "M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2]: want the numbers valence, arousal and " +
+			"dominance",
 	} {
 		dir := t.TempDir()
 		benchtest.PutFile(t, dir, "M/eval/evaluation_vad_results_j.json",
@@ -194,7 +194,7 @@ func TestAIMBenchCorrect(t *testing.T) {
 	p := benchtest.Must[[]protocol.Editor](t)(s.(protocol.Mixed).ReadAll([]string{filepath.Join(dir,
 		"M")}))[0].Predictions
 	benchtest.Near(t, "acc", benchtest.ByRule(benchtest.NumbersOf(p))["acc"], 100, 0)
-	want := "is_correct of 1 entries of evaluation_results.json is not what their emotions say"
+	want := "is_correct of 1 entries of evaluation_results.json contradicts their emotions"
 	if notes := strings.Join(p.Result().Notes, " "); !strings.Contains(notes, want) {
 		t.Errorf("the notes are %q, want %q in them", notes, want)
 	}
@@ -227,7 +227,7 @@ func TestAIMAsAuthors(t *testing.T) {
 	}
 }
 
-// TestAIMOverallStandsOn: the name of Overall counts the values that its columns are made of.
+// TestAIMOverallStandsOn: the name of Overall counts the values that its columns are computed from.
 func TestAIMOverallStandsOn(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	rows := strings.Split(strings.TrimSpace(string(benchtest.Must[[]byte](t)(os.ReadFile("../testdata/aim.jsonl")))),

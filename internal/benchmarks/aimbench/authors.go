@@ -27,10 +27,10 @@ const (
 	aimDVADFile    = "vad_metrics.json"
 )
 
-// noEmotion is what an entry without predicted_emotion predicts. The authors' program takes it for a wrong answer.
+// noEmotion is what an entry without predicted_emotion predicts. The authors' program counts it as a wrong answer.
 const noEmotion = "(none)"
 
-// marks are a judge's sub-scores: null among them is no 0.
+// marks are a judge's sub-scores, in which null is not read as 0.
 type marks []float64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -73,8 +73,8 @@ func (e aimEntry) output() string {
 	return ""
 }
 
-// readEditor reads what MODEL/eval holds of the authors' files; dir is MODEL or MODEL/eval. A folder without eval has
-// no components yet.
+// readEditor reads the authors' files in MODEL/eval; dir is MODEL or MODEL/eval. A folder without eval has no
+// components yet.
 func (m *aimReader) readEditor(dir string, p *protocol.Problems) error {
 	eval, name := filepath.Join(dir, "eval"), protocol.EditorName(dir)
 	if name == "eval" {
@@ -113,7 +113,7 @@ func (m *aimReader) readEditor(dir string, p *protocol.Problems) error {
 			}
 		}
 		if odd > 0 {
-			j.notes = append(j.notes, fmt.Sprintf("is_correct of %d entries of %s is not what their emotions say: these count",
+			j.notes = append(j.notes, fmt.Sprintf("is_correct of %d entries of %s contradicts their emotions: these count",
 				odd, f.Name()))
 		}
 	}
@@ -123,7 +123,7 @@ func (m *aimReader) readEditor(dir string, p *protocol.Problems) error {
 func (m *aimReader) readEntry(j *aimPredictions, e aimEntry, where string) error {
 	samples := m.outputs[e.output()]
 	if len(samples) != 1 {
-		return fmt.Errorf("%q is the output of %d samples: that of one, such as %q, was expected", e.output(),
+		return fmt.Errorf("%q is the output of %d samples: want the output of one, such as %q", e.output(),
 			len(samples),
 			m.output(0))
 	}
@@ -205,7 +205,7 @@ func (m *aimReader) checkTotals(j *aimPredictions, eval string) error {
 			"vad_avg_distance": "d_vad"} {
 			if v, ok := totals[field]; ok && !(math.Abs(v-means[column]) <= 1e-4) {
 				j.notes = append(j.notes, fmt.Sprintf(
-					"%s of the authors' %s is %v, but %.4f by their list: the list counts",
+					"%s of the authors' %s is %v, but %.4f from their list: the list counts",
 					field, file, v, means[column]))
 			}
 		}

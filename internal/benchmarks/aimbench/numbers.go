@@ -11,8 +11,8 @@ import (
 	"assay/internal/stats"
 )
 
-// aimPredictions holds the components of each sample of one editor: the columns of aimColumns but acc and f1, and
-// "score", a scorer's; NaN where missing.
+// aimPredictions holds the components of each sample of one editor: the columns of aimColumns except acc and f1, and
+// a scorer's "score"; NaN if missing.
 type aimPredictions struct {
 	*aim
 	name    string // of the editor, "" if the files name none
@@ -22,7 +22,7 @@ type aimPredictions struct {
 	point   [][3]float64           // predicted valence, arousal and dominance, NaN where missing
 	by      map[string]string      // component: what measured it
 	run     protocol.OneRun        // that scored it
-	among   int                    // so many editors
+	among   int                    // number of editors
 	notes   []string
 }
 
@@ -39,7 +39,7 @@ func (j *aimPredictions) Complete(i int) bool {
 	return j.emotion[i] != ""
 }
 
-// has reports whether a column stands on a sample. An emotion outside the eight leaves f1.
+// has reports whether a column covers a sample. An emotion outside the eight does not count in f1.
 func (j *aimPredictions) has(column string, i int) bool {
 	if column == "f1" {
 		return slices.Contains(emotions, j.emotion[i])
@@ -50,10 +50,10 @@ func (j *aimPredictions) has(column string, i int) bool {
 	return j.emotion[i] != ""
 }
 
-// aimParts are the components that Overall's columns are made of; acc and f1 are both of the emotions.
+// aimParts are the components that Overall is computed from; acc and f1 both come from the emotions.
 var aimParts = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "d_vad"}
 
-// covers is on how many of the units a column stands; of Overall, on how many values of its components.
+// covers returns how many of the units a column is based on; for Overall, how many values of its components.
 func (j *aimPredictions) covers(column string, units []int) *protocol.Coverage {
 	if column != "overall" {
 		return protocol.CoverageBy(len(units), func(k int) (protocol.Key, bool, bool) {
@@ -71,8 +71,8 @@ func (j *aimPredictions) used(column string) int {
 	return j.covers(column, protocol.UpTo(len(j.samples))).Used
 }
 
-// usedOf says on how many of the units columns stand that do not stand on all (Overall: on how many values), and marks
-// for their cells.
+// usedOf returns, for columns that are not based on all units, how many units (Overall: how many values) they are based
+// on, and marks for their cells.
 func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
 	for _, c := range columns {
 		on := j.covers(c, units)
@@ -145,7 +145,8 @@ func (j *aimPredictions) Numbers(units []int) []protocol.Number {
 	return out
 }
 
-// judge is what measured a number: of the overall score, everything that measured a component; "" if one is not known.
+// judge returns what measured a number; for the overall score, everything that measured a component; "" if one is not
+// known.
 func (j *aimPredictions) judge(number string) string {
 	var of []string
 	if number == "overall" {
@@ -167,7 +168,7 @@ func aimRow(means map[string]float64) []protocol.Number {
 	return append(out, protocol.Number{Name: "overall", Value: means["overall"]})
 }
 
-// Chance implements Expecting: of emotions that are guessed.
+// Chance implements Expecting: for random guesses of emotions.
 func (s *aim) Chance(seed uint64) map[string]protocol.Value {
 	rng := stats.NewRand(seed + 1)
 	guessed := func(rng *rand.Rand, only []string) (acc, f1 float64) {

@@ -12,15 +12,15 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// aimColumns are the columns of the paper's Table 1 and the bounds between which Overall normalises them: at From a
-// column counts 0, at To it counts 1.
+// aimColumns are the columns of the paper's Table 1 and the bounds between which Overall normalises them: From
+// maps to 0, To to 1.
 var aimColumns = []protocol.Axis{
 	{Number: "clip_t", From: 0.20, To: 0.30}, {Number: "sc", From: 5, To: 10}, {Number: "aesthetic", From: 0, To: 10},
 	{Number: "pq", From: 5, To: 10}, {Number: "s_gtc", From: 5, To: 10}, {Number: "acc", From: 0, To: 100},
 	{Number: "f1", From: 0, To: 100}, {Number: "d_vad", From: 3, To: 2},
 }
 
-// aimOverall is 100 times the mean of the normalised columns; NaN if one is missing.
+// aimOverall returns 100 times the mean of the normalised columns; NaN if one is missing.
 func aimOverall(means map[string]float64) float64 {
 	sum := 0.0
 	for _, c := range aimColumns {
@@ -46,7 +46,7 @@ func aimMeans(path string) (*protocol.Result, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	if len(records) < 2 {
-		return nil, fmt.Errorf("%s: a header and a row per method were expected", filepath.Base(path))
+		return nil, fmt.Errorf("%s: want a header and a row per method", filepath.Base(path))
 	}
 	var p protocol.Problems
 	checkAIMHeader(&p, filepath.Base(path)+":1", records[0])
@@ -86,7 +86,7 @@ func aimMeans(path string) (*protocol.Result, error) {
 	return &protocol.Result{JSON: out, N: len(out.Methods), Tables: []protocol.Table{table}}, p.Err()
 }
 
-// aimMeansRow reads the row of a method. overall is NaN where it is not given.
+// aimMeansRow reads a method's row. overall is NaN if it is not given.
 func aimMeansRow(p *protocol.Problems, where string, header, record []string) (name string, m map[string]float64) {
 	m = map[string]float64{"overall": math.NaN()}
 	for c, column := range header {
@@ -96,9 +96,9 @@ func aimMeansRow(p *protocol.Problems, where string, header, record []string) (n
 		}
 		v, err := strconv.ParseFloat(record[c], 64)
 		if err != nil && !(column == "overall" && record[c] == "") {
-			p.Add(where, "%s is %q: a number was expected", column, record[c])
+			p.Add(where, "%s is %q: want a number", column, record[c])
 		} else if math.IsNaN(v) || math.IsInf(v, 0) {
-			p.Add(where, "%s is %q: a finite number was expected", column, record[c])
+			p.Add(where, "%s is %q: want a finite number", column, record[c])
 		} else if err == nil {
 			m[column] = v
 			if b, ok := aimBounds[column]; ok {

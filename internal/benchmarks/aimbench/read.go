@@ -15,7 +15,7 @@ import (
 // aimComponents are the names of the components and of what follows from the emotion.
 var aimComponents = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "f1", "d_vad", "score"}
 
-// aimReader gathers the components of several files.
+// aimReader collects the components of several files.
 type aimReader struct {
 	*aim
 	editors map[string]*aimPredictions
@@ -31,7 +31,7 @@ type aimOutput struct {
 	i      int
 }
 
-// aimHalfScore is s_sm or s_vs, which may come in files of their own; s_gtc is the smaller of both.
+// aimHalfScore is s_sm or s_vs, which may come in separate files; s_gtc is the smaller of the two.
 type aimHalfScore struct {
 	value float64
 	where string
@@ -173,7 +173,7 @@ func (m *aimReader) readRow(r *protocol.Line, i int, run string, seen map[string
 
 func aimID(r *protocol.Line) string { return r.First("id", "edited_image", "original_image", "image") }
 
-// find returns the sample that a line names. What else the line says of its pictures must be of that sample.
+// find returns the sample that a line names. Other picture names in the line must belong to the same sample.
 func (s *aim) find(r *protocol.Line) (int, error) {
 	id := r.ID(aimID(r))
 	if r.Err() != nil {
@@ -198,7 +198,7 @@ func (s *aim) find(r *protocol.Line) (int, error) {
 	return i, nil
 }
 
-// named is the sample of a number, or of a picture's name.
+// named returns the sample with a number, or with a picture's name.
 func (s *aim) named(id string) (int, error) {
 	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.samples) {
 		return i, nil
@@ -216,16 +216,16 @@ func (s *aim) named(id string) (int, error) {
 			return at[0], nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id,
+	return 0, fmt.Errorf("%q is not a sample: want a number from 0 to %d, or an edited_image such as %q", id,
 		len(s.samples)-1, s.samples[0].edited)
 }
 
-// aimFields are the fields of a line that say something of a sample.
+// aimFields are the fields of a line that hold components of a sample.
 var aimFields = []string{"clip_t", "aesthetic", "sc", "pq", "s_gtc", "s_sm", "s_vs", "emotion", "vad", "score"}
 
 func (m *aimReader) readSample(j *aimPredictions, i int, r *protocol.Line) error {
 	if !slices.ContainsFunc(aimFields, func(f string) bool { _, ok := r.Fields[f]; return ok }) {
-		return fmt.Errorf("it has no component: one of %s was expected", strings.Join(aimFields, ", "))
+		return fmt.Errorf("it has no component: want one of %s", strings.Join(aimFields, ", "))
 	}
 	for _, component := range []string{"clip_t", "aesthetic", "sc", "pq", "s_gtc", "score"} {
 		if !r.Has(component) {
@@ -258,7 +258,7 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r *protocol.Line) error
 	return nil
 }
 
-// aimValues reads a component: a number, or a list of sub-scores where a judge gives several.
+// aimValues reads a component: a number, or a list of a judge's sub-scores.
 func aimValues(r *protocol.Line, component string) (values []float64) {
 	if slices.Contains([]string{"sc", "pq", "s_gtc"}, component) {
 		values = r.Numbers(component)
@@ -275,7 +275,7 @@ func aimValues(r *protocol.Line, component string) (values []float64) {
 	return values
 }
 
-// readHalves reads s_sm and s_vs; null is a sample without one.
+// readHalves reads s_sm and s_vs; null means the sample has none.
 func (m *aimReader) readHalves(j *aimPredictions, i int, r *protocol.Line) error {
 	key := aimOutput{j.name, i}
 	for _, f := range []string{"s_sm", "s_vs"} {
@@ -301,14 +301,14 @@ func (m *aimReader) readHalves(j *aimPredictions, i int, r *protocol.Line) error
 	return nil
 }
 
-// checkHalves names the samples that have one of s_sm and s_vs only.
+// checkHalves reports the samples that have only one of s_sm and s_vs.
 func (m *aimReader) checkHalves(p *protocol.Problems) {
 	for _, name := range m.order {
 		for i := range m.samples {
 			half := m.halves[aimOutput{name, i}]
 			for f, other := range map[string]string{"s_sm": "s_vs", "s_vs": "s_sm"} {
 				if h, ok := half[f]; ok && len(half) < 2 {
-					p.Add(h.where, "sample %d has %s and no file has its %s: s_gtc is the smaller of both", i, f, other)
+					p.Add(h.where, "sample %d has %s, but no file has its %s: s_gtc is the smaller of the two", i, f, other)
 				}
 			}
 		}

@@ -23,7 +23,7 @@ type aimJSON struct {
 
 type aimHalf struct {
 	N    int            `json:"n,omitempty"`
-	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all of them: on how many
+	Used map[string]int `json:"used,omitempty"` // for numbers that are not based on all samples: on how many
 	Acc  protocol.Value `json:"acc"`
 	DVAD protocol.Value `json:"d_vad"`
 }
@@ -40,7 +40,8 @@ type aimMeansJSON struct {
 	DVAD      protocol.Value `json:"d_vad"`
 	Overall   protocol.Value `json:"overall"`
 
-	// Used: of numbers that do not stand on all samples, on how many; of overall, on how many values, seven a sample.
+	// Used: for numbers that are not based on all samples, on how many; for overall, on how many values (seven per
+	// sample).
 	Used map[string]int `json:"used,omitempty"`
 }
 
@@ -153,7 +154,7 @@ func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float
 	return t
 }
 
-// agreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
+// agreement returns the tables of a scorer's agreement with the components, and of all of them with human ratings.
 func (j *aimPredictions) agreement() ([]protocol.Table, error) {
 	var components []protocol.Column
 	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
@@ -173,7 +174,7 @@ func (j *aimPredictions) agreement() ([]protocol.Table, error) {
 	return protocol.Agreements(score, components, j.human, func(r *protocol.Line) int {
 		switch name := r.Editor(); {
 		case name == "" && j.among > 1:
-			r.Fail("there is no \"method\", and there are %d editors: whose sample was rated?", j.among)
+			r.Fail("there is no \"method\": with %d editors, it must name the one whose sample was rated", j.among)
 		case name != "" && name != j.name:
 			return -1
 		}
@@ -185,7 +186,7 @@ func (j *aimPredictions) agreement() ([]protocol.Table, error) {
 	})
 }
 
-// disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
+// disagreements returns the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
 // their pictures if the editor's folder is known.
 func (j *aimPredictions) disagreements() []protocol.Example {
 	items, err := j.Items()

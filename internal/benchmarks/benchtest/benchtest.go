@@ -123,7 +123,7 @@ func PutFile(t *testing.T, dir, name string, what any) string {
 	return path
 }
 
-// NumbersOf are the numbers of a result by the names that reports have, with what they stand on.
+// NumbersOf returns the numbers of a result by their names in reports, which include the coverage.
 func NumbersOf(j protocol.Predictions) map[string]float64 {
 	r := j.Result()
 	out := map[string]float64{}
@@ -139,7 +139,7 @@ func NumbersOf(j protocol.Predictions) map[string]float64 {
 	return out
 }
 
-// ByRule are numbers without what they stand on.
+// ByRule returns numbers by name without the coverage.
 func ByRule(named map[string]float64) map[string]float64 {
 	out := map[string]float64{}
 	for name, v := range named {
@@ -149,7 +149,7 @@ func ByRule(named map[string]float64) map[string]float64 {
 	return out
 }
 
-// EqualNumbers fails unless the numbers of both are the same to nine digits.
+// EqualNumbers fails unless got has every number of want, to within 1e-9.
 func EqualNumbers(t *testing.T, what string, got map[string]float64, want map[string]float64) {
 	t.Helper()
 	for name, w := range want {
@@ -159,8 +159,8 @@ func EqualNumbers(t *testing.T, what string, got map[string]float64, want map[st
 	}
 }
 
-// Authors is a part of testdata/authors.json: what programs of the benchmarks' authors make of random answers, some of
-// them missing or malformed (tools/oracle/authors.py).
+// Authors returns a part of testdata/authors.json: what the benchmark authors' programs compute from random answers,
+// some of them missing or malformed (tools/oracle/authors.py).
 func Authors[T any](t *testing.T, part string) (v T) {
 	t.Helper()
 	var all map[string]json.RawMessage
@@ -177,7 +177,7 @@ type ShownPicture struct {
 	SHA256 string
 }
 
-// Shows compares decoded pictures with those that a program shows.
+// Shows compares a decoded picture with the one that a program shows.
 func Shows(t *testing.T, what string, want ShownPicture, got *data.Picture) {
 	t.Helper()
 	if sum := fmt.Sprintf("%x", sha256.Sum256(got.Pix)); [2]int{got.Width, got.Height} != want.Size ||
@@ -186,7 +186,7 @@ func Shows(t *testing.T, what string, want ShownPicture, got *data.Picture) {
 	}
 }
 
-// RunFolder is a run's folder with predictions by a judge of a fingerprint.
+// RunFolder creates a run's folder with predictions by the judge with a fingerprint, and returns their path.
 func RunFolder(t *testing.T, fingerprint, lines string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -194,7 +194,7 @@ func RunFolder(t *testing.T, fingerprint, lines string) string {
 	return PutFile(t, dir, "predictions.jsonl", []byte(lines))
 }
 
-// FedLines are samples of a method with components that follow from their numbers.
+// FedLines returns lines of samples whose components follow from their ids.
 func FedLines(ids []int, more float64) string {
 	text := ""
 	for _, id := range ids {
@@ -208,7 +208,7 @@ func FedLines(ids []int, more float64) string {
 // Equal compares two numbers to twelve digits.
 func Equal(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 }
 
-// GradedFolder is MagicBrush with one session of n turns, whose last is the only sample of "multi-turn".
+// GradedFolder creates MagicBrush with one session of n turns, whose last is the only "multi-turn" sample.
 func GradedFolder(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()

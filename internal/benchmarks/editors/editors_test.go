@@ -150,11 +150,11 @@ func TestGradedRefusals(t *testing.T) {
 		`{"id": "7/1", "l1": -0.1}`:      {brush, "l1 is -0.1"},
 		`{"id": "7/1", "clip_i": 93}`:    {brush, "clip_i is 93"},
 		`{"id": "7/1", "clip_t": 30}`:    {brush, "clip_t is 30"},
-		`{"id": "7/1", "clipi": 0.9}`:    {brush, `"clipi" is no number of magicbrush`},
+		`{"id": "7/1", "clipi": 0.9}`:    {brush, `"clipi" is not a number of magicbrush`},
 		`{"id": "7/1", "score": 99}`:     {brush, "score is 99"},
 		`{"id": "1", "score": 99}`:       {edit, "score is 99"},
 		`{"id": "1", "published": 5.01}`: {edit, "published is 5.01"},
-		`{"id": "1", "Score": 3}`:        {edit, `"Score" is no number of imgedit-bench`},
+		`{"id": "1", "Score": 3}`:        {edit, `"Score" is not a number of imgedit-bench`},
 	} {
 		if _, err := tt.set.Read(benchtest.Write(t, "p.jsonl", row)); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {
@@ -180,7 +180,7 @@ func TestGradedRefusals(t *testing.T) {
 	}
 }
 
-// The column n says on how many samples the means of a kind stand.
+// The column n is the number of samples that the means of a kind cover.
 func TestKindsCount(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"1": {"id": "a", "prompt": "p", "edit_type": "add"}, "2": {"id": "b", "prompt": "p", "edit_type": "add"}, ` +

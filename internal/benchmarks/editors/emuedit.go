@@ -40,12 +40,12 @@ func loadEmuEdit(o protocol.Options) (protocol.Set, error) {
 	err = table.Each(columns, func(p protocol.Sample, text []string) error {
 		task, split, idx := text[1], text[2], text[3]
 		if split == "" || idx == "" || text[0] == "" || task == "" {
-			return errors.New("instruction, task, split and idx were expected")
+			return errors.New("want instruction, task, split and idx")
 		}
 		id := split + "/" + idx
 		if generations { // a row for each sample and model
 			if _, twice := s.Held[text[6]][id]; twice || text[6] == "" {
-				return fmt.Errorf("the output of %q for %s: one, of a model with a name, was expected", text[6], id)
+				return fmt.Errorf("the output of %q for %s: want one, of a model with a name", text[6], id)
 			}
 			s.Hold(text[6], id, p.Picture("edited_image", -1, o.Images))
 		}

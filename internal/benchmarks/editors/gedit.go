@@ -20,7 +20,7 @@ import (
 //go:embed benchmarks.txt
 var benchmarksText string
 
-// family is what is known of these benchmarks before their data are read.
+// family holds the descriptions and published numbers of these benchmarks.
 var family = protocol.Family{Benchmarks: benchmarksText}
 
 // GEditBench is GEdit-Bench.
@@ -31,7 +31,7 @@ var gEditTasks = []string{"background_change", "color_alter", "material_alter", 
 	"style_change",
 	"subject-add", "subject-remove", "subject-replace", "text_change", "tone_transfer"}
 
-// gEditArea is what pictures are resized to.
+// gEditArea is the area in pixels that pictures are resized to.
 const gEditArea = 512 * 512
 
 func loadGEdit(o protocol.Options) (protocol.Set, error) {
@@ -57,16 +57,16 @@ func loadGEdit(o protocol.Options) (protocol.Set, error) {
 	err = table.Each(columns, func(p protocol.Sample, text []string) error {
 		task, key, lang := text[0], text[1], text[3]
 		if !slices.Contains(gEditTasks, task) {
-			return fmt.Errorf("task_type is %q: one of %s was expected", task, strings.Join(gEditTasks, ", "))
+			return fmt.Errorf("task_type is %q: want one of %s", task, strings.Join(gEditTasks, ", "))
 		}
 		if lang != "en" && lang != "cn" {
-			return fmt.Errorf("instruction_language is %q: en or cn was expected", lang)
+			return fmt.Errorf("instruction_language is %q: want en or cn", lang)
 		}
 		parts := []string{lang}
 		if intersects {
 			in, err := strconv.ParseBool(strings.ToLower(text[4]))
 			if err != nil {
-				return fmt.Errorf("column Intersection_exist is %q: true or false was expected", text[4])
+				return fmt.Errorf("column Intersection_exist is %q: want true or false", text[4])
 			}
 			if in {
 				parts = append(parts, lang+", intersection")
@@ -82,7 +82,7 @@ func loadGEdit(o protocol.Options) (protocol.Set, error) {
 	return s, err
 }
 
-// describeGEdit says what the set is; language is that of each sample's instruction, by its id.
+// describeGEdit describes the set; language is the language of each sample's instruction, by id.
 func describeGEdit(s *protocol.EditorSet, language map[string]string) {
 	ten := protocol.Bounds{Low: 0, High: 10}
 	s.Macro, s.Groups, s.Table = true, gEditTasks, readVIEScores
@@ -111,7 +111,7 @@ func describeGEdit(s *protocol.EditorSet, language map[string]string) {
 	}
 }
 
-// globQuote quotes what filepath.Glob would take for a pattern.
+// globQuote quotes the characters that filepath.Glob would interpret as a pattern.
 func globQuote(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
@@ -131,7 +131,7 @@ func readVIEScores(file string) (editor string, rows []*protocol.Line, err error
 		}
 	}
 	if editor == "" {
-		return "", nil, fmt.Errorf("%s: a file MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv was expected",
+		return "", nil, fmt.Errorf("%s: want a file MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv",
 			base)
 	}
 	table, err := protocol.OpenSamples([]string{file}, columns...)
@@ -149,7 +149,7 @@ func readVIEScores(file string) (editor string, rows []*protocol.Line, err error
 		}
 		for i, c := range columns[1:] {
 			if v, err := strconv.ParseFloat(text[i+1], 64); err != nil || !(v >= 0 && v <= 10) {
-				return fmt.Errorf("%s is %q: a number from 0 to 10 was expected", c, text[i+1])
+				return fmt.Errorf("%s is %q: want a number from 0 to 10", c, text[i+1])
 			}
 		}
 		rows = append(rows, &protocol.Line{Where: p.String(), Fields: map[string]json.RawMessage{"id": id,

@@ -44,7 +44,7 @@ func loadImgEdit(o protocol.Options) (protocol.Set, error) {
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		e := entries[key]
 		if e.ID == "" || e.Kind == "" || e.Prompt == "" {
-			p.Add(key, "id, prompt and edit_type were expected")
+			p.Add(key, "want id, prompt and edit_type")
 		}
 		source := protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.ID))}
 		it := protocol.NewItem(protocol.Key{ID: key}, e.Prompt, source, protocol.Picture{})
@@ -71,7 +71,7 @@ func readImgEditResult(editor string, j *protocol.EditorPredictions) error {
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		i, ok := j.Index[key]
 		if !ok {
-			p.Add(path, "%q is no sample of the data", key)
+			p.Add(path, "%q is not a sample of the data", key)
 			continue
 		}
 		var text string
@@ -100,14 +100,14 @@ func readImgEditResult(editor string, j *protocol.EditorPredictions) error {
 			len(texts)))
 	}
 	if odd > 0 {
-		j.Notes = append(j.Notes, fmt.Sprintf("published: %d answers do not have three numbers from 1 to 5, and count "+
-			"all the same, as with the authors", odd))
+		j.Notes = append(j.Notes, fmt.Sprintf("published: %d answers do not have three numbers from 1 to 5, but count "+
+			"anyway, as with the authors", odd))
 	}
 	return p.Err()
 }
 
 // imgEditScore reads an answer as the authors do: the mean of the lines "NAME: DIGITS", rounded to two digits. usual
-// says that these are three numbers from 1 to 5.
+// reports whether these are three numbers from 1 to 5.
 func imgEditScore(text string) (v float64, usual, ok bool) {
 	sum, n, within := 0.0, 0, true
 	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029" // of lines, to Python

@@ -21,7 +21,7 @@ var KRISBench = family.Benchmark("kris-bench", loadKRIS)
 // krisDimension is one of the seven dimensions.
 type krisDimension struct {
 	name, knowledge string // the kind of knowledge that it belongs to
-	judged          bool   // the plausibility of knowledge is asked for
+	judged          bool   // knowledge plausibility is judged
 	categories      []string
 }
 
@@ -38,7 +38,7 @@ var krisDimensions = []krisDimension{
 		[]string{"multi-element_composition", "multi-instruction_execution"}},
 }
 
-// krisFields are the columns by what the authors' files call them, and judges.
+// krisFields are the names of the columns in the authors' files and in judges' answers.
 var krisFields = map[string][]string{
 	"VC": {"consistency_score", "consistency"}, "VQ": {"quality_score", "quality"},
 	"IF": {"instruction_score", "instruction"}, "KP": {"knowledge_score", "knowledge"},
@@ -52,7 +52,7 @@ type krisEntry struct {
 	Explanation string          `json:"explain_en"`
 }
 
-// sources are the names of its pictures before the edit.
+// sources returns the names of its pictures before the edit.
 func (e *krisEntry) sources() (names []string, err error) {
 	var one string
 	if json.Unmarshal(e.Sources, &one) == nil {
@@ -61,14 +61,14 @@ func (e *krisEntry) sources() (names []string, err error) {
 		names = nil
 	}
 	if len(names) == 0 || slices.Contains(names, "") {
-		return nil, errors.New("ori_img: the name of a picture was expected, or a list of names")
+		return nil, errors.New("ori_img: want the name of a picture, or a list of names")
 	}
 	return names, nil
 }
 
 func loadKRIS(o protocol.Options) (protocol.Set, error) {
 	if o.Data == "" {
-		return nil, errors.New("the published data are not named: give --ratings, the folder KRIS_Bench")
+		return nil, errors.New("there are no published data: give --ratings, the folder KRIS_Bench")
 	}
 	s, err := protocol.NewEditorSet("kris-bench", o)
 	if err != nil {
@@ -103,13 +103,13 @@ func loadKRIS(o protocol.Options) (protocol.Set, error) {
 		}
 	}
 	if len(s.Samples) == 0 && p.Err() == nil {
-		return nil, fmt.Errorf("%s has no CATEGORY/annotation.json: the folder KRIS_Bench was expected", o.Data)
+		return nil, fmt.Errorf("%s has no CATEGORY/annotation.json: want the folder KRIS_Bench", o.Data)
 	}
 	return s, p.Err()
 }
 
-// krisMean is the mean of a sample's numbers, NaN if one of them is missing. It says which samples are whole: means
-// over samples pool the numbers instead.
+// krisMean returns the mean of a sample's numbers, NaN if one of them is missing. It only shows which samples are
+// complete: means over samples pool the numbers instead.
 func krisMean(v map[string]float64, judged bool) float64 {
 	sum, n := v["VC"]+v["VQ"]+v["IF"], 3.0
 	for _, c := range []string{"VC", "VQ", "IF"} {
@@ -127,7 +127,7 @@ func krisMean(v map[string]float64, judged bool) float64 {
 	return sum / n
 }
 
-// addKRIS adds the samples of a category, whose folder need not be there.
+// addKRIS adds the samples of a category, whose folder may be missing.
 func addKRIS(s *protocol.EditorSet, folder, category string, parts []string, p *protocol.Problems) error {
 	path := filepath.Join(folder, "annotation.json")
 	var entries map[string]krisEntry
@@ -140,7 +140,7 @@ func addKRIS(s *protocol.EditorSet, folder, category string, parts []string, p *
 		e := entries[id]
 		names, err := e.sources()
 		if err != nil || e.Instruction == "" {
-			p.Add(path, "%s: ori_img (a name or several) and ins_en were expected", id)
+			p.Add(path, "%s: want ori_img (a name or several) and ins_en", id)
 			continue
 		}
 		picture := func(name string) protocol.Picture {
@@ -167,12 +167,12 @@ func addKRIS(s *protocol.EditorSet, folder, category string, parts []string, p *
 	return nil
 }
 
-// krisFrame is the place of a frame in its sequence, in the name of its picture.
+// krisFrame matches the position of a frame in its sequence, in the name of its picture.
 var krisFrame = regexp.MustCompile(`\d+-(\d+)`)
 
-// krisSources is the kind by which a sample of several sources is asked about, and the sources in the order in which
-// they are shown. Elements are in the order of the data, frames by their places; the wanted frame is the one of four
-// that is not there. "" of other samples.
+// krisSources returns the kind that selects the question for a sample with several sources, and the sources in the
+// order in which they are shown. Elements are in the order of the data, frames in the order of the sequence; the wanted
+// frame is the missing one of four. The kind of other samples is "".
 func krisSources(category string, names []string) (kind string, sources []string) {
 	switch {
 	case category == "multi-element_composition" && len(names) >= 2 && len(names) <= 5:
@@ -199,7 +199,7 @@ func krisSources(category string, names []string) (kind string, sources []string
 	return kind, sources
 }
 
-// krisKind is what the authors' programs ask of a category by.
+// krisKind selects the authors' questions for a category.
 func krisKind(category string) string {
 	if category == "viewpoint_change" {
 		return "viewpoint"
@@ -212,7 +212,7 @@ func krisKind(category string) string {
 	return "common"
 }
 
-// naturally orders 2 before 10.
+// naturally compares in natural order: 2 before 10.
 func naturally(a, b string) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)
@@ -220,8 +220,8 @@ func naturally(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// readKRISMetrics reads what the authors' programs wrote of an editor: CATEGORY/metrics.json. As in Bagel's
-// summarize.py, a knowledge_score in a category that has none is ignored.
+// readKRISMetrics reads what the authors' programs wrote for an editor: CATEGORY/metrics.json. As in Bagel's
+// summarize.py, a knowledge_score in a category without one is ignored.
 func readKRISMetrics(editor string, j *protocol.EditorPredictions) error {
 	var p protocol.Problems
 	for _, category := range j.Groups {
@@ -235,13 +235,13 @@ func readKRISMetrics(editor string, j *protocol.EditorPredictions) error {
 		for _, id := range slices.SortedFunc(maps.Keys(entries), naturally) {
 			i, ok := j.Index[category+"/"+id]
 			if !ok {
-				p.Add(path, "%q is no sample of the data", id)
+				p.Add(path, "%q is not a sample of the data", id)
 				continue
 			}
-			scores := map[string]json.RawMessage{} // what is null has no number
+			scores := map[string]json.RawMessage{} // nulls are left out
 			for column, names := range krisFields {
 				raw, ok := entries[id][names[0]]
-				if ok && string(raw) != "null" && !j.Lacks(i, column) { // what a category does not have is ignored
+				if ok && string(raw) != "null" && !j.Lacks(i, column) { // numbers that the category does not have are ignored
 					scores[names[0]] = raw
 				}
 			}

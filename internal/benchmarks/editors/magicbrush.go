@@ -28,7 +28,7 @@ type magicBrushTurn struct{ Input, Output, Instruction string }
 
 func loadMagicBrush(o protocol.Options) (protocol.Set, error) {
 	if o.Data == "" {
-		return nil, fmt.Errorf("the published data are not named: give --ratings, the unpacked test set")
+		return nil, fmt.Errorf("there are no published data: give --ratings, the unpacked test set")
 	}
 	root := filepath.Join(o.Data, "images")
 	if _, err := os.Stat(root); err != nil {
@@ -69,7 +69,7 @@ func loadMagicBrush(o protocol.Options) (protocol.Set, error) {
 	return s, nil
 }
 
-// turns is how many turns the session of a sample has.
+// turns returns how many turns the session of a sample has.
 func turns(s *protocol.EditorSet, i int) int {
 	id, _, _ := strings.Cut(s.Samples[i].Item.ID, "/")
 	for n := 1; ; n++ {
@@ -79,7 +79,7 @@ func turns(s *protocol.EditorSet, i int) int {
 	}
 }
 
-// magicBrushPicture is where an editor's picture of a sample lies.
+// magicBrushPicture returns the path of an editor's picture of a sample.
 func magicBrushPicture(editor, sample string, turns int) string {
 	id, turn, _ := strings.Cut(sample, "/")
 	kind := "inde"
@@ -146,7 +146,7 @@ func addSession(s *protocol.EditorSet, root, id string, instructions map[string]
 	return nil
 }
 
-// readTurns reads edit_turns.json by the wanted result's name; nothing if it is not there.
+// readTurns reads edit_turns.json by the wanted result's name; nothing if it does not exist.
 func readTurns(folder string) (map[string]magicBrushTurn, error) {
 	path := filepath.Join(folder, "edit_turns.json")
 	if !exists(path) {
@@ -159,7 +159,7 @@ func readTurns(folder string) (map[string]magicBrushTurn, error) {
 	out := map[string]magicBrushTurn{}
 	for _, t := range list {
 		if _, twice := out[t.Output]; twice || t.Input == "" || t.Output == "" || t.Instruction == "" {
-			return nil, fmt.Errorf("%s: %q: input, output and instruction were expected, once for each output", path,
+			return nil, fmt.Errorf("%s: %q: want input, output and instruction, once for each output", path,
 				t.Output)
 		}
 		out[t.Output] = t
@@ -167,7 +167,7 @@ func readTurns(folder string) (map[string]magicBrushTurn, error) {
 	return out, nil
 }
 
-// readMagicBrushCaptions reads the captions of the wanted results by session and file; nothing if they are not there.
+// readMagicBrushCaptions reads the captions of the wanted results by session and file; nothing if they do not exist.
 func readMagicBrushCaptions(folder string) (out map[string]map[string]string, err error) {
 	names := []string{"local_captions.json", "local_descriptions.json"}
 	at := slices.IndexFunc(names, func(name string) bool { return exists(filepath.Join(folder, name)) })

@@ -31,11 +31,11 @@ type riseEntry struct {
 	Image       string
 	Free        json.RawMessage `json:"consistency_free"`
 
-	// What judges are shown.
+	// Shown to judges.
 	Reference      string          // what the edit should show, in words
 	ReferenceText  string          `json:"reference_txt"` // the same of logical samples
 	ReferenceImage string          `json:"reference_img"` // the same as a picture
-	WithInput      json.RawMessage `json:"reasoning_img"` // the source is shown beside
+	WithInput      json.RawMessage `json:"reasoning_img"` // the source is shown as well
 	WithoutProblem json.RawMessage `json:"reasoning_wo_ins"`
 }
 
@@ -45,8 +45,9 @@ func (e *riseEntry) free() bool {
 	return text != "" && text != "null" && text != "false" && text != `""` && text != "0"
 }
 
-// kind is what the authors' program asks of the sample by: its category, and what the answer is compared with. anyAlone
-// says that a sample of the data has the key reasoning_wo_ins, which all have to the program then.
+// kind selects the authors' questions for the sample: its category, and what the output is compared with. anyAlone
+// reports whether any sample of the data has the key reasoning_wo_ins; the program then treats all samples as having
+// it.
 func (e *riseEntry) kind(anyAlone bool) string {
 	stated := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 	kind := "process"
@@ -97,7 +98,7 @@ func loadRISE(o protocol.Options) (protocol.Set, error) {
 	var p protocol.Problems
 	for i, e := range entries {
 		if !slices.Contains(riseCategories, e.Category) || e.Index == "" {
-			p.Add(fmt.Sprintf("%s[%d]", filepath.Base(path), i), "index and category, one of %s, were expected",
+			p.Add(fmt.Sprintf("%s[%d]", filepath.Base(path), i), "want index and category, one of %s",
 				strings.Join(riseCategories, ", "))
 			continue
 		}
@@ -114,7 +115,7 @@ func loadRISE(o protocol.Options) (protocol.Set, error) {
 	return s, p.Err()
 }
 
-// item returns the sample as an edit without an output; its pictures lie below root.
+// item returns the sample as an edit without an output; its pictures are under root.
 func (e *riseEntry) item(root string, anyAlone bool) *edit.Edit {
 	it := &edit.Edit{ID: e.Index, Instruction: e.Instruction}
 	it.Kind, it.Texts = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
@@ -128,7 +129,7 @@ func (e *riseEntry) item(root string, anyAlone bool) *edit.Edit {
 	return it
 }
 
-// describeRISE says what the set of the entries is.
+// describeRISE describes the set of the entries.
 func describeRISE(s *protocol.EditorSet, entries []riseEntry) {
 	five, percent := protocol.Bounds{Low: 1, High: 5}, protocol.Bounds{Low: 0, High: 100}
 	s.Counted = []string{"accuracy", accuracySince}
@@ -169,7 +170,7 @@ func riseColumns(entries []riseEntry, anyFree bool) map[string]func(int, map[str
 	}
 }
 
-// riseAccuracy is 100 for a sample with 5 in all numbers that count, else 0; free says that consistency does not.
+// riseAccuracy is 100 for a sample with 5 in all numbers that count, else 0; free: consistency does not count.
 func riseAccuracy(category string, free bool, v map[string]float64) float64 {
 	r := riseNumbers(v)
 	if _, judged := v["reasoning"]; !judged {
@@ -179,7 +180,7 @@ func riseAccuracy(category string, free bool, v map[string]float64) float64 {
 	return map[bool]float64{true: 100}[all]
 }
 
-// riseNumbers are reasoning, consistency and plausibility, NaN where absent.
+// riseNumbers returns reasoning, consistency and plausibility, NaN if absent.
 func riseNumbers(v map[string]float64) (out [3]float64) {
 	for i, name := range []string{"reasoning", "consistency", "plausibility"} {
 		x, ok := v[name]
@@ -190,7 +191,7 @@ func riseNumbers(v map[string]float64) (out [3]float64) {
 	return out
 }
 
-// riseScore is a sample's score in percent, NaN if a number that it needs is absent.
+// riseScore returns a sample's score in percent, NaN if a number that it needs is absent.
 func riseScore(category string, free bool, v [3]float64) float64 {
 	reasoning, consistency, plausibility := v[0], v[1], v[2]
 	s := 0.3*consistency + 0.5*reasoning + 0.2*plausibility

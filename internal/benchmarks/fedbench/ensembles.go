@@ -12,18 +12,18 @@ import (
 	"assay/internal/stats"
 )
 
-// recognition is what several models say of the expression of each picture, and what it truly is.
+// recognition holds several models' answers on the expression of each picture, and the true expression.
 type recognition struct {
 	ids, truth []string
 	models     []string
-	answers    map[string][]string // by model, of each picture; "": it says nothing
+	answers    map[string][]string // by model, for each picture; "": no answer
 }
 
-// maxEnsembles bounds the search: there are as many sets of models of one size as that at most.
+// maxEnsembles bounds the search: the maximum number of sets of models of one size.
 const maxEnsembles = 1_000_000
 
 // ReadRecognition reads lines of {id, truth, model, answer}. Every model must have answered each picture, and at least
-// once with one of the seven expressions. An answer that is none of them cannot be read: it is wrong, and no vote.
+// once with one of the seven expressions. Any other answer cannot be parsed: it is wrong and does not vote.
 func ReadRecognition(path string) (*recognition, error) {
 	rows, err := protocol.ReadLines(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func ReadRecognition(path string) (*recognition, error) {
 		given[model][i] = answer
 		switch {
 		case polarity(truth) == "":
-			return fmt.Errorf("truth is %q: one of the seven expressions was expected", truth)
+			return fmt.Errorf("truth is %q: want one of the seven expressions", truth)
 		case r.truth[i] != truth:
 			return fmt.Errorf("the truth of %s is %s here, %s before", id, truth, r.truth[i])
 		case twice:
@@ -63,20 +63,20 @@ func ReadRecognition(path string) (*recognition, error) {
 		for i, id := range r.ids {
 			answer, ok := given[model][i]
 			if !ok {
-				p.Add(model, "there is no answer for %s: one for every picture was expected", id)
+				p.Add(model, "there is no answer for %s: want one for every picture", id)
 			}
 			list[i] = answer
 		}
 		r.answers[model] = list
 		if n, example := r.unreadable(model); n == len(list) {
-			p.Add(model, "not one of its %d answers is one of the seven expressions (%s); one is %q", n,
+			p.Add(model, "none of its %d answers is one of the seven expressions (%s); one is %q", n,
 				strings.Join(fedExpressions, ", "), example)
 		}
 	}
 	return r, p.Err()
 }
 
-// unreadable is how many answers of a model are none of the expressions, and the first of them.
+// unreadable returns how many answers of a model are none of the expressions, and the first of them.
 func (r *recognition) unreadable(model string) (n int, example string) {
 	for _, answer := range r.answers[model] {
 		if polarity(answer) != "" {
@@ -104,18 +104,18 @@ type ensemblesByLabels struct {
 	Sizes  []ensembleSize  `json:"sizes"`
 }
 
-// modelAccuracy is the accuracy of a model by itself.
+// modelAccuracy is the accuracy of a single model.
 type modelAccuracy struct {
 	Name     string         `json:"name"`
 	Accuracy float64        `json:"accuracy"`
 	Low      protocol.Value `json:"low"` // 95 % percentile interval over pictures
 	High     protocol.Value `json:"high"`
-	// Unreadable is how many of its answers are none of the expressions: each is wrong, and no vote.
+	// Unreadable is how many of its answers are none of the expressions: each is wrong and does not vote.
 	Unreadable int    `json:"unreadable"`
 	example    string // the first of them
 }
 
-// ensembleSize is what all sets of so many models reach.
+// ensembleSize is the result of all sets of models of one size.
 type ensembleSize struct {
 	Size    int      `json:"size"`
 	Sets    int      `json:"sets"`
@@ -125,13 +125,13 @@ type ensembleSize struct {
 	Equal   int      `json:"equal"`   // how many are as good
 }
 
-// Search votes with all sets of the models of the given sizes. An ensemble says what most of its members say; where
-// several labels have most votes it says none of them, which is wrong; so it is where nobody votes. An answer that is
-// none of the expressions is no vote. The coarse labels are voted on by themselves.
+// Search votes with all sets of the models of the given sizes. An ensemble's label is that of most of its members; if
+// several labels tie, or no member votes, it has no label, which is wrong. An answer that is none of the expressions
+// does not vote. Coarse labels are voted on separately.
 func (r *recognition) Search(sizes []int) (*ensembles, error) {
 	for i, k := range sizes {
 		if slices.Contains(sizes[:i], k) {
-			return nil, fmt.Errorf("ensembles of %d are asked for twice: name each size once", k)
+			return nil, fmt.Errorf("ensembles of %d are requested twice: name each size once", k)
 		}
 		if k < 1 || k > len(r.models) {
 			return nil, fmt.Errorf("ensembles of %d: there are %d models", k, len(r.models))
@@ -154,7 +154,7 @@ func (r *recognition) Search(sizes []int) (*ensembles, error) {
 	return &ensembles{Pictures: len(r.ids), Fine: r.search(sizes, same), Coarse: r.search(sizes, polarity)}, nil
 }
 
-// choose is the number of sets of k of n.
+// choose returns the number of sets of k of n.
 func choose(n, k int) float64 {
 	c := 1.0
 	for i := range k {
@@ -166,7 +166,7 @@ func choose(n, k int) float64 {
 // noVote is an answer without a label.
 const noVote = -1
 
-// search does it for labels.
+// search runs the search for one set of labels.
 func (r *recognition) search(sizes []int, label func(string) string) *ensemblesByLabels {
 	numbers := map[string]int{}
 	number := func(s string) int {
@@ -252,7 +252,7 @@ func (r *recognition) size(k int, truth []int, votes [][]int, labels int) ensemb
 	return out
 }
 
-// setsOf gives all sets of k of 0 to n-1, each in order, the first ones first.
+// setsOf yields all sets of k of 0 to n-1, each sorted, in lexicographic order.
 func setsOf(n, k int) func(yield func([]int) bool) {
 	return func(yield func([]int) bool) {
 		set := make([]int, k)
@@ -275,7 +275,7 @@ func setsOf(n, k int) func(yield func([]int) bool) {
 	}
 }
 
-// Tables lay the search out.
+// Tables returns the search results as tables.
 func (e *ensembles) Tables() (out []protocol.Table) {
 	for _, by := range []struct {
 		name string
@@ -290,12 +290,12 @@ func (e *ensembles) Tables() (out []protocol.Table) {
 			if m.Unreadable > 0 && by.ensemblesByLabels == e.Fine {
 				models.Notes = append(models.Notes,
 					fmt.Sprintf("%s: %d of %d answers are none of the seven expressions, such "+
-						"as %q: they are wrong, and no votes", m.Name, m.Unreadable, e.Pictures, m.example))
+						"as %q: they are wrong and do not vote", m.Name, m.Unreadable, e.Pictures, m.example))
 			}
 		}
 		sizes := protocol.Table{Title: "ensembles, " +
 			by.name, Columns: []string{"sets", "best", "average"}, Better: []int{0, 1, 1},
-			Notes: []string{"the best set is chosen on these very pictures, which makes its accuracy optimistic"}}
+			Notes: []string{"the best set is chosen on these same pictures, which makes its accuracy optimistic"}}
 		for _, s := range by.Sizes {
 			sizes.Rows = append(sizes.Rows, protocol.TableRow{Name: fmt.Sprintf("%d models", s.Size),
 				Cells: []protocol.Cell{protocol.Count(s.Sets), {Value: s.Best}, {Value: s.Average}}})

@@ -48,7 +48,7 @@ func TestEnsembles(t *testing.T) {
 	if _, err := r.Search([]int{8}); err == nil {
 		t.Error("eight of seven models voted")
 	}
-	if _, err := r.Search([]int{3, 1, 3}); err == nil || !strings.Contains(err.Error(), "of 3 are asked for twice") {
+	if _, err := r.Search([]int{3, 1, 3}); err == nil || !strings.Contains(err.Error(), "of 3 are requested twice") {
 		t.Errorf("a size that is there twice: %v", err)
 	}
 	const line = `{"id": 1, "truth": "happy", "model": "a", "answer": "Happy "}`
@@ -59,10 +59,10 @@ func TestEnsembles(t *testing.T) {
 		"one of the seven expressions": strings.Replace(line, "happy", "glad", 1),
 		"b: there is no answer for 1": line + "\n" +
 			`{"id": 2, "truth": "sad", "model": "b", "answer": "sad"}`,
-		`model is empty`:              strings.Replace(line, `"a"`, `" "`, 1),
-		"a: not one of its 1 answers": strings.Replace(line, "Happy ", "happiness", 1),
-		`there is no "answer"`:        `{"id": 1, "truth": "happy", "model": "a"}`,
-		"a: there is no answer for 2: one for": line + "\n" +
+		`model is empty`:           strings.Replace(line, `"a"`, `" "`, 1),
+		"a: none of its 1 answers": strings.Replace(line, "Happy ", "happiness", 1),
+		`there is no "answer"`:     `{"id": 1, "truth": "happy", "model": "a"}`,
+		"a: there is no answer for 2: want one for": line + "\n" +
 			`{"id": 2, "truth": "sad", "model": "b", "answer": "sad"}`,
 	} {
 		if _, err := ReadRecognition(benchtest.Write(t, "answers.jsonl", text)); err == nil ||

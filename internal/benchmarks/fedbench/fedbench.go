@@ -1,6 +1,7 @@
-// Package fedbench is FED-Bench, facial expression editing. Components of each sample become its three gains and
-// FED-Score (read.go, fedbench.go), tables by expression and kind (tables.go), and are held against people's votes
-// (votes.go). Ensembles of recognition models, by which its ground truth was checked, are searched in ensembles.go.
+// Package fedbench implements FED-Bench, facial expression editing. From the components of each sample it computes the
+// three gains and FED-Score (read.go, fedbench.go) and tables by expression and kind (tables.go), and compares metrics
+// with human votes (votes.go). ensembles.go searches ensembles of recognition models, with which its ground truth was
+// checked.
 package fedbench
 
 import (
@@ -27,7 +28,7 @@ var (
 	publishedCSV string
 )
 
-// family is what is known of these benchmarks before their data are read.
+// family holds the description and published numbers of the benchmark.
 var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // Benchmark is FED-Bench.
@@ -43,7 +44,7 @@ var Benchmark = func() *protocol.Benchmark {
 var fedColumns = []string{"id", "bg_rmse", "bg", "pq", "sc", "gta", "reg", "s_fid", "s_align", "s_reg", "fed_score",
 	"without_rule", "without_reg", "without_fidelity", "without_alignment", "without_model"}
 
-// fed is FED-Score's settings, and the triplets where they are given.
+// fed holds FED-Score's settings, and the triplets if they are given.
 type fed struct {
 	normName string
 	norm     func(rmse float64) float64
@@ -51,7 +52,7 @@ type fed struct {
 	votes    string
 	lower    []string
 	editors  []string          // folders of the editors' pictures
-	by       map[string]string // what measured a component, where files do not say it
+	by       map[string]string // what measured a component, if the files do not state it
 	human    string            // file of human ratings
 	triplets []fedTriplet
 	index    map[string]int // of the triplets, by name
@@ -63,7 +64,7 @@ func loadFED(o protocol.Options) (protocol.Set, error) {
 		return nil, err
 	}
 	if !(o.Sigma > 0) {
-		return nil, fmt.Errorf("sigma is %v: a positive number was expected", o.Sigma)
+		return nil, fmt.Errorf("sigma is %v: want a positive number", o.Sigma)
 	}
 	s := &fed{
 		normName: o.BGNorm,
@@ -101,7 +102,7 @@ func parseNorm(name string) (func(float64) float64, error) {
 			return func(v float64) float64 { return 1 / (1 + v/k) }, nil
 		}
 	}
-	return nil, fmt.Errorf("background normalisation %q: linear:K, exp:K or inverse:K with a positive K was expected",
+	return nil, fmt.Errorf("background normalisation %q: want linear:K, exp:K or inverse:K with a positive K",
 		name)
 }
 
@@ -114,17 +115,17 @@ type fedSample struct {
 	lacks  []string // components that no file has; the sample counts where it can
 	err    error    // it cannot be computed
 
-	unnamed bool // its name is its place in the file
+	unnamed bool // named by its position in the file
 }
 
-// fedPart is what a method made of a sample by one kind of instructions.
+// fedPart is a method's output for a sample with one kind of instructions.
 type fedPart struct{ sample, method, kind string }
 
 func (p fedPart) key() protocol.Key {
 	return protocol.Key{ID: p.sample, Model: strings.TrimSuffix(p.method+"/"+p.kind, "/")}
 }
 
-// fedPredictions are samples and the pairs that people compared.
+// fedPredictions holds samples and the pairs that humans compared.
 type fedPredictions struct {
 	*fed
 	samples []fedSample
@@ -136,13 +137,13 @@ type fedPredictions struct {
 	kinds   string          // of the samples' instructions, see subset
 	items   string          // digest of them, see nameItems
 	run     protocol.OneRun // that scored them
-	part    bool            // of a leaderboard: its numbers alone are shown
+	part    bool            // of a leaderboard: only its numbers are shown
 	unnamed bool            // lines name no samples
 }
 
 var fedTags = []string{"method", "expression", "instructions"}
 
-// compute adds what follows from the components (equations 3 to 8 of the paper); NaN from what is missing.
+// compute adds the values computed from the components (equations 3 to 8 of the paper); NaN if one is missing.
 func (s *fed) compute(v map[string]float64) error {
 	for c := range fedNames {
 		if _, ok := v[c]; !ok {
@@ -173,7 +174,7 @@ func (j *fedPredictions) Complete(unit int) bool {
 	return len(j.samples[unit].lacks) == 0 && j.samples[unit].err == nil
 }
 
-// UnitNames implements Named: the sample with its kind of instructions, and the method where there are several.
+// UnitNames implements Named: the sample with its kind of instructions, and the method if there are several.
 func (j *fedPredictions) UnitNames() []string {
 	methods := map[string]bool{}
 	for _, s := range j.samples {
@@ -201,8 +202,8 @@ func (j *fedPredictions) mean(units []int, column string) float64 {
 	return sum / float64(n)
 }
 
-// column is a value of every sample, NaN where it is missing or the sample has an error. It is gathered once: a
-// bootstrap asks often.
+// column returns a value of every sample, NaN if it is missing or the sample has an error. It is cached, as a bootstrap
+// calls it often.
 func (j *fedPredictions) column(name string) []float64 {
 	if list, ok := j.columns[name]; ok {
 		return list
@@ -230,14 +231,14 @@ func (j *fedPredictions) Numbers(units []int) []protocol.Number {
 	return out
 }
 
-// fedParts are the components that a number stands on.
+// fedParts are the components that a number is computed from.
 var fedParts = map[string][]string{"id": {"id"}, "bg_rmse": {"bg_rmse"}, "bg": {"bg_rmse"}, "pq": {"pq"}, "sc": {"sc"},
 	"gta": {"gta"}, "reg": {"reg"}, "s_reg": {"reg"}, "s_fid": {"id", "bg_rmse", "pq"}, "s_align": {"sc", "gta"},
 	"fed_score": {"id", "bg_rmse", "pq", "sc", "gta", "reg"}, "without_rule": {"pq", "sc", "gta"},
 	"without_reg": {"id", "bg_rmse", "pq", "sc", "gta"}, "without_fidelity": {"sc", "gta", "reg"},
 	"without_alignment": {"id", "bg_rmse", "pq", "reg"}, "without_model": {"id", "bg_rmse", "reg"}}
 
-// terms are what a number depends on: its judges, the part of the instructions, and the normalisation.
+// terms returns what a number depends on: its judges, the part of the instructions, and the normalisation.
 func (j *fedPredictions) terms(number string) protocol.Terms {
 	t := protocol.Terms{Judge: protocol.Judges(j.by, fedParts[number]), Subset: j.subset()}
 	if parts := fedParts[number]; len(parts) > 1 && slices.Contains(parts, "bg_rmse") || number == "bg" {
@@ -249,14 +250,14 @@ func (j *fedPredictions) terms(number string) protocol.Terms {
 	return t
 }
 
-// subset is the kind of the samples' instructions, dense or simple, or how they mix.
+// subset returns the kind of the samples' instructions, dense or simple, or their mixture.
 func (j *fedPredictions) subset() string {
 	if j.kinds == "" {
 		kinds := map[string]bool{}
 		for _, s := range j.samples {
 			kinds[s.tags["instructions"]] = true
 		}
-		if kinds[""] && len(kinds) > 1 { // some lines do not say it
+		if kinds[""] && len(kinds) > 1 { // some lines do not state it
 			delete(kinds, "")
 			kinds["not stated"] = true
 		}
@@ -295,7 +296,7 @@ type fedJSON struct {
 	Samples         []fedSampleJSON                      `json:"samples"`
 }
 
-// gather fills in what became of every sample, and returns those without an error.
+// gather fills in the result of every sample, and returns the samples without an error.
 func (j *fedPredictions) gather(r *protocol.Result, out *fedJSON) (units []int) {
 	for i, s := range j.samples {
 		sample := fedSampleJSON{Key: s.key, Instructions: s.tags["instructions"], Expression: s.tags["expression"]}
@@ -325,7 +326,7 @@ func (j *fedPredictions) Result() *protocol.Result {
 	r := &protocol.Result{Notes: []string{"the paper's normalisation of the background is not public: this is " +
 		j.normName}}
 	if j.unnamed {
-		r.Notes = append(r.Notes, "lines without \"sample\" are named by their places in the file, and compared by these")
+		r.Notes = append(r.Notes, "lines without \"sample\" are named and compared by their positions in the file")
 	}
 	out := fedJSON{
 		BGNorm:    j.normName,
@@ -398,8 +399,8 @@ func (s *fed) Components() map[string]edit.Range {
 	return scales
 }
 
-// disagreements are the samples on which a scorer and FED-Score disagree most, and least, with their pictures if the
-// editors' folders are known.
+// disagreements returns the samples on which a scorer and FED-Score disagree most, and least, with their pictures if
+// the editors' folders are known.
 func (j *fedPredictions) disagreements() []protocol.Example {
 	items, err := j.Items()
 	if err != nil {

@@ -153,7 +153,7 @@ func TestFEDBenchGallery(t *testing.T) {
 	}
 }
 
-// A pair has one line of votes, of two samples, and the table says how many pairs there are.
+// A pair has one line of votes, for two samples, and the table shows how many pairs there are.
 func TestFEDBenchVotes(t *testing.T) {
 	const line = `{"sample": %q, "id": 0.5, "bg_rmse": %d, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
 		`"lpips_src_gt": 0.1}` + "\n"
@@ -167,7 +167,7 @@ func TestFEDBenchVotes(t *testing.T) {
 	for want, second := range map[string]string{
 		"v.jsonl:2: a second line for a pair (the first is in v.jsonl:1)":  one,
 		"v.jsonl:2: a second line for a pair (the first is in v.jsonl:1) ": `{"a": "s2", "b": "s1", "votes": ["b"]}`,
-		"v.jsonl:2: a and b are one sample":                                `{"a": "s3", "b": "s3", "votes": ["b"]}`,
+		"v.jsonl:2: a and b are the same sample":                           `{"a": "s3", "b": "s3", "votes": ["b"]}`,
 	} {
 		if _, err := read(one, second); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
 			t.Errorf("%v, want %s", err, want)
@@ -214,7 +214,7 @@ func TestUnnamedSamples(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{BGNorm: "linear:255", Sigma: 0.5}).(protocol.Mixed)
 	line := strings.Replace(benchtest.FedLines([]int{1}, 0), `"sample": "s1", `, "", 1)
 	p := benchtest.Must[[]protocol.Editor](t)(s.ReadAll([]string{benchtest.Write(t, "a.jsonl", line)}))
-	if notes := strings.Join(p[0].Result().Notes, "; "); !strings.Contains(notes, "by their places in the file") {
+	if notes := strings.Join(p[0].Result().Notes, "; "); !strings.Contains(notes, "by their positions in the file") {
 		t.Error(notes)
 	}
 	_, err := s.ReadAll([]string{benchtest.Write(t, "a.jsonl", line), benchtest.Write(t, "b.jsonl", `{"score": 3}`)})
@@ -223,7 +223,7 @@ func TestUnnamedSamples(t *testing.T) {
 	}
 }
 
-// FED-Bench's Table 4 has the methods by both kinds of instructions side by side, and says where a cell stands on less.
+// FED-Bench's Table 4 shows both kinds of instructions side by side, and marks cells that cover fewer samples.
 func TestFEDBenchTable4(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{BGNorm: "linear:255", Sigma: 0.5})
 	text := ""

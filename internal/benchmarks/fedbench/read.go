@@ -15,7 +15,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// fedComponents are the names that --by and "by" may have. reg is by what measured both LPIPS.
+// fedComponents are the names allowed in --by and "by". reg is measured by what measured both LPIPS.
 var fedComponents = []string{"id", "bg_rmse", "pq", "sc", "gta", "lpips_src_trg", "lpips_src_gt", "reg", "score"}
 
 // fedNames are the other names that a component may have.
@@ -38,7 +38,7 @@ var fedBounds = map[string]protocol.Bounds{"id": {Low: -1, High: 1}, "bg_rmse": 
 type fedTriplet struct {
 	name, expression string
 	instruction      map[string]string // by kind: dense, simple
-	captions         [2]string         // of source and ground truth, "" where the data have none
+	captions         [2]string         // of source and ground truth, "" if the data have none
 	source, gt       protocol.Picture
 }
 
@@ -95,7 +95,7 @@ func (s *fed) readTriplets(path, folder string) error {
 			return err
 		}
 		if _, twice := s.index[t.name]; twice || t.name == "" {
-			return fmt.Errorf("the sample %q: one row of a name was expected", t.name)
+			return fmt.Errorf("the sample %q: want one row per name, which must not be empty", t.name)
 		}
 		s.index[t.name] = len(s.triplets)
 		s.triplets = append(s.triplets, t)
@@ -106,7 +106,7 @@ func (s *fed) readTriplets(path, folder string) error {
 // Items implements Scorable: MODEL/KIND/SAMPLE.png of every editor and kind of instructions that it has.
 func (s *fed) Items() ([]*edit.Edit, error) {
 	if len(s.triplets) == 0 || len(s.editors) == 0 {
-		return nil, errors.New("the pictures are not named: give --ratings, a table of the triplets, and --editors, " +
+		return nil, errors.New("there are no pictures: give --ratings, a table of the triplets, and --editors, " +
 			"folders MODEL with dense/SAMPLE.png or simple/SAMPLE.png")
 	}
 	var p protocol.Problems
@@ -142,7 +142,7 @@ func (s *fed) Read(path string) (protocol.Predictions, error) {
 	return s.read([]string{path}, true)
 }
 
-// ReadAll implements Mixed. The editors stay together, since people compare them with each other.
+// ReadAll implements Mixed. The editors stay together, since votes compare them with each other.
 func (s *fed) ReadAll(paths []string) ([]protocol.Editor, error) {
 	files := slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return slices.Contains(s.editors, path) })
 	if len(files) == 0 {
@@ -155,8 +155,8 @@ func (s *fed) ReadAll(paths []string) ([]protocol.Editor, error) {
 	return []protocol.Editor{{Predictions: j}}, nil
 }
 
-// read puts the lines of files together, by sample, method and kind of instructions. In a single file without a
-// scorer's column every line has all components, but for one that a run has measured.
+// read merges the lines of files by sample, method and kind of instructions. In a single file without a scorer's column
+// every line has all components, unless a run measured the file.
 func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	j := &fedPredictions{fed: s, by: map[string]string{}}
 	for c, by := range s.by {
@@ -213,7 +213,7 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	return j, nil
 }
 
-// merge adds what another file says of a sample.
+// merge adds the values of a sample from another file.
 func (s *fedSample) merge(other fedSample) error {
 	for tag, v := range other.tags {
 		if first, ok := s.tags[tag]; ok && first != v {
@@ -230,7 +230,7 @@ func (s *fedSample) merge(other fedSample) error {
 	return nil
 }
 
-// finish computes the samples, and what the data have and no editor's lines do.
+// finish computes the samples, and the triplets that an editor has no line for.
 func (j *fedPredictions) finish() {
 	type part struct{ method, kind string }
 	parts := map[part]map[string]bool{}
@@ -263,7 +263,7 @@ func (j *fedPredictions) finish() {
 	})
 }
 
-// readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.
+// readSample reads a line. "id" is the sample's name if it is a string or if the identity has another field.
 func (s *fed) readSample(r *protocol.Line, single bool) (fedSample, error) {
 	out := fedSample{tags: map[string]string{}, values: map[string]float64{}, where: r.Where}
 	identity := r.First(fedNames["id"]...)
@@ -274,14 +274,14 @@ func (s *fed) readSample(r *protocol.Line, single bool) (fedSample, error) {
 	if r.Has(name) {
 		out.key.ID = r.ID(name)
 	} else if out.key.ID = strconv.Itoa(r.Index); !single {
-		return out, errors.New("there is no \"sample\", by which the lines of several files are put together")
+		return out, errors.New("there is no \"sample\", which is needed to merge the lines of several files")
 	}
 	out.unnamed = !r.Has(name)
 	if err := out.readTags(r); err != nil {
 		return out, err
 	}
 	if _, known := s.index[out.key.ID]; len(s.triplets) > 0 && !known {
-		return out, fmt.Errorf("the sample %q is not in the data: a name such as %q was expected", out.key.ID,
+		return out, fmt.Errorf("the sample %q is not in the data: want a name such as %q", out.key.ID,
 			s.triplets[0].name)
 	}
 	return out, out.readValues(r, name, single && !r.Has("score"))
@@ -295,7 +295,7 @@ func (s *fedSample) readValues(r *protocol.Line, name string, strict bool) error
 		for _, other := range names {
 			if _, err := protocol.ParseNumber(other, r.Fields[other]); err == nil && other != field && other != name &&
 				r.Has(other) {
-				return fmt.Errorf("%s and %s are both %s: one of them was expected", field, other, component)
+				return fmt.Errorf("%s and %s are both %s: want only one of them", field, other, component)
 			}
 		}
 		if !r.Has(field) || field == name {
@@ -335,10 +335,10 @@ var (
 
 func checkFEDTags(kind, expression string) error {
 	if kind != "" && !slices.Contains(fedKinds, kind) {
-		return fmt.Errorf("the instructions are %q: one of %s was expected", kind, strings.Join(fedKinds, ", "))
+		return fmt.Errorf("the instructions are %q: want one of %s", kind, strings.Join(fedKinds, ", "))
 	}
 	if expression != "" && !slices.Contains(fedExpressions, expression) {
-		return fmt.Errorf("the expression is %q: one of %s was expected", expression, strings.Join(fedExpressions,
+		return fmt.Errorf("the expression is %q: want one of %s", expression, strings.Join(fedExpressions,
 			", "))
 	}
 	return nil

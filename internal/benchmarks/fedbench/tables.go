@@ -11,7 +11,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// coverage says which samples a number stands on, of the lines and of the triplets that have none.
+// coverage returns which samples a number is based on, out of the lines and the triplets without lines.
 func (j *fedPredictions) coverage(number string) *protocol.Coverage {
 	methods := map[string]bool{}
 	for _, s := range j.samples {
@@ -40,8 +40,8 @@ func (j *fedPredictions) coverage(number string) *protocol.Coverage {
 	return &c
 }
 
-// nameItems names the samples where there are no triplets that say which there are. As many as the paper has are taken
-// for the paper's.
+// nameItems identifies the samples if no triplets are given. As many samples as the paper has are taken to be the
+// paper's.
 func (j *fedPredictions) nameItems() {
 	names := slices.Clone(j.UnitNames())
 	if len(j.triplets) > 0 || len(names) == fedSize {
@@ -89,7 +89,7 @@ func (j *fedPredictions) Leaderboard() []protocol.Entry {
 	return out
 }
 
-// names are the samples of each kind of instructions: those of the data, and of all methods' lines.
+// names returns the samples of each kind of instructions, from the data and from all methods' lines.
 func (j *fedPredictions) names() map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	for _, s := range j.samples {
@@ -105,7 +105,7 @@ func (j *fedPredictions) names() map[string]map[string]bool {
 	return out
 }
 
-// polarity regroups the seven expressions, as the paper's section 3 does.
+// polarity groups the seven expressions as in the paper's section 3.
 func polarity(expression string) string {
 	switch expression {
 	case "happy":
@@ -118,11 +118,11 @@ func polarity(expression string) string {
 	return ""
 }
 
-// printedColumns are those of the paper's Table 4.
+// printedColumns are the columns of the paper's Table 4.
 var printedColumns = []string{"id", "bg_rmse", "pq", "sc", "gta", "reg", "fed_score"}
 
-// asPrinted is the paper's Table 4: the methods with their numbers by dense instructions and, beside them, by simple
-// ones, the best by dense ones first. Nothing where there is one kind only.
+// asPrinted returns the paper's Table 4: the methods with their numbers for dense instructions and, next to them, for
+// simple ones, the best for dense ones first. Nothing if there is only one kind.
 func (j *fedPredictions) asPrinted() []protocol.Table {
 	ids := j.names()
 	units := map[[2]string][]int{} // by method and kind
@@ -160,18 +160,18 @@ func (j *fedPredictions) asPrinted() []protocol.Table {
 	return []protocol.Table{t}
 }
 
-// noteParts explains marks of cells that do not stand on all samples.
+// noteParts explains the marks of cells that do not cover all samples.
 func noteParts(t *protocol.Table) {
 	partly := func(r protocol.TableRow) bool {
 		return slices.ContainsFunc(r.Cells, func(c protocol.Cell) bool { return c.Mark != "" })
 	}
 	if slices.ContainsFunc(t.Rows, partly) {
-		t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
+		t.Notes = append(t.Notes, "a cell that does not cover all samples of its column shows how many it covers; "+
 			"such cells are not comparable")
 	}
 }
 
-// byExpression is FED-Score of every method by expression and by polarity, for each kind of instructions.
+// byExpression returns the FED-Score of every method by expression and by polarity, for each kind of instructions.
 func (j *fedPredictions) byExpression() []protocol.Table {
 	kinds, expressions, methods := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, s := range j.samples {
@@ -213,7 +213,7 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 	return out
 }
 
-// expressionCell is FED-Score of a method by a column of byExpression; some says whether it has any samples.
+// expressionCell returns the FED-Score of a method for a column of byExpression; some: it has any samples.
 func (j *fedPredictions) expressionCell(kind, method, column string) (cell protocol.Cell, some bool) {
 	in := func(expression string) bool {
 		return expression == column || expression != "" && "all "+polarity(expression) == column
@@ -237,7 +237,7 @@ func (j *fedPredictions) expressionCell(kind, method, column string) (cell proto
 	return j.cell(units, "fed_score", len(wanted)), len(units) > 0
 }
 
-// cell is the mean of a number over samples, marked if it does not stand on all that it wants.
+// cell returns the mean of a number over samples, marked if it does not cover all wanted ones.
 func (j *fedPredictions) cell(units []int, number string, wanted int) protocol.Cell {
 	n := 0
 	for _, i := range units {
@@ -248,7 +248,7 @@ func (j *fedPredictions) cell(units []int, number string, wanted int) protocol.C
 	return protocol.Cell{Value: j.mean(units, number), Mark: protocol.Partial(n, wanted)}
 }
 
-// scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
+// scorerAgreement returns tables of a scorer's agreement with the components, and of all of them with human ratings.
 func (j *fedPredictions) scorerAgreement() ([]protocol.Table, error) {
 	take := func(name string) protocol.Column {
 		return protocol.Column{Name: name, Values: j.column(name), Lower: j.direction(name) < 0}
@@ -269,7 +269,7 @@ func (j *fedPredictions) scorerAgreement() ([]protocol.Table, error) {
 		}
 		at := index[fmt.Sprint(s.key, s.tags["instructions"])]
 		if len(at) != 1 {
-			r.Fail("%d samples are called %v (%s): one was expected", len(at), s.key, s.tags["instructions"])
+			r.Fail("%d samples are called %v (%s): want one", len(at), s.key, s.tags["instructions"])
 			return -1
 		}
 		return at[0]
@@ -326,7 +326,7 @@ func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]
 	return out, t
 }
 
-// used says on how many of the units the means stand: of FED-Score, and of the number that stands on most.
+// used returns how many of the units the means cover: for FED-Score, and for the number that covers most.
 func (j *fedPredictions) used(units []int) (least, most int) {
 	count := func(column string) (n int) {
 		values := j.column(column)

@@ -11,7 +11,7 @@ import (
 	"assay/internal/stats"
 )
 
-// fedVote is a pair of samples that people compared, and the majority's choice: 1 the first, -1 the second.
+// fedVote is a pair of samples that humans compared, and the majority's choice: 1 the first, -1 the second.
 type fedVote struct {
 	a, b   int
 	choice int
@@ -45,9 +45,9 @@ func (j *fedPredictions) readVotes(path string) error {
 		}
 		switch {
 		case v.a == v.b:
-			return errors.New("a and b are one sample: two samples were expected")
+			return errors.New("a and b are the same sample: want two samples")
 		case twice:
-			return fmt.Errorf("a second line for a pair (the first is in %s): one with all votes was expected", first)
+			return fmt.Errorf("a second line for a pair (the first is in %s): want one with all votes", first)
 		case v.choice == 0:
 			j.undone++
 		default:
@@ -57,7 +57,7 @@ func (j *fedPredictions) readVotes(path string) error {
 	})
 }
 
-// fedVoteWords are the words for the first, the second and neither.
+// fedVoteWords are the words in votes for the first, the second and neither.
 var fedVoteWords = [3][]string{{"a", "A", "left"}, {"b", "B", "right"}, {"tie", ""}}
 
 func readVote(r *protocol.Line, index map[string][]int) (v fedVote, err error) {
@@ -74,7 +74,7 @@ func readVote(r *protocol.Line, index map[string][]int) (v fedVote, err error) {
 			at = index[prefix+"\n"+name]
 		}
 		if len(at) != 1 {
-			return v, fmt.Errorf("%s is %q: %d samples have this name, one was expected (\"sample\" and the method tell them "+
+			return v, fmt.Errorf("%s is %q: %d samples have this name, want one (\"sample\" and the method tell them "+
 				"apart)", side, name, len(at))
 		}
 		*to = at[0]
@@ -86,7 +86,7 @@ func readVote(r *protocol.Line, index map[string][]int) (v fedVote, err error) {
 	if r.Has("winner") {
 		votes = []string{r.Text("winner")}
 	} else if err := json.Unmarshal(r.Fields["votes"], &votes); err != nil {
-		return v, fmt.Errorf("votes: a list of \"a\" and \"b\" was expected")
+		return v, fmt.Errorf("votes: want a list of \"a\" and \"b\"")
 	}
 	sum := 0
 	for _, vote := range votes {
@@ -105,10 +105,10 @@ type fedVotesJSON struct {
 	Accuracy map[string]protocol.Value `json:"accuracy"`
 }
 
-// direction is Benchmark.Direction, with what --lower names.
+// direction is Benchmark.Direction, with the names of --lower.
 func (s *fed) direction(metric string) int { return Benchmark.WithLower(s.lower).Direction(metric) }
 
-// fedHits counts where metrics agree with votes.
+// fedHits counts how often metrics agree with votes.
 type fedHits struct {
 	hits    map[string]map[string][]float64 // by aspect and metric: 1 where they agree
 	n       map[string]int                  // pairs, by aspect

@@ -90,24 +90,24 @@ func (s *statements) find(r *protocol.Line) (i int, err error) {
 	text := said["statement"]
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("%q is no statement: an id such as %q, or image_id and statement, were expected", image,
+		return 0, fmt.Errorf("%q is not a statement: want an id such as %q, or image_id and statement", image,
 			s.keys[0].ID)
 	case text != "" && text != s.text[i], r.Has("image_id") && image != s.image[i]:
-		return 0, fmt.Errorf("%v is not the statement %q of %q, as the line says: one statement was expected",
+		return 0, fmt.Errorf("%v is not the statement %q of %q, as the line says: want one statement",
 			s.keys[i],
 			text, image)
 	}
 	return i, nil
 }
 
-// The readings of an answer.
+// The parsed values of an answer.
 const (
 	positive = "correct"
 	negative = "incorrect"
 	abstain  = "abstain"
 )
 
-// parseKeyword reads an answer by its words.
+// parseKeyword parses an answer by its keywords.
 func parseKeyword(answer string) string {
 	switch answer = strings.ToLower(answer); {
 	case strings.Contains(answer, "incorrect"):
@@ -125,7 +125,7 @@ var (
 	loneB     = regexp.MustCompile(`B|(^|[^A-Za-z])b($|[^A-Za-z])`)
 )
 
-// parseTagged reads an answer inside <answer> tags: the first whole one; else what follows the last <answer> or
+// parseTagged reads an answer inside <answer> tags: the first complete one; else the text after the last <answer> or
 // </think>; else all of it. Words count first, then the letters A and B.
 func parseTagged(answer string) string {
 	if m := answerTag.FindStringSubmatch(answer); m != nil {
@@ -185,7 +185,7 @@ func (j *statementsPredictions) WriteAuthors(dir string) error {
 func (s *statements) Answer(i int, words []string) (string, error) {
 	read := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return parseKeyword(word) != s.label[i] })
 	if len(read) != 1 {
-		return "", fmt.Errorf("the statement is %s: one answer that says so was expected among the judge's %s",
+		return "", fmt.Errorf("the statement is %s: want exactly one answer among the judge's %s that says so",
 			s.label[i], strings.Join(words, ", "))
 	}
 	return read[0], nil

@@ -1,4 +1,6 @@
-// Package mvei is MVEI: statements about the emotions that pictures evoke, to be called correct or incorrect.
+// Package mvei implements MVEI: statements about the emotions that pictures evoke, each to be judged correct or
+// incorrect. mvei.go reads the statements and lists them as items, answers.go reads and parses answers, and numbers.go
+// computes the accuracy by both parsing rules.
 package mvei
 
 import (
@@ -21,7 +23,7 @@ var (
 	publishedCSV string
 )
 
-// family is what is known of these benchmarks before their data are read.
+// family holds the description and published numbers of the benchmark.
 var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // Benchmark is MVEI.
@@ -34,7 +36,7 @@ type statements struct {
 	label, class []string
 	classes      []string
 	index        map[string]int
-	included     *statementsPredictions // answers that the data hold themselves
+	included     *statementsPredictions // answers contained in the data
 	entries      []*protocol.Line       // as they were read
 	images       string                 // folder of the pictures
 }
@@ -56,7 +58,7 @@ func entryOf(r *protocol.Line) (e entry, err error) {
 		err = json.Unmarshal(b, &e)
 	}
 	if err == nil && (e.ImageID == "" || len(e.Statements) == 0) {
-		err = fmt.Errorf("image_id and a statement_list were expected")
+		err = fmt.Errorf("want image_id and a statement_list")
 	}
 	return e, err
 }
@@ -86,10 +88,10 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 			where := fmt.Sprintf("%s, statement %d", r.Where, k)
 			label := strings.ToLower(st.Label)
 			if label != "correct" && label != "incorrect" {
-				p.Add(where, "label is %q: correct or incorrect was expected", st.Label)
+				p.Add(where, "label is %q: want correct or incorrect", st.Label)
 			}
 			if st.Statement == "" || st.Class == "" {
-				p.Add(where, "statement and class were expected")
+				p.Add(where, "want statement and class")
 			}
 			if !slices.Contains(s.classes, st.Class) {
 				s.classes = append(s.classes, st.Class)
@@ -115,7 +117,7 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 	return s, p.Err()
 }
 
-// Own returns the answers that the data hold themselves (MVEI_predict.json), if there are any.
+// Own returns the answers contained in the data (MVEI_predict.json), if there are any.
 func (s *statements) Predictions() (protocol.Predictions, bool) { return s.included, s.included != nil }
 
 // Items implements Scorable: the picture is the edit, the statement the instruction, and there is no source.
@@ -133,8 +135,8 @@ func (s *statements) Items() ([]*edit.Edit, error) {
 	return items, p.Err()
 }
 
-// AnswerOf implements Questions: a score above the middle says that the statement is correct, one below that it is not,
-// and the middle itself gives up.
+// AnswerOf implements Questions: a score above the middle means that the statement is correct, one below that it is
+// incorrect, and the middle itself is an abstention.
 func (s *statements) AnswerOf(above float64) string {
 	switch protocol.Sign(above) {
 	case 1:

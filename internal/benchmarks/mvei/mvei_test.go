@@ -55,7 +55,7 @@ func TestMVEI(t *testing.T) {
 		}
 	}
 	if _, err := s.Read(benchtest.Write(t, "p.jsonl", `{"id": "b.jpg#0", "answer": "x"}`)); err == nil ||
-		!strings.Contains(err.Error(), `p.jsonl:1: "b.jpg#0" is no statement`) {
+		!strings.Contains(err.Error(), `p.jsonl:1: "b.jpg#0" is not a statement`) {
 		t.Error(err)
 	}
 }
@@ -69,15 +69,15 @@ func TestContradictingNames(t *testing.T) {
 	set := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: benchtest.Write(t, "MVEI_metadata.json",
 		meta)})
 	for _, tt := range []struct{ row, want string }{ // the item that has a prediction, or what the error says
-		// Row numbers of the user's own do not count beside the names.
+		// The user's own row numbers do not matter next to the names.
 		{`{"id": 0, "image_id": "p.png", "statement": "b", "answer": "Correct"}`, "p.png#1"},
 		{`{"id": 3, "answer": "Correct"}`, "q.png#1"},
 		{`{"id": "p.png#1", "statement": "b", "answer": "Correct"}`, "p.png#1"},
 		{`{"image_id": "p.png", "index": 1, "answer": "Correct"}`, "p.png#1"},
 		{`{"id": "p.png#0", "statement": "b", "answer": "Correct"}`, "p.png#0 is not the statement"},
 		{`{"id": "p.png#0", "image_id": "q.png", "answer": "Correct"}`, "p.png#0 is not the statement"},
-		{`{"id": 3, "answer": "Correct", "predict": "Incorrect"}`, "answer and predict are one thing here"},
-		{`{"id": 9, "answer": "Correct"}`, `"9" is no statement`},
+		{`{"id": 3, "answer": "Correct", "predict": "Incorrect"}`, "answer and predict mean the same here"},
+		{`{"id": 9, "answer": "Correct"}`, `"9" is not a statement`},
 		{`{"statement": "b", "answer": "Correct"}`, `no "id"`},
 		{`{"image_id": "q.png", "statement_list": [{"statement": "a", "predict": "x"}, ` +
 			`{"statement": "a", "predict": "y"}]}`, "q.png#0 q.png#1"},

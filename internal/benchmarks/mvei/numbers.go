@@ -7,7 +7,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// statementsPredictions are answers by statement; one that is not there is missing, an empty one abstains.
+// statementsPredictions are answers by statement; an absent one is missing, an empty one abstains.
 type statementsPredictions struct {
 	*statements
 	answers map[int]string
@@ -30,7 +30,7 @@ type mveiStats struct {
 	GiveUpRatio   protocol.Value `json:"give_up_ratio"`
 }
 
-// stats counts statements; one without an answer is an abstention, as in the authors' code, and so it is wrong.
+// stats counts statements; one without an answer is an abstention, as in the authors' code, and so wrong.
 func (j *statementsPredictions) stats(units []int, class string, parse func(string) string) mveiStats {
 	var n, right, yes, none int
 	for _, i := range units {
@@ -70,7 +70,7 @@ func (j *statementsPredictions) Numbers(units []int) []protocol.Number {
 	return out
 }
 
-// Guess implements Guessable: coins, or always "Correct".
+// Guess implements Guessable: coin flips, or always "Correct".
 func (s *statements) Guess(rng *rand.Rand) protocol.Predictions {
 	j := &statementsPredictions{s, map[int]string{}}
 	for i := range s.keys {

@@ -10,8 +10,8 @@ import (
 	"assay/internal/stats"
 )
 
-// AgreementResamples (fewer on many samples, whose intervals are narrow) and AgreementSeed are those of the intervals
-// of agreement.
+// AgreementResamples (fewer for many samples, whose intervals are narrow) and AgreementSeed are the settings of the
+// bootstrap intervals of agreement.
 const (
 	AgreementResamples = 500
 	AgreementSeed      = 1
@@ -24,8 +24,8 @@ type Column struct {
 	Lower  bool // less is better
 }
 
-// agreementOf correlates a measure with each of others over the samples that have both: Spearman and Pearson, with 95 %
-// intervals of a bootstrap over samples. A measure of which less is better is turned round.
+// agreementOf correlates a measure with each of others over the samples that have both: Spearman and Pearson, with 95
+// % intervals of a bootstrap over samples. If less is better for only one of two measures, the other one is negated.
 func agreementOf(title string, measure Column, others []Column) Table {
 	t := Table{Title: title, Columns: []string{"n", "spearman", "pearson"}, Better: []int{0, 1, 1}}
 	for _, other := range others {
@@ -53,7 +53,7 @@ func agreementOf(title string, measure Column, others []Column) Table {
 		})
 		name := other.Name
 		if measure.Lower != other.Lower {
-			name += ", turned round (less is better)"
+			name += ", negated (less is better)"
 		}
 		t.Rows = append(t.Rows, TableRow{Name: name, Cells: []Cell{Count(len(x)),
 			{Value: stats.Spearman(x, y), Bounds: &in[0]}, {Value: stats.Pearson(x, y), Bounds: &in[1]}}})
@@ -61,7 +61,7 @@ func agreementOf(title string, measure Column, others []Column) Table {
 	return t
 }
 
-// MeanInterval is the 95 % bootstrap interval of a mean; nil of fewer than two values, which say nothing of others.
+// MeanInterval returns the 95 % bootstrap interval of a mean; nil for fewer than two values.
 func MeanInterval(list []float64, resamples int, seed uint64) *stats.Interval {
 	if len(list) < 2 || resamples < 1 {
 		return nil
@@ -75,8 +75,9 @@ func MeanInterval(list []float64, resamples int, seed uint64) *stats.Interval {
 	})[0]
 }
 
-// Agreements are the tables of a scorer's agreement with the components of samples, if it scored any, and of all of
-// them with the human ratings of a file ("": there are none). find says which sample a line is of; below 0: of none.
+// Agreements returns tables of a scorer's agreement with the components of samples, if it scored any, and of the
+// agreement of components and scorer with the human ratings in a file ("": no file). find returns the sample of a
+// line, below 0 if it has none.
 func Agreements(score Column, components []Column, human string, find func(*Line) int) (out []Table, err error) {
 	if len(Defined(score.Values)) > 0 {
 		out = append(out, agreementOf("agreement of the scorer with each component", score, components))
@@ -115,7 +116,7 @@ func humanColumns(path string, n int, find func(*Line) int) (out []Column, err e
 		return nil
 	})
 	if err == nil && len(columns) == 0 {
-		err = fmt.Errorf("%s holds no ratings of these samples: lines of {id, method, name: number} were expected",
+		err = fmt.Errorf("%s has no ratings of these samples: want lines of {id, method, name: number}",
 			filepath.Base(path))
 	}
 	if err != nil {
@@ -127,6 +128,6 @@ func humanColumns(path string, n int, find func(*Line) int) (out []Column, err e
 	return out, nil
 }
 
-// humanNames are the fields of a line of human ratings that say what it is of.
+// humanNames are the fields that identify the sample of a line of human ratings.
 var humanNames = []string{"id", "index", "sample", "name", "key", "image", "edited_image", "original_image", "method",
 	"model", "editor", "expression", "instructions"}

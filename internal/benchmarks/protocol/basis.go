@@ -11,7 +11,7 @@ import (
 )
 
 // Basis is what a number was computed on, and how. Numbers may be compared, and share a column of a table, if their
-// bases are equal; [Basis.Differs] says why two must not.
+// bases are equal; [Basis.Differs] returns why two may not be.
 type Basis struct {
 	Benchmark string   `json:"benchmark"`
 	Rule      string   `json:"rule"` // one of Benchmark.Rules, or a component
@@ -19,25 +19,25 @@ type Basis struct {
 	Terms
 }
 
-// Terms are what a number depends on beside its rule and the items it covers.
+// Terms are what a number depends on besides its rule and the items it covers.
 type Terms struct {
 	Subset        string `json:"subset,omitempty"`        // part of the benchmark or of its values; "" is the usual one
-	Judge         string `json:"judge,omitempty"`         // where editors are ranked: what measured them
-	Normalisation string `json:"normalisation,omitempty"` // where a rule leaves it open
-	// Over: which correlations a mean is of, where some are undefined; "": of all.
+	Judge         string `json:"judge,omitempty"`         // if editors are ranked: what measured them
+	Normalisation string `json:"normalisation,omitempty"` // if the rule leaves it open
+	// Over: which correlations are averaged, if some are undefined; "": all.
 	Over string `json:"over,omitempty"`
-	// Counted: what is absent counts as wrong, so that the number stands on everything.
+	// Counted: absent answers count as wrong, so the number covers all items.
 	Counted bool `json:"absent_counts_as_wrong,omitempty"`
 }
 
-// Coverage is how many of the rated items a number stands on.
+// Coverage is how many of the rated items a number is based on.
 type Coverage struct {
 	Used    int    `json:"used"`
 	Of      int    `json:"of"`
-	Without string `json:"without,omitempty"` // digest of the items that are left out: two halves are not one half
-	// Values: Used and Of count single values of the items, which a number pools or whose columns it is made of.
+	Without string `json:"without,omitempty"` // digest of the omitted items: two different halves differ
+	// Values: Used and Of count single values of the items, for numbers that pool values or combine columns.
 	Values bool `json:"values,omitempty"`
-	// Items is a digest of the items, where no data say which there are, and there are not as many as papers have.
+	// Items is a digest of the items, if no data list them and their number is not the papers'.
 	Items string `json:"items,omitempty"`
 }
 
@@ -51,12 +51,12 @@ func (c Coverage) String() string {
 	return fmt.Sprintf("%d of %d items", c.Used, c.Of)
 }
 
-// CoverageOf is the coverage of a result: everything that has a prediction, of everything that is rated.
+// CoverageOf returns the coverage of a result: the items with a prediction, out of all rated items.
 func CoverageOf(r *Result) Coverage {
 	return NewCoverage(r.N+len(r.Missing), r.Missing)
 }
 
-// NewCoverage is that of all items but the missing ones.
+// NewCoverage returns the coverage of all items (of) except the missing ones.
 func NewCoverage(of int, missing []Key) Coverage {
 	c := Coverage{Used: of - len(missing), Of: of}
 	if len(missing) > 0 {
@@ -65,8 +65,8 @@ func NewCoverage(of int, missing []Key) Coverage {
 	return c
 }
 
-// CoverageBy is the coverage of a number by n items: key names item i, and reports whether the number wants it and
-// whether it is there.
+// CoverageBy returns the coverage of a number over n items: key names item i, and reports whether the number needs it
+// and whether it is present.
 func CoverageBy(n int, key func(i int) (k Key, wanted, has bool)) *Coverage {
 	var missing []Key
 	of := 0
@@ -83,8 +83,8 @@ func CoverageBy(n int, key func(i int) (k Key, wanted, has bool)) *Coverage {
 	return &c
 }
 
-// OfValues is the coverage of a number made of so many values of items, where each key named an item and a value. A
-// number that nothing is missing of stands on the items.
+// OfValues returns the coverage of a number computed from single values of items, where each key named an item and a
+// value. If no value is missing, it is the coverage of all items.
 func (c *Coverage) OfValues(items int) *Coverage {
 	if c.Whole() {
 		return &Coverage{Used: items, Of: items}
@@ -102,7 +102,7 @@ func KeysDigest(keys []Key) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Name is the rule, and the coverage where something is left out: a number on half of the items has another name.
+// Name returns the rule, and the coverage if items are left out: a number on half of the items has a different name.
 func (b Basis) Name() string {
 	if b.Coverage.Whole() {
 		return b.Rule
@@ -115,7 +115,7 @@ func (b Basis) Name() string {
 	return fmt.Sprintf("%s (%s%% of %d%s)", b.Rule, percentDigits(percent), b.Coverage.Of, what)
 }
 
-// percentDigits prints a percentage below 100 with as many digits as it takes not to become 100.
+// percentDigits prints a percentage below 100 with enough digits not to round to 100.
 func percentDigits(v float64) string {
 	for digits := 0; ; digits++ {
 		if s := fmt.Sprintf("%.*f", digits, v); !strings.HasPrefix(s, "100") || digits > 6 {
@@ -124,7 +124,7 @@ func percentDigits(v float64) string {
 	}
 }
 
-// Differs says in words why a number on another basis of the same rule must not stand beside one on b: "" if it may.
+// Differs returns why a number on b may not be compared with one on the other basis; "" if it may.
 func (b Basis) Differs(other Basis) string {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
@@ -137,9 +137,9 @@ func (b Basis) Differs(other Basis) string {
 	switch {
 	case b.Coverage == other.Coverage:
 	case b.Coverage.Of == 0:
-		add("on how many items it is computed is not stated")
+		add("the number of items it is computed on is not stated")
 	case b.Coverage.Whole() && other.Coverage.Whole() && b.Coverage.Of == other.Coverage.Of:
-		add("it is computed on other samples: no data say which there are (--ratings)")
+		add("it is computed on other samples: no data list them (--ratings)")
 	case b.Coverage.Whole() && other.Coverage.Whole():
 		add("it is computed on %d items, not on %d", b.Coverage.Of, other.Coverage.Of)
 	case b.Coverage.Whole():
@@ -156,9 +156,9 @@ func (b Basis) Differs(other Basis) string {
 		switch {
 		case t.mine == t.its:
 		case t.mine == "":
-			add("its %s is not stated, that of the other is %s", t.what, t.its)
+			add("its %s is not stated, the other's is %s", t.what, t.its)
 		case t.its == "":
-			add("its %s is %s, that of the other is not stated", t.what, t.mine)
+			add("its %s is %s, the other's is not stated", t.what, t.mine)
 		default:
 			add("its %s is %s, not %s", t.what, t.mine, t.its)
 		}
@@ -167,7 +167,7 @@ func (b Basis) Differs(other Basis) string {
 		add("it is %s, not %s", cmp.Or(b.Over, whole), cmp.Or(other.Over, whole))
 	}
 	if b.Counted != other.Counted {
-		add("absent answers count as wrong in one of them only")
+		add("absent answers count as wrong in only one of them")
 	}
 	return strings.Join(why, "; ")
 }
@@ -180,16 +180,16 @@ func Stated(s string) string {
 	return s
 }
 
-// Bounds are the values that a measure can have; what lies outside was computed otherwise, in percent for instance.
+// Bounds is the range of a measure; values outside it were computed differently, for instance as percentages.
 type Bounds struct{ Low, High float64 }
 
 // Bounds of common measures.
 var (
 	CosineBounds = Bounds{-1, 1}
-	ScoreBounds  = Bounds{0, 10} // of files that others wrote
+	ScoreBounds  = Bounds{0, 10} // for files from other programs
 )
 
-// distances are the beginnings of names of metrics of which less is better, in every benchmark.
+// distances are name prefixes of metrics of which less is better, in every benchmark.
 var distances = []string{"bg_rmse", "lpips", "l1", "l2"}
 
 // isDistance reports whether less of a metric is better, by its name.
@@ -197,7 +197,7 @@ func isDistance(name string) bool {
 	return slices.ContainsFunc(distances, func(d string) bool { return strings.HasPrefix(name, d) })
 }
 
-// BoundsOf are the values of a metric that is known by its name; false of others.
+// BoundsOf returns the range of a metric that is known by its name; false for others.
 func BoundsOf(name string) (Bounds, bool) {
 	switch {
 	case slices.Contains(strings.Fields("clip_t clip_i clip_d clip_dir clip_im clip_out dino dino_i"), name):
@@ -208,13 +208,13 @@ func BoundsOf(name string) (Bounds, bool) {
 	return Bounds{}, false
 }
 
-// Check refuses a value outside of the bounds by the measure's name.
+// Check refuses a value outside the bounds; the error names the measure. NaN passes.
 func (b Bounds) Check(name string, v float64) error {
 	if v >= b.Low && v <= b.High || v != v {
 		return nil
 	}
 	if math.IsInf(b.High, 1) {
-		return fmt.Errorf("%s is %v: %v or more was expected", name, v, b.Low)
+		return fmt.Errorf("%s is %v: want %v or more", name, v, b.Low)
 	}
-	return fmt.Errorf("%s is %v: a number from %v to %v was expected", name, v, b.Low, b.High)
+	return fmt.Errorf("%s is %v: want a number from %v to %v", name, v, b.Low, b.High)
 }

@@ -23,15 +23,15 @@ func TestBasisDiffers(t *testing.T) {
 		t.Errorf("Differs from itself: got %q, want nothing", why)
 	}
 	for want, change := range map[string]func(*Basis){
-		"it is of c, not of b":                func(o *Basis) { o.Benchmark = "c" },
-		"its rule is s, not r":                func(o *Basis) { o.Rule = "s" },
-		"computed on 3 items, not on 2":       func(o *Basis) { o.Coverage = Coverage{Used: 3, Of: 3} },
-		"it covers 1 of 2 items":              func(o *Basis) { o.Coverage = Coverage{Used: 1, Of: 2, Without: "x"} },
-		"its part is s, that of the other is": func(o *Basis) { o.Subset = "s" },
-		"its judge is k, not j":               func(o *Basis) { o.Judge = "k" },
-		"its normalisation is n":              func(o *Basis) { o.Normalisation = "n" },
-		"over 1 of 2, not the mean over all":  func(o *Basis) { o.Over = "the mean over 1 of 2" },
-		"absent answers":                      func(o *Basis) { o.Counted = true },
+		"it is of c, not of b":               func(o *Basis) { o.Benchmark = "c" },
+		"its rule is s, not r":               func(o *Basis) { o.Rule = "s" },
+		"computed on 3 items, not on 2":      func(o *Basis) { o.Coverage = Coverage{Used: 3, Of: 3} },
+		"it covers 1 of 2 items":             func(o *Basis) { o.Coverage = Coverage{Used: 1, Of: 2, Without: "x"} },
+		"its part is s, the other's is":      func(o *Basis) { o.Subset = "s" },
+		"its judge is k, not j":              func(o *Basis) { o.Judge = "k" },
+		"its normalisation is n":             func(o *Basis) { o.Normalisation = "n" },
+		"over 1 of 2, not the mean over all": func(o *Basis) { o.Over = "the mean over 1 of 2" },
+		"absent answers":                     func(o *Basis) { o.Counted = true },
 	} {
 		t.Run(want, func(t *testing.T) {
 			o := b

@@ -1,5 +1,5 @@
-// Package protocol is what all benchmarks share. A [Benchmark] loads its published data as a [Set]. A set that is
-// [Scorable] lists items, which are edits, for a judge to score; reading a file of predictions ([ReadLines]) gives
+// Package protocol contains what all benchmarks share. A [Benchmark] loads its published data as a [Set]. A set that
+// is [Scorable] lists items, which are edits, for a judge to score; reading a file of predictions ([ReadLines]) gives
 // [Predictions], which compute [Number] values over any multiset of their units. Every number has the name of its
 // rule and a [Basis]: the items that it covers, what measured it, how it was normalised; numbers share a column if
 // their bases are equal.
@@ -33,18 +33,18 @@ type Benchmark struct {
 	Flags     []string                      // options beyond the common ones: fields of Options, by flag name
 	Load      func(Options) (Set, error)    // reads the published data
 	Means     func(string) (*Result, error) // the overall numbers from published means, where that is possible
-	// items of the whole benchmark, as printed numbers cover them; 0: not stated
+	// number of items of the full benchmark, as covered by printed numbers; 0: not stated
 	Size     int
-	Counted  []string // numbers for which what is absent counts as wrong
-	Lower    []string // numbers of which less is better, and those that begin so
-	Neutral  []string // numbers of which neither is better
+	Counted  []string // numbers for which absent answers count as wrong
+	Lower    []string // numbers of which less is better, or the prefix of their names before a "_"
+	Neutral  []string // numbers of which neither more nor less is better
 	Headline string   // the number that tables are sorted by; "": the first one
 	Axes     []Axis   // of the radar chart
 
-	// PublishedCSV holds the numbers that papers print, a row each, under the names of the numbers here, with their place
-	// in the paper. Beside each stands what the paper states of it: the part of the benchmark, the judge and the
-	// normalisation. Where a paper does not state the rule of a number, its name says so. A paper that contradicts itself
-	// has a row for every place. Rows of other benchmarks are skipped, so that a family has one file.
+	// PublishedCSV holds the numbers that papers print, one row each, under the names used here, with their place in
+	// the paper and what the paper states about them: the part of the benchmark, the judge and the normalisation. If
+	// a paper does not state the rule of a number, its name says so. A paper that contradicts itself has a row for
+	// every place. Rows of other benchmarks are skipped, so a family shares one file.
 	PublishedCSV string
 }
 
@@ -52,21 +52,21 @@ type Benchmark struct {
 type Options struct {
 	Data    string  // folder or file of the published data (human ratings)
 	Images  string  // folder of the pictures
-	Votes   string  // file of votes in place of, or beside, the published data
-	Targets string  // folder of the wanted results, where they are published apart
+	Votes   string  // file of votes instead of, or in addition to, the published data
+	Targets string  // folder of the target pictures, if they are published separately
 	Subset  string  // part of the benchmark, "" for the usual one
 	Target  string  // which human value, "" for the usual one
-	Epsilon float64 // margin of a tie chosen beforehand, NaN to choose it on the test set
+	Epsilon float64 // tie margin; NaN: chosen on the test set
 	BGNorm  string  // normalisation of background differences
 	Sigma   float64 // tolerance of the expression gain
 	Lower   []string
 	Editors []string          // folders of the editors that are measured
 	By      map[string]string // component: what measured it
 	Human   string            // file of human ratings of the samples
-	Note    func(path string) // told of the files of ratings that are read, where a scorer can be run; nil: nobody
+	Note    func(path string) // called with each file of ratings that is read, if a scorer can be run; nil: not called
 }
 
-// NoteFiles tells of files that are read.
+// NoteFiles reports files that are read.
 func (o Options) NoteFiles(files ...string) {
 	for _, f := range files {
 		if o.Note != nil {
@@ -83,23 +83,24 @@ type Set interface {
 
 // Scorable is a Set on which a scorer can be run.
 type Scorable interface {
-	// Items lists what is to be scored, candidates of one source together. The error names every picture or
-	// instruction that is not there.
+	// Items lists the edits to score, candidates of one source together. The error names every missing picture or
+	// instruction.
 	Items() ([]*edit.Edit, error)
 }
 
-// SeveralSources is a Scorable with items of several sources, which need a judge that is shown them all.
+// SeveralSources is a Scorable that also has items with several sources, which need a judge that is shown all of
+// them.
 type SeveralSources interface {
-	// ItemsOfSeveral lists these, too.
+	// ItemsOfSeveral lists all items, including those with several sources.
 	ItemsOfSeveral() ([]*edit.Edit, error)
 }
 
-// Guessable is a Set for which predictions can be made up: drawn from rng, or all the same when rng is nil.
+// Guessable is a Set that can generate predictions: drawn from rng, or constant if rng is nil.
 type Guessable interface {
 	Guess(rng *rand.Rand) Predictions
 }
 
-// WithPredictions is a Set whose published files may hold predictions themselves.
+// WithPredictions is a Set whose published files may contain predictions.
 type WithPredictions interface {
 	Predictions() (p Predictions, ok bool)
 }
@@ -108,18 +109,18 @@ type WithPredictions interface {
 type Mixed interface {
 	Set
 	// ReadAll reads files of components or scores, and folders of editors in the authors' layout. Every editor has
-	// predictions of its own; the name is "" if the files name none.
+	// separate predictions; the name is "" if the files name none.
 	ReadAll(paths []string) ([]Editor, error)
 }
 
-// ReadOne implements Set by a Mixed set: a file of one editor.
+// ReadOne implements Set.Read for a Mixed set: a file of one editor.
 func ReadOne(s Mixed, path string) (Predictions, error) {
 	list, err := s.ReadAll([]string{path})
 	if err != nil {
 		return nil, err
 	}
 	if len(list) != 1 {
-		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
+		return nil, fmt.Errorf("%s contains %d editors: give it as --components", filepath.Base(path), len(list))
 	}
 	return list[0].Predictions, nil
 }
@@ -130,9 +131,9 @@ type Editor struct {
 	Predictions
 }
 
-// Board is predictions of several methods, which tables show a row each.
+// Board is predictions of several methods, which tables show in one row each.
 type Board interface {
-	// Leaderboard lists them; nothing if there is one only.
+	// Leaderboard lists them; nil if there is only one.
 	Leaderboard() []Entry
 }
 
@@ -143,7 +144,7 @@ type Entry struct {
 	Predictions
 }
 
-// Writer is predictions that can be written as the benchmark's authors write them, for their own programs to read.
+// Writer is predictions that can be written in the format of the benchmark's authors, for their programs to read.
 type Writer interface {
 	WriteAuthors(dir string) error
 }
@@ -154,18 +155,18 @@ type Predictions interface {
 	Result() *Result
 	// Units is the number of independent units (sources, pairs, samples) of the data.
 	Units() int
-	// Complete reports whether nothing of a unit is missing in the predictions.
+	// Complete reports whether no prediction of a unit is missing.
 	Complete(unit int) bool
 	// Numbers computes the headline numbers over units, which may repeat (a bootstrap resample).
 	Numbers(units []int) []Number
 }
 
-// Number is one figure of a table, and what it depends on. An undefined one is NaN.
+// Number is one number of a table, and what it depends on; NaN if undefined.
 type Number struct {
 	Name  string
 	Value float64
 	Terms
-	Coverage *Coverage // of a result's numbers that stand on other items than its N; nil: on these
+	Coverage *Coverage // if a number of a result covers other items than its N; nil: the same
 }
 
 // Result is an evaluation.
@@ -177,7 +178,7 @@ type Result struct {
 	Numbers    []Number // headline numbers
 	Notes      []string // what the reader must know about them
 	Failed     []string // samples that could not be computed, and why
-	Agreement  []Table  // of a scorer's column with the others, and of all with people
+	Agreement  []Table  // of a scorer's column with the others, and of all with human ratings
 	Tables     []Table
 	Confusions []Confusion
 	Scatters   []Scatter
@@ -204,7 +205,7 @@ func UpTo(n int) []int {
 	return all
 }
 
-// Key names an item: its id, and where several items share an id, its model (method, side, candidate).
+// Key names an item: its id, and if several items share an id, its model (method, side, candidate).
 type Key struct {
 	ID    string `json:"id"`
 	Model string `json:"model,omitempty"`
@@ -237,7 +238,8 @@ type CaptionedPicture struct {
 	Picture Picture
 }
 
-// Captions are pictures of an item by their roles, with these as captions; a target's is "wanted".
+// Captions returns the pictures of an item with the given roles, captioned with the role; a target is captioned
+// "wanted".
 func Captions(e *edit.Edit, roles ...string) (out []CaptionedPicture) {
 	for _, role := range roles {
 		caption := role
@@ -269,7 +271,7 @@ func Values(m map[string]float64) map[string]Value {
 	return out
 }
 
-// Common is what every JSON result begins with.
+// Common holds the first fields of every JSON result.
 type Common struct {
 	Benchmark string   `json:"benchmark"`
 	N         int      `json:"n"`
@@ -277,7 +279,7 @@ type Common struct {
 	Notes     []string `json:"notes,omitempty"`
 }
 
-// Common returns the fields that every JSON result begins with.
+// Common returns the first fields of every JSON result.
 func (r *Result) Common(benchmark string) Common {
 	if r.Missing == nil {
 		r.Missing = []Key{}
@@ -291,15 +293,15 @@ type Axis struct {
 	From, To float64
 }
 
-// WithLower is the benchmark with more numbers of which less is better.
+// WithLower returns a copy of the benchmark with more numbers of which less is better.
 func (b *Benchmark) WithLower(lower []string) *Benchmark {
 	own := *b
 	own.Lower = slices.Concat(b.Lower, lower)
 	return &own
 }
 
-// Direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known. A number of a part or a kind
-// ("l1: single turn") is as its column.
+// Direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known. A number of a part or a
+// kind ("l1: single turn") has the direction of its column.
 func (b *Benchmark) Direction(number string) int {
 	column, _, _ := strings.Cut(number, ": ")
 	if isDistance(column) {
@@ -316,10 +318,10 @@ func (b *Benchmark) Direction(number string) int {
 	return 1
 }
 
-// Teachable is a Scorable whose items have right answers in words, from which a model can learn them.
+// Teachable is a Scorable whose items have correct answers as text, on which a model can be trained.
 type Teachable interface {
 	Scorable
-	// Answer is the one of some words that the benchmark's rule reads as the truth of an item, by its place in Items.
+	// Answer returns the one of words that the benchmark's rule accepts as the correct answer of item i of Items.
 	Answer(i int, words []string) (string, error)
 }
 
@@ -328,40 +330,42 @@ type Measurable interface {
 	Set
 	// Outputs lists the outputs of all editors.
 	Outputs() ([]*edit.Edit, error)
-	// Line is the line of a file of components that says what was measured of an item, by component; by names what
-	// measured it.
+	// Line returns the line of a component file with the values measured for an item, by component; by names what
+	// measured them.
 	Line(k Key, values map[string]any, by string) map[string]any
 }
 
-// Composed is a Measurable whose numbers are made of components that judges may fill, too.
+// Composed is a Measurable whose numbers are computed from components, which judges may also fill.
 type Composed interface {
 	Measurable
-	// Components are their scales: a judge's range must be the component's. Words have none ([edit.NoRange]).
+	// Components returns the scales of the components: a judge's range must equal the component's. Text has none
+	// ([edit.NoRange]).
 	Components() map[string]edit.Range
 }
 
-// Closed is a Composed that has no use for other numbers than its components.
+// Closed is a Composed that uses no numbers other than its components.
 type Closed interface {
 	Composed
 	Closed()
 }
 
-// Questions is a Scorable whose items are answered. A judge's words are kept as they are. A scorer answers by whether
-// its score is above or below the middle of its range.
+// Questions is a Scorable whose items are questions. A text judge's answers are stored verbatim. A scorer answers by
+// whether its score is above or below the middle of its range.
 type Questions interface {
 	Scorable
-	// AnswerOf is the answer of a score that lies so far above the middle; "" if there is none.
+	// AnswerOf returns the answer for a score this far above the middle; "" if there is none.
 	AnswerOf(above float64) string
 }
 
-// Named is predictions whose units are lines of their own file, not those of the data: they are told apart by names.
+// Named is predictions whose units are lines of the predictions file rather than units of the data: names identify
+// them.
 type Named interface {
-	// UnitNames are the names of the units; two of one name are no units to pair.
+	// UnitNames returns the names of the units; units that share a name cannot be paired.
 	UnitNames() []string
 }
 
-// Expecting is a Set that knows what guessing is expected to get, by the numbers' names. A Set that is Guessable is
-// asked for many guesses instead.
+// Expecting is a Set that computes the expected numbers of random guessing, by name. For a Guessable Set, many
+// guesses are averaged instead.
 type Expecting interface {
 	Chance(seed uint64) map[string]Value
 }
@@ -399,8 +403,8 @@ func Expectation(g Guessable, seed uint64) map[string]Value {
 	return out
 }
 
-// ComponentLine is a line by the name of its sample's field. It says what measured the numbers that are made of the
-// values; numbers are their names by component.
+// ComponentLine returns a line of a component file, whose field with this name is the sample's id. "by" states what
+// measured the numbers computed from the values; numbers lists their names by component.
 func ComponentLine(field string, k Key, values map[string]any, by string, numbers map[string][]string) map[string]any {
 	line, measured := map[string]any{field: k.ID, "model": k.Model}, map[string]string{}
 	for component, v := range values {

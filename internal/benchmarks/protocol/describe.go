@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Family is the descriptions of some benchmarks, and the numbers that papers print for them: the files benchmarks.txt
-// and published.csv. They are part of the program: a mistake in them is a bug, and panics.
+// Family holds the descriptions of some benchmarks and the numbers that papers print for them: the files
+// benchmarks.txt and published.csv. They are part of the program: a mistake in them is a bug, and panics.
 //
 // A benchmark is a paragraph of lines "key: text", which continue in indented lines: name, title, needs, published,
 // predicts, rule, flags, size, counted, lower, neutral, headline. They are fields of [Benchmark]; a list has a line for
 // each element.
 type Family struct{ Benchmarks, Published string }
 
-// Benchmark is the benchmark of a name, whose published data load reads.
+// Benchmark returns the benchmark with a name, whose published data load reads.
 func (f Family) Benchmark(name string, load func(Options) (Set, error)) *Benchmark {
 	unfolded := strings.ReplaceAll(f.Benchmarks, "\n    ", " ")
 	for paragraph := range strings.SplitSeq(unfolded, "\n\n") {
@@ -46,7 +46,7 @@ func parse(paragraph string, b *Benchmark) *Benchmark {
 			}
 			b.Size = size
 		default:
-			panic(fmt.Sprintf("%s: %q is no key of a description", b.Name, key))
+			panic(fmt.Sprintf("%s: %q is not a key of a description", b.Name, key))
 		}
 	}
 	return b

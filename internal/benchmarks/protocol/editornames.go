@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DifferentEditors refuses two folders of one name, which is their editor's.
+// DifferentEditors refuses two folders with the same name, because it is the editor's name.
 func DifferentEditors(dirs []string) error {
 	first := map[string]string{}
 	for _, dir := range dirs {
@@ -27,7 +27,7 @@ func EditorName(dir string) string { return filepath.Base(filepath.Clean(dir)) }
 func CheckNames(where string, names, known []string) error {
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return fmt.Errorf("%s: %q is no component: one of %s was expected", where, n, strings.Join(known, ", "))
+			return fmt.Errorf("%s: %q is not a component: want one of %s", where, n, strings.Join(known, ", "))
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func (j *EditorPredictions) Complete(i int) bool {
 	return len(j.Columns) > 0
 }
 
-// mean is a column's number over samples: their mean, or that of the groups' means, NaN if a group has none.
+// mean returns a column's number over samples: their mean, or the mean of the group means, NaN if a group has none.
 func (j *EditorPredictions) mean(column string, units []int, ofGroups bool) float64 {
 	if !ofGroups {
 		return j.plainMean(column, units)
@@ -33,7 +33,7 @@ func (j *EditorPredictions) mean(column string, units []int, ofGroups bool) floa
 	return stats.Mean(means)
 }
 
-// plainMean is the mean over samples, or over all numbers that a column pools.
+// plainMean returns the mean over samples, or over all numbers that a column pools.
 func (j *EditorPredictions) plainMean(column string, units []int) float64 {
 	of := []string{column}
 	if names, ok := j.Pooled[column]; ok {
@@ -50,7 +50,7 @@ func (j *EditorPredictions) plainMean(column string, units []int) float64 {
 	return stats.Mean(Defined(list))
 }
 
-// ofGroup are the units of a group.
+// ofGroup returns the units of a group.
 func (j *EditorPredictions) ofGroup(group string, units []int) (in []int) {
 	for _, i := range units {
 		if j.Samples[i].Group == group {
@@ -60,7 +60,8 @@ func (j *EditorPredictions) ofGroup(group string, units []int) (in []int) {
 	return in
 }
 
-// covers is on how many of the units that want a column its number stands, or on how many of the numbers that it pools.
+// covers returns how many of the units that need a column its number is based on, or how many of the values that it
+// pools.
 func (j *EditorPredictions) covers(column string, units []int) *Coverage {
 	names, pools := j.Pooled[column]
 	if !pools {
@@ -81,7 +82,7 @@ func (j *EditorPredictions) covers(column string, units []int) *Coverage {
 	return c
 }
 
-// key is the key of a column in JSON, with the share of the units that it stands on unless that is all of them.
+// key returns the JSON key of a column, with the share of the units that it covers unless it covers all.
 func (j *EditorPredictions) key(column string, units []int) string {
 	if slices.Contains(j.Counted, column) {
 		return column
@@ -89,7 +90,7 @@ func (j *EditorPredictions) key(column string, units []int) string {
 	return Basis{Rule: column, Coverage: *j.covers(column, units)}.Name()
 }
 
-// in are the units of a part.
+// in returns the units of a part.
 func (j *EditorPredictions) in(part string, units []int) (out []int) {
 	for _, i := range units {
 		if slices.Contains(j.Samples[i].Parts, part) {
@@ -126,7 +127,7 @@ func (j *EditorPredictions) Numbers(units []int) []Number {
 	return out
 }
 
-// JudgeOf is what measured a column; of a derived one, what measured the others.
+// JudgeOf returns what measured a column; for a derived column, what measured the others.
 func (j *EditorPredictions) JudgeOf(column string) string {
 	if j.by[column] != "" || j.Derive[column] == nil {
 		return strings.ToLower(j.by[column])
@@ -171,7 +172,7 @@ func (j *EditorPredictions) Result() *Result {
 	return r
 }
 
-// groupTable has a row for each group.
+// groupTable returns a table with a row for each group, and its values for JSON.
 func (j *EditorPredictions) groupTable(part string, units []int) (Table, map[string]map[string]Value) {
 	t := Table{Title: "by kind of edit", Columns: append([]string{"n"}, j.Columns...)}
 	if part != "" {
@@ -192,11 +193,12 @@ func (j *EditorPredictions) groupTable(part string, units []int) (Table, map[str
 	return t, out
 }
 
-// used says on how many samples of a group the columns' means stand: of the one that stands on least, and on most.
+// used returns how many samples of a group the column means are based on: the lowest and the highest count of a
+// column.
 func (j *EditorPredictions) used(group string, units []int) (least, most int) {
 	first := true
 	for _, c := range j.Columns {
-		if j.Pooled[c] != nil { // it stands on what the others stand on
+		if j.Pooled[c] != nil { // it is computed from the others
 			continue
 		}
 		n, wanted := 0, false

@@ -51,12 +51,12 @@ func (s *EditorSet) ReadAll(paths []string) ([]Editor, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("nothing was measured of the editors: give --components, --component, --scorer or --judge")
+		return nil, fmt.Errorf("no measurements of the editors: give --components, --component, --scorer or --judge")
 	}
 	for _, editor := range s.Editors {
 		if j := found[EditorName(editor)]; j == nil || len(j.Values) == 0 {
 			first := out[0].Predictions.(*EditorPredictions)
-			first.Notes = append(first.Notes, "nothing was measured of "+EditorName(editor)+", which is left out")
+			first.Notes = append(first.Notes, "no measurements of "+EditorName(editor)+", which is left out")
 		}
 	}
 	return out, nil
@@ -78,7 +78,7 @@ func (s *EditorSet) readFile(path string, of func(string) *EditorPredictions, p 
 	return err
 }
 
-// readRow reads columns of a sample, by their names or in "dimensions", where a judge's are.
+// readRow reads the columns of a sample, from fields of the line or from "dimensions", where a judge writes them.
 func (s *EditorSet) readRow(r *Line, editor, by string, of func(string) *EditorPredictions) error {
 	id := r.ID("id")
 	editor = cmp.Or(r.Editor(), editor)
@@ -87,7 +87,7 @@ func (s *EditorSet) readRow(r *Line, editor, by string, of func(string) *EditorP
 	}
 	i, ok := s.Index[id]
 	if !ok {
-		return fmt.Errorf("%q is no sample of the data: an id such as %q was expected", id, s.Samples[0].Item.ID)
+		return fmt.Errorf("%q is not a sample of the data: want an id such as %q", id, s.Samples[0].Item.ID)
 	}
 	j := of(editor)
 	if err := ReadBy(r, j.by, nil); err != nil {
@@ -97,10 +97,10 @@ func (s *EditorSet) readRow(r *Line, editor, by string, of func(string) *EditorP
 	if r.Has("dimensions") {
 		var inner map[string]json.RawMessage
 		r.Decode("dimensions", "an object of numbers", &inner)
-		for name, v := range inner { // a judge has more numbers than the benchmark
+		for name, v := range inner { // a judge may have numbers that the benchmark lacks
 			for _, names := range s.Fields {
 				if _, twice := r.Fields[name]; twice && slices.Contains(names, name) {
-					return fmt.Errorf("%s is in the line and in its dimensions: one of them was expected", name)
+					return fmt.Errorf("%s is both in the line and in its dimensions: want only one of them", name)
 				}
 				if slices.Contains(names, name) {
 					fields[name] = v
@@ -114,8 +114,8 @@ func (s *EditorSet) readRow(r *Line, editor, by string, of func(string) *EditorP
 	return j.SetAll(fields, i, by, r.Where)
 }
 
-// known refuses a number whose name the benchmark does not have: it may be a slip. It is kept if the row's "by" says
-// what measured it, as for another metric, or if a judge wrote it.
+// known refuses a number whose name the benchmark does not have: it may be a typo. It is accepted if the row's "by"
+// states what measured it, as for another metric, or if a judge wrote it.
 func (j *EditorPredictions) known(fields map[string]json.RawMessage, judge string) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		column := j.column(name)
@@ -123,19 +123,19 @@ func (j *EditorPredictions) known(fields map[string]json.RawMessage, judge strin
 			continue
 		}
 		if v, err := ParseNumber(name, fields[name]); err == nil && !math.IsNaN(v) {
-			return fmt.Errorf("%q is no number of %s: one of %s was expected (of another metric: with \"by\": {%q: METRIC})",
+			return fmt.Errorf("%q is not a number of %s: want one of %s (for another metric, add \"by\": {%q: METRIC})",
 				name, j.Name, strings.Join(j.EditorSet.Columns, ", "), name)
 		}
 	}
 	return nil
 }
 
-// isKey reports whether a field that may hold a number is no column.
+// isKey reports whether a field that may hold a number is not a column.
 func isKey(field string) bool {
 	return slices.Contains([]string{"id", "row", "orders"}, field)
 }
 
-// column is the column of a field in files.
+// column returns the column of a field in files.
 func (s *EditorSet) column(field string) string {
 	for c, names := range s.Fields {
 		if slices.Contains(names, field) {
@@ -145,7 +145,7 @@ func (s *EditorSet) column(field string) string {
 	return field
 }
 
-// SetAll sets the columns that fields have. Others that are numbers are columns, too, by their own names.
+// SetAll sets the columns that fields contain. Other numeric fields become columns under their own names.
 func (j *EditorPredictions) SetAll(fields map[string]json.RawMessage, i int, by, where string) error {
 	any := false
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -157,7 +157,7 @@ func (j *EditorPredictions) SetAll(fields map[string]json.RawMessage, i int, by,
 		if err != nil {
 			return err
 		}
-		if own := column == "score" && (by != "" || fields["of"] != nil); !own { // a run's
+		if own := column == "score" && (by != "" || fields["of"] != nil); !own { // a run's own score
 			if v, err = j.stated(column, i, v); err != nil {
 				return err
 			}
@@ -171,15 +171,15 @@ func (j *EditorPredictions) SetAll(fields map[string]json.RawMessage, i int, by,
 		any = true
 	}
 	if !any {
-		return fmt.Errorf("there is no number: one of %s was expected", strings.Join(j.EditorSet.Columns, ", "))
+		return fmt.Errorf("there is no number: want one of %s", strings.Join(j.EditorSet.Columns, ", "))
 	}
 	return nil
 }
 
-// stated checks a number that a file states, and puts it onto the scale of its column.
+// stated checks a number from a file, and converts it to the scale of its column.
 func (j *EditorPredictions) stated(column string, i int, v float64) (float64, error) {
 	if of, ok := j.Pooled[column]; ok {
-		return 0, fmt.Errorf("%s is computed from %s: give these", column, strings.Join(of, ", "))
+		return 0, fmt.Errorf("%s is computed from %s: give those instead", column, strings.Join(of, ", "))
 	}
 	b, ok := j.Bounds[column]
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"assay/edit"
 )
 
-// EditorSet is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the
-// means of its groups, for each of its parts.
+// EditorSet is a benchmark that ranks editors by numbers measured on their outputs: means over samples, or over the
+// means of groups, for each of its parts.
 type EditorSet struct {
 	Name    string
 	Samples []EditorSample
@@ -19,25 +19,25 @@ type EditorSet struct {
 	By      map[string]string
 
 	Parts    []string            // in the order of tables
-	Groups   []string            // kinds of edits; none: they have no groups
+	Groups   []string            // kinds of edits; empty: no groups
 	Macro    bool                // a number is the mean over the groups' means, not over the samples
-	OfGroups string              // name of the same of the first part, beside the mean over samples; "": there is none
+	OfGroups string              // name of that mean for the first part, in addition to the mean over samples; "": none
 	Columns  []string            // in the order of tables; others follow
 	Fields   map[string][]string // column: its names in files
 	Derive   map[string]func(sample int, values map[string]float64) float64
-	Counted  []string          // columns for which what is absent counts as wrong
-	Bounds   map[string]Bounds // of columns; of a score that a file states: a scorer's own is on the scorer's range
+	Counted  []string          // columns for which absent values count as wrong
+	Bounds   map[string]Bounds // of columns; of scores in other programs' files: a scorer's own are on its range
 
-	Lacks  func(sample int, column string) bool // a sample has no such number, which is not missing then; nil: none
-	Strict bool                                 // a number that a sample lacks is an error, if it is there all the same
-	Scale  map[string]func(float64) float64     // of columns: what becomes of a number of a file
-	Pooled map[string][]string                  // of columns: their mean is that over all numbers of these columns
+	Lacks  func(sample int, column string) bool // a sample has no such number, so none is missing; nil: none
+	Strict bool                                 // a number that a sample must lack is an error if present
+	Scale  map[string]func(float64) float64     // by column: converts a number from a file
+	Pooled map[string][]string                  // by column: its mean is over all numbers of these columns
 
 	Held   map[string]map[string]Picture     // by editor and sample: pictures in the data
 	Output func(editor string, i int) string // file of an editor's picture of a sample
 	// reads the authors' result files; nil: there are none
 	Own   func(editor string, j *EditorPredictions) error
-	Table func(path string) (editor string, rows []*Line, err error) // reads a file that is no JSON; nil: there is none
+	Table func(path string) (editor string, rows []*Line, err error) // reads a file other than JSON; nil: there is none
 }
 
 // EditorSample is one sample. Its item lacks the editor's picture.
@@ -46,11 +46,11 @@ type EditorSample struct {
 	Item    *edit.Edit
 	Group   string
 	Parts   []string
-	Scored  bool // a scorer has all that it needs
-	Several bool // it has several sources, which judges in words are shown that ask about them
+	Scored  bool // a scorer has everything it needs
+	Several bool // it has several sources, shown to text judges that ask about them
 }
 
-// NewEditorSet is a set without samples, of the editors that the options name.
+// NewEditorSet returns a set without samples, for the editors in the options.
 func NewEditorSet(name string, o Options) (*EditorSet, error) {
 	return &EditorSet{Name: name, Editors: o.Editors, By: o.By}, DifferentEditors(o.Editors)
 }
@@ -85,13 +85,13 @@ type EditorPredictions struct {
 	Values  map[string][]float64
 	by      map[string]string
 	Notes   []string
-	where   map[string]string  // of what was read, by column and sample
+	where   map[string]string  // where each value was read, by column and sample
 	runs    map[string]*OneRun // by column
 
 	ofSeveral bool // samples of several sources have scores
 }
 
-// blank returns predictions of an editor that hold nothing yet.
+// blank returns empty predictions of an editor.
 func (s *EditorSet) blank(editor string) *EditorPredictions {
 	by := map[string]string{}
 	maps.Copy(by, s.By)
@@ -105,7 +105,7 @@ func (s *EditorSet) blank(editor string) *EditorPredictions {
 	}
 }
 
-// Set sets a value that a run measured ("": no known one); a second one is an error, and so is one of another run.
+// Set sets a value measured by a run ("": unknown). A second value is an error, and so is a value from another run.
 func (j *EditorPredictions) Set(column, run string, i int, v float64, where string) error {
 	if j.runs[column] == nil {
 		j.runs[column] = &OneRun{}
@@ -145,7 +145,7 @@ func (j *EditorPredictions) finish() error {
 			j.Values[column] = list
 		}
 	}
-	for _, column := range j.Counted { // what is absent is wrong, of an editor that has any
+	for _, column := range j.Counted { // absent values count as wrong, if the editor has any
 		for i, v := range j.Values[column] {
 			if math.IsNaN(v) {
 				j.Values[column][i] = 0
@@ -165,19 +165,19 @@ func (j *EditorPredictions) finish() error {
 	return nil
 }
 
-// contradicted refuses numbers of a file that are not what follows from others, but for rounding.
+// contradicted refuses numbers of a file that differ from those derived from other columns by more than rounding.
 func (j *EditorPredictions) contradicted(column string, stated, derived []float64) error {
 	b := j.Bounds[column]
 	for i, v := range stated {
 		if d := derived[i]; math.Abs(v-d) > 0.005*(b.High-b.Low) {
-			return fmt.Errorf("%s: %s is %v for %s, but its other numbers make %.4g of it",
+			return fmt.Errorf("%s: %s is %v for %s, but its other numbers imply %.4g",
 				j.where[fmt.Sprint(column, "\n", i)], column, v, j.Samples[i].Item.ID, d)
 		}
 	}
 	return nil
 }
 
-// Items implements Scorable: the outputs of all editors that a scorer has everything for.
+// Items implements Scorable: the outputs of all editors for samples where a scorer has everything it needs.
 func (s *EditorSet) Items() ([]*edit.Edit, error) {
 	return s.items(func(sample EditorSample) bool { return sample.Scored })
 }
@@ -194,7 +194,7 @@ func (s *EditorSet) Outputs() ([]*edit.Edit, error) {
 
 func (s *EditorSet) items(which func(EditorSample) bool) ([]*edit.Edit, error) {
 	if len(s.Editors)+len(s.Held) == 0 {
-		return nil, fmt.Errorf("the pictures are not named: give --editors, folders of the editors' pictures")
+		return nil, fmt.Errorf("there are no pictures: give --editors, folders of the editors' pictures")
 	}
 	var p Problems
 	var items []*edit.Edit
@@ -227,7 +227,7 @@ func (s *EditorSet) items(which func(EditorSample) bool) ([]*edit.Edit, error) {
 	return items, p.Err()
 }
 
-// Hold keeps an editor's picture of a sample that the data have.
+// Hold records an editor's picture of a sample that is part of the data.
 func (s *EditorSet) Hold(editor, sample string, p Picture) {
 	if s.Held == nil {
 		s.Held = map[string]map[string]Picture{}
@@ -247,8 +247,8 @@ func (s *EditorSet) Line(k Key, values map[string]any, by string) map[string]any
 	return ComponentLine("id", k, values, by, numbers)
 }
 
-// wants reports whether a sample has a column's number, if nothing is missing. Samples of several sources have a score
-// if any of them has: a judge was asked about them.
+// wants reports whether a sample should have a column's number. Samples with several sources should have a score if
+// any of them has: then a judge was asked about them.
 func (j *EditorPredictions) wants(i int, column string) bool {
 	if column == "score" {
 		return j.Samples[i].Scored || j.Samples[i].Several && j.ofSeveral

@@ -16,18 +16,18 @@ import (
 	"assay/internal/table"
 )
 
-// Picture is a picture of a benchmark: a file, or bytes inside a bigger file that are read when they are needed. It is
-// an [edit.Picture].
+// Picture is a picture of a benchmark: a file, or bytes inside a larger file that are read on demand. It is an
+// [edit.Picture].
 type Picture struct {
 	Path string
 	Read func() ([]byte, error) // nil: the bytes of Path
-	Area int                    // pixels that it is resized to before anything sees it (bicubic); 0: it stays
-	// it has the colours below its transparency, as by Pillow's convert("RGB"): not over white
+	Area int                    // number of pixels that decoding resizes it to (bicubic); 0: unchanged
+	// transparent pixels have their stored colours, as with Pillow's convert("RGB"), not composited over white
 	Bare bool
-	Like *Picture // it is resized to that one's size before anything sees it (bicubic); nil: it stays
+	Like *Picture // decoding resizes it to this picture's size (bicubic); nil: unchanged
 }
 
-// Bare is a picture without its transparency.
+// Bare returns a picture with the Bare flag: the stored colours without transparency.
 func Bare(p Picture) Picture {
 	p.Bare = true
 	return p
@@ -71,14 +71,14 @@ func (p Picture) Decode() (*data.Picture, error) {
 	return pic, nil
 }
 
-// sidesOf are the sides of a picture of about the area and the same aspect, rounded down.
+// sidesOf returns the sides of a picture of about the area and the same aspect ratio, rounded down.
 func sidesOf(area, width, height int) (w, h int) {
 	ratio := float64(width) / float64(height)
 	side := math.Sqrt(float64(area) * ratio)
 	return max(1, int(side)), max(1, int(side/ratio))
 }
 
-// NewItem returns an edit to be judged: its ID and editor are the key's. Pictures that are not there are left out.
+// NewItem returns an edit to judge, with ID and editor from the key. Missing pictures are left out.
 func NewItem(k Key, instruction string, source, output Picture) *edit.Edit {
 	e := &edit.Edit{ID: k.ID, Editor: k.Model, Instruction: instruction}
 	SetPicture(e, "source", source)
@@ -93,21 +93,21 @@ func SetPicture(e *edit.Edit, role string, p Picture) {
 	}
 }
 
-// PictureOf is the picture of an item with a role; the zero Picture if there is none.
+// PictureOf returns the picture of an item with a role; the zero Picture if there is none.
 func PictureOf(e *edit.Edit, role string) Picture {
 	p, _ := e.Picture(role).(Picture)
 	return p
 }
 
-// The roles of an item's texts and picture that metrics and similarities look at: captions of the source and of the
-// wanted result, and that result.
+// The roles of an item's texts and picture that metrics and similarities use: captions of the source and of the
+// target, and the target.
 const (
 	SourceCaption = "source_caption"
 	TargetCaption = "target_caption"
 	Target        = "target"
 )
 
-// SetCaptions sets the captions of the source and of the wanted result; "": there is none.
+// SetCaptions sets the captions of the source and of the target; "": there is none.
 func SetCaptions(e *edit.Edit, captions [2]string) {
 	texts := map[string]string{}
 	maps.Copy(texts, e.Texts)
@@ -122,8 +122,8 @@ func SetCaptions(e *edit.Edit, captions [2]string) {
 // ItemKey names an item.
 func ItemKey(e *edit.Edit) Key { return Key{e.ID, e.Editor} }
 
-// Content identifies what an item's score depends on besides the judge: its name, pictures and texts. unknown says why
-// it is not known for sure: a picture that is there could not be read.
+// Content identifies what an item's score depends on besides the judge: its name, pictures and texts. unknown is the
+// error if this is uncertain: an existing picture could not be read.
 func Content(e *edit.Edit) (content string, unknown error) {
 	image := func(role string) data.Image {
 		image, err := PictureOf(e, role).image()
@@ -143,7 +143,7 @@ func Content(e *edit.Edit) (content string, unknown error) {
 			unknown = cmp.Or(unknown, err)
 		}
 	}
-	add(Target) // few judges need it: it need not be there
+	add(Target) // few judges need it, so it may be missing
 	if p := PictureOf(e, "edit"); p.Bare || p.Like != nil {
 		parts = append(parts, fmt.Sprintf("shown bare %t, like the source %t", p.Bare, p.Like != nil))
 	}
@@ -171,7 +171,7 @@ func Content(e *edit.Edit) (content string, unknown error) {
 	return store.KeyOf(parts...).String(), unknown
 }
 
-// image is a picture as tables have it. Bytes that cannot be read are no picture.
+// image returns the picture as a table would hold it, without its bytes if they cannot be read.
 func (p Picture) image() (data.Image, error) {
 	if p.Read == nil {
 		return data.Image{Path: p.Path}, nil
@@ -192,11 +192,11 @@ func Digest(items []*edit.Edit) string {
 	return store.KeyOf(parts...).String()
 }
 
-// FilePicture is the picture in a file; with check it is a problem if the file is not there.
+// FilePicture returns the picture in a file; with check, a missing file is added to p.
 func FilePicture(path string, check bool, p *Problems) Picture {
 	if check {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			p.Add(path, "the picture is not there")
+			p.Add(path, "the picture does not exist")
 		} else if err != nil {
 			p.Add(path, "%v", err)
 		}
@@ -204,7 +204,7 @@ func FilePicture(path string, check bool, p *Problems) Picture {
 	return Picture{Path: path}
 }
 
-// FirstFile is the file of a base name with the first ending that is there; the last ending if none is.
+// FirstFile returns base with the first ending for which there is a file; with the last ending if there is none.
 func FirstFile(base string, endings ...string) string {
 	for _, ending := range endings {
 		if _, err := os.Stat(base + ending); err == nil {
@@ -214,7 +214,7 @@ func FirstFile(base string, endings ...string) string {
 	return base + endings[len(endings)-1]
 }
 
-// CheckFiles names the pictures of items that are not there.
+// CheckFiles returns an error that names the missing pictures of items.
 func CheckFiles(items []*edit.Edit) error {
 	var p Problems
 	seen := map[string]bool{}

@@ -15,16 +15,16 @@ import (
 	"strings"
 )
 
-// shownProblems is how many problems of one file are told; the rest is counted.
+// shownProblems is how many problems of one file are reported; the rest are counted.
 const shownProblems = 20
 
-// Problems gathers what is wrong in a file, so that it can be mended in one go.
+// Problems collects the problems of a file, so that all can be fixed at once.
 type Problems struct {
 	List []error
 	more int
 }
 
-// Add adds a problem at a place.
+// Add adds a problem at a location.
 func (p *Problems) Add(where, format string, args ...any) {
 	if len(p.List) == shownProblems {
 		p.more++
@@ -33,7 +33,7 @@ func (p *Problems) Add(where, format string, args ...any) {
 	p.List = append(p.List, fmt.Errorf(where+": "+format, args...))
 }
 
-// Keep adds an error that names its place, unless it is nil.
+// Keep adds an error that names its location, unless it is nil.
 func (p *Problems) Keep(err error) {
 	if err != nil {
 		p.List = append(p.List, err)
@@ -48,8 +48,8 @@ func (p *Problems) Err() error {
 	return errors.Join(p.List...)
 }
 
-// Line is one JSON object of a file and its place: "file.jsonl:12", or "file.json[11]" in a JSON array. Its methods
-// read fields and keep the first error: a reader takes all that it needs, and then asks for [Line.Err].
+// Line is one JSON object of a file and its location: "file.jsonl:12", or "file.json[11]" in a JSON array. Its
+// methods read fields and keep the first error: a reader reads all fields it needs, then checks [Line.Err].
 type Line struct {
 	Where  string
 	Index  int // among the lines of its file, from 0
@@ -57,10 +57,10 @@ type Line struct {
 	err    error
 }
 
-// Err is why a field could not be read: the first one.
+// Err returns the first error of reading a field.
 func (r *Line) Err() error { return r.err }
 
-// ReadLines reads a file of JSON objects: one a line (JSONL), or one array of them.
+// ReadLines reads a file of JSON objects: one per line (JSONL), or one array of them.
 func ReadLines(path string) ([]*Line, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -73,7 +73,7 @@ func ReadLines(path string) ([]*Line, error) {
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
 		var elements []json.RawMessage
 		if err := json.Unmarshal(text, &elements); err != nil {
-			return nil, fmt.Errorf("%s: %w: a JSON array of objects was expected", name, err)
+			return nil, fmt.Errorf("%s: %w: want a JSON array of objects", name, err)
 		}
 		for i, e := range elements {
 			rows = appendRow(rows, fmt.Sprintf("%s[%d]", name, i), e, &p)
@@ -91,12 +91,12 @@ func ReadLines(path string) ([]*Line, error) {
 		}
 	}
 	if len(rows) == 0 && p.Err() == nil {
-		return nil, fmt.Errorf("%s is empty: JSON objects, one a line, were expected", name)
+		return nil, fmt.Errorf("%s is empty: want JSON objects, one per line", name)
 	}
 	return rows, p.Err()
 }
 
-// EachLine reads a file of lines, calls do with each, and gathers what is wrong with them.
+// EachLine reads a file of lines, calls do with each, and collects their problems.
 func EachLine(path string, do func(r *Line) error) error {
 	rows, err := ReadLines(path)
 	if err != nil {
@@ -107,8 +107,8 @@ func EachLine(path string, do func(r *Line) error) error {
 	return p.Err()
 }
 
-// Each calls do with each line, and adds what is wrong with it: a field that could not be read comes before what do
-// made of that.
+// Each calls do with each line, and adds its problem: the error of a field that could not be read takes precedence
+// over the error of do.
 func (p *Problems) Each(rows []*Line, do func(r *Line) error) {
 	for _, r := range rows {
 		err := do(r)
@@ -122,16 +122,16 @@ func appendRow(rows []*Line, where string, text []byte, p *Problems) []*Line {
 	fields, err := readObject(text)
 	if err != nil {
 		if bytes.Contains(text, []byte("NaN")) || bytes.Contains(text, []byte("Infinity")) {
-			p.Add(where, "NaN or Infinity: finite numbers were expected (leave the line out if there is no prediction)")
+			p.Add(where, "NaN or Infinity: want finite numbers (leave the line out if there is no prediction)")
 		} else {
-			p.Add(where, "%v: a JSON object was expected", err)
+			p.Add(where, "%v: want a JSON object", err)
 		}
 		return rows
 	}
 	return append(rows, &Line{Where: where, Index: len(rows), Fields: fields})
 }
 
-// readObject reads a JSON object, in which no name is there twice.
+// readObject reads a JSON object without duplicate names.
 func readObject(text []byte) (fields map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func readObject(text []byte) (fields map[string]json.RawMessage, err error) {
 	return fields, namesOnce(text)
 }
 
-// ReadJSON reads a file of one JSON value, in which no name is there twice in an object. want says what was expected.
+// ReadJSON reads a file of one JSON value, whose objects have no duplicate names. want describes the value in errors.
 func ReadJSON(path string, v any, want string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -152,23 +152,23 @@ func ReadJSON(path string, v any, want string) error {
 		err = namesOnce(raw)
 	}
 	var other *json.UnmarshalTypeError
-	if errors.As(err, &other) { // in the file's words, not in Go's
+	if errors.As(err, &other) { // in terms of the file, not of Go
 		err = fmt.Errorf("%s is of type %s", cmp.Or(other.Field, "it"), other.Value)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s was expected", path, err, want)
+		return fmt.Errorf("%s: %w: want %s", path, err, want)
 	}
 	return nil
 }
 
-// namesOnce refuses a JSON value with an object that has two fields of one name: the second would hide the first.
+// namesOnce refuses a JSON value in which an object has two fields of the same name: the second would hide the first.
 func namesOnce(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	return namesOnceIn(d)
 }
 
-// namesOnceIn does it for the next value.
+// namesOnceIn does this for the next value of d.
 func namesOnceIn(d *json.Decoder) error {
 	t, err := d.Token()
 	if err != nil {
@@ -197,11 +197,11 @@ func namesOnceIn(d *json.Decoder) error {
 			return err
 		}
 	}
-	_, err = d.Token() // the bracket at its end
+	_, err = d.Token() // the closing bracket
 	return err
 }
 
-// Has reports whether a field is there and not null.
+// Has reports whether a field is present and not null.
 func (r *Line) Has(field string) bool {
 	v, ok := r.Fields[field]
 	return ok && string(v) != "null"
@@ -215,27 +215,27 @@ func (r *Line) First(fields ...string) string {
 	return fields[0]
 }
 
-// OneOf refuses a row that has several of the names of one thing.
+// OneOf refuses a row that has several fields with the same meaning.
 func (r *Line) OneOf(fields ...string) {
 	has := slices.DeleteFunc(slices.Clone(fields), func(f string) bool { return !r.Has(f) })
 	if len(has) > 1 {
-		r.Fail("%s are one thing here: one of them was expected", strings.Join(has, " and "))
+		r.Fail("%s mean the same here: want only one of them", strings.Join(has, " and "))
 	}
 }
 
-// Fail makes an error of the line, unless it has one.
+// Fail sets the error of the line, unless it has one.
 func (r *Line) Fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf(format, args...)
 	}
 }
 
-// Decode reads a field that is not null into a value; want says what was expected.
+// Decode reads a field that is not null into a value; want describes it in errors.
 func (r *Line) Decode(field, want string, into any) {
 	if raw, ok := r.Fields[field]; !ok {
 		r.Fail("there is no %q", field)
 	} else if string(raw) == "null" || json.Unmarshal(raw, into) != nil {
-		r.Fail("%s is %s: %s was expected", field, Brief(raw), want)
+		r.Fail("%s is %s: want %s", field, Brief(raw), want)
 	}
 }
 
@@ -250,7 +250,7 @@ func (r *Line) ID(field string) string {
 	return s
 }
 
-// Key returns "id" and, if it is there, "model".
+// Key returns "id" and, if present, "model".
 func (r *Line) Key() Key {
 	k := Key{ID: r.ID("id")}
 	if r.Has("model") {
@@ -259,7 +259,7 @@ func (r *Line) Key() Key {
 	return k
 }
 
-// Editor returns the editor that a line is of; "" if it names none.
+// Editor returns the editor that a line names; "" if it names none.
 func (r *Line) Editor() string {
 	if field := r.First("method", "model", "editor"); r.Has(field) {
 		return r.Text(field)
@@ -282,7 +282,7 @@ func (r *Line) Filled(field string) string {
 	return s
 }
 
-// Number returns a number field; NaN when it is null.
+// Number returns a number field; NaN if it is null.
 func (r *Line) Number(field string) float64 {
 	v, ok := r.Fields[field]
 	if !ok {
@@ -303,7 +303,7 @@ func ParseNumber(field string, v json.RawMessage) (float64, error) {
 	}
 	var f float64
 	if err := json.Unmarshal(v, &f); err != nil {
-		return 0, fmt.Errorf("%s is %s: a finite number was expected", field, Brief(v))
+		return 0, fmt.Errorf("%s is %s: want a finite number", field, Brief(v))
 	}
 	return f, nil
 }
@@ -331,13 +331,13 @@ func ParseNumbers(field string, v json.RawMessage) ([]float64, error) {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s is empty: at least one number was expected", field)
+		return nil, fmt.Errorf("%s is empty: want at least one number", field)
 	}
 	out := make([]float64, len(list))
 	for i, e := range list {
 		f, err := ParseNumber(field, e)
 		if err == nil && math.IsNaN(f) {
-			err = fmt.Errorf("%s holds null: finite numbers were expected", field)
+			err = fmt.Errorf("%s contains null: want finite numbers", field)
 		}
 		if err != nil {
 			return nil, err
@@ -355,7 +355,7 @@ func (r *Line) Texts(field string) []string {
 	s := make([]string, len(list))
 	for i, text := range list {
 		if text == nil {
-			r.Fail("%s is %s: %s was expected", field, Brief(r.Fields[field]), want)
+			r.Fail("%s is %s: want %s", field, Brief(r.Fields[field]), want)
 			break
 		}
 		s[i] = *text
@@ -369,11 +369,11 @@ func (r *Line) Object(field string) (m map[string]string) {
 	return m
 }
 
-// Repeats says how many rows say just what an earlier one says; nothing if none does.
+// Repeats returns a note on how many rows duplicate an earlier row; nil if none does.
 func Repeats(rows []*Line) []string {
 	seen, n := map[string]bool{}, 0
 	for _, r := range rows {
-		text, err := json.Marshal(r.Fields) // keys come sorted
+		text, err := json.Marshal(r.Fields) // with sorted keys
 		if err != nil {
 			continue
 		}
@@ -385,7 +385,7 @@ func Repeats(rows []*Line) []string {
 	if n == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d of %d rows of the data say just what an earlier row says, and count again", n,
+	return []string{fmt.Sprintf("%d of %d rows of the data are duplicates of an earlier row, and count again", n,
 		len(rows))}
 }
 
@@ -397,7 +397,7 @@ func Brief(v json.RawMessage) string {
 	return string(v[:57]) + "..."
 }
 
-// Lines reads the data file that patterns name, and returns the folder of its pictures, too.
+// Lines reads the data file that matches patterns, and also returns the folder of its pictures.
 func (o Options) Lines(patterns ...string) (rows []*Line, root string, err error) {
 	path, err := Locate(o.Data, patterns...)
 	if err != nil {
@@ -415,7 +415,7 @@ func (o Options) Lines(patterns ...string) (rows []*Line, root string, err error
 func Locate(path string, patterns ...string) (string, error) {
 	found, err := LocateAll(path, patterns...)
 	if err == nil && len(found) > 1 {
-		err = fmt.Errorf("%s holds several (%s): name one of them", path, strings.Join(found, ", "))
+		err = fmt.Errorf("%s contains several (%s): name one of them", path, strings.Join(found, ", "))
 	}
 	if err != nil {
 		return "", err
@@ -423,11 +423,11 @@ func Locate(path string, patterns ...string) (string, error) {
 	return found[0], nil
 }
 
-// LocateAll returns the files below a folder whose names match the first of patterns that matches any, sorted; a file
-// stands for itself.
+// LocateAll returns the files below a folder whose names match the first of patterns that matches any, sorted; a path
+// to a file is returned as it is.
 func LocateAll(path string, patterns ...string) ([]string, error) {
 	if path == "" {
-		return nil, fmt.Errorf("the published data are not named: give --ratings (a folder or file with %s)",
+		return nil, fmt.Errorf("there are no published data: give --ratings (a folder or file with %s)",
 			strings.Join(patterns, " or "))
 	}
 	info, err := os.Stat(path)
@@ -451,5 +451,5 @@ func LocateAll(path string, patterns ...string) ([]string, error) {
 			return found, err
 		}
 	}
-	return nil, fmt.Errorf("%s holds no %s", path, strings.Join(patterns, ", no "))
+	return nil, fmt.Errorf("%s contains no %s", path, strings.Join(patterns, ", no "))
 }

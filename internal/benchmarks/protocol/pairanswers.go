@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// checkMixed refuses pairs with an answer where others have scores: a rule would take one of both for missing.
+// checkMixed refuses pairs with only an answer if others have scores, and the reverse: a rule would treat the other
+// kind as missing.
 func (j *PairPredictions) checkMixed(answered map[int]string, scored map[Slot]string, list *Problems) {
 	for i, id := range j.IDs {
 		answer, isAnswered := answered[i]
@@ -19,18 +20,18 @@ func (j *PairPredictions) checkMixed(answered map[int]string, scored map[Slot]st
 		}
 		switch {
 		case isAnswered && !isScored:
-			list.Add(answer, "the pair %s has an answer and no scores, others have scores: give answers and scores in files "+
-				"of their own, or both of every pair", id)
+			list.Add(answer, "the pair %s has an answer but no scores, and others have scores: give answers and scores in "+
+				"separate files, or both for every pair", id)
 		case isScored && !isAnswered:
-			list.Add(score, "the pair %s has scores and no answer, others have answers: give answers and scores in files of "+
-				"their own, or both of every pair", id)
+			list.Add(score, "the pair %s has scores but no answer, and others have answers: give answers and scores in "+
+				"separate files, or both for every pair", id)
 		}
 	}
 }
 
 func (j *PairPredictions) readAnswer(r *Line, pair int, answered map[int]string) error {
 	if first, ok := answered[pair]; ok {
-		return fmt.Errorf("a second answer for %s (the first is in %s): one was expected", j.IDs[pair], first)
+		return fmt.Errorf("a second answer for %s (the first is in %s): want one", j.IDs[pair], first)
 	}
 	answered[pair] = r.Where
 	j.answered[pair], j.anyAnswer = true, true
@@ -41,11 +42,11 @@ func (j *PairPredictions) readAnswer(r *Line, pair int, answered map[int]string)
 	return r.err
 }
 
-// bracketed is what GenAI-Bench's inference.py looks for in a model's words: the first line that has it, as much of it
-// as there is.
+// bracketed is the pattern that GenAI-Bench's inference.py searches in a model's answer: the first line with a match,
+// the longest match in it.
 var bracketed = regexp.MustCompile(`\[\[.*\]\]`)
 
-// verdictOf is the verdict of an answer: what stands in double brackets, as it is, or the whole of an answer without
+// verdictOf returns the verdict of an answer: the text in double brackets, verbatim, or the full answer if it has no
 // brackets, such as A>B or A > B.
 func verdictOf(answer string) string {
 	if m := bracketed.FindString(answer); m != "" {
@@ -57,12 +58,12 @@ func verdictOf(answer string) string {
 	return strings.ReplaceAll(strings.TrimSpace(answer), " ", "")
 }
 
-// answerNotes say how many pairs have no answer, or one that the rule does not know: both count as wrong.
+// answerNotes reports how many pairs have no answer, or one that the rule does not know: both count as wrong.
 func (j *PairPredictions) answerNotes(rule PairRule) []string {
 	return AnswerNotes(rule.Name+": ", j, func(i int) bool { return slices.Contains(rule.known, j.Answer[i]) })
 }
 
-// AnswerNotes says how many pairs have no answer, or one that known does not know; both count as wrong.
+// AnswerNotes reports how many pairs have no answer, or one that is not known; both count as wrong.
 func AnswerNotes(rule string, j *PairPredictions, known func(i int) bool) (notes []string) {
 	none, unreadable := 0, map[string]int{}
 	total := 0

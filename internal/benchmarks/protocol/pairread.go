@@ -46,19 +46,19 @@ func (j *PairPredictions) readRow(r *Line, answered map[int]string, scored map[S
 		values = []float64{r.Number(Left), r.Number(Right)}
 	case isScore && key.Model == "":
 		if values = r.Numbers("score"); r.err == nil && len(values) != 2 {
-			r.Fail("%d scores: one per side was expected", len(values))
+			r.Fail("%d scores: want one per side", len(values))
 		}
 	case isScore:
 		values = slices.Repeat([]float64{r.Number("score")}, len(slots))
 	default:
-		r.Fail("no prediction: \"answer\", \"left\" and \"right\", or \"model\" and \"score\" were expected")
+		r.Fail("no prediction: want \"answer\", \"left\" and \"right\", or \"model\" and \"score\"")
 	}
 	if r.err != nil {
 		return r.err
 	}
 	for k, s := range slots {
 		if first, ok := scored[s]; ok {
-			return fmt.Errorf("a second prediction for %v (the first is in %s): one was expected", key, first)
+			return fmt.Errorf("a second prediction for %v (the first is in %s): want one", key, first)
 		}
 		scored[s] = r.Where
 		j.Scores[s.Side][s.Pair] = values[k]
@@ -67,7 +67,7 @@ func (j *PairPredictions) readRow(r *Line, answered map[int]string, scored map[S
 	return nil
 }
 
-// kindsOf says what a line has, and refuses what would hide the rest of it.
+// kindsOf reports what a line has, and refuses combinations of which a part would be ignored.
 func kindsOf(r *Line, key Key) (isAnswer, isSides, isScore bool, err error) {
 	_, isAnswer = r.Fields["answer"]
 	_, isLeft := r.Fields["left"]
@@ -76,9 +76,9 @@ func kindsOf(r *Line, key Key) (isAnswer, isSides, isScore bool, err error) {
 	isSides = isLeft || isRight
 	switch {
 	case isSides && isScore:
-		err = errors.New("left and right, and score: one of both was expected")
+		err = errors.New("both left and right and score: want one or the other")
 	case (isSides || isAnswer) && key.Model != "":
-		err = fmt.Errorf("this line is of %q alone: its score was expected, not an answer or both sides", key.Model)
+		err = fmt.Errorf("this line is for %q only: want its score, not an answer or both sides", key.Model)
 	}
 	return isAnswer, isSides, isScore, err
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // BestMargin returns the eps >= 0 that maximises the accuracy when |d| <= eps is a tie, and that accuracy (Deutsch et
-// al. 2023). human is 1, 0 or -1, d the difference of scores. Of equally good margins it is the smallest.
+// al. 2023). human is 1, 0 or -1, d the difference of scores. Of equally good margins it returns the smallest.
 func BestMargin(human []int, d []float64) (eps, accuracy float64) {
 	order := UpTo(len(d))
 	hits := 0 // at a margin below every |d|
@@ -34,9 +34,9 @@ func BestMargin(human []int, d []float64) (eps, accuracy float64) {
 	return eps, float64(best) / float64(len(d))
 }
 
-// bestMarginAsRun is calc_accuracy_with_ties of EditReward's program: pairs become ties one at a time, the smallest |d|
-// first and equal ones in their order, and at least one does. It returns how many are ties where the accuracy is
-// highest (the fewest, if several numbers are as good), and the order.
+// bestMarginAsRun is calc_accuracy_with_ties of EditReward's program: pairs become ties one at a time, the smallest
+// |d| first (a stable sort), and at least one does. It returns the number of ties with the highest accuracy (the
+// smallest such number), and the order.
 func bestMarginAsRun(human []int, d []float64) (ties int, order []int) {
 	hits := 0
 	order = UpTo(len(d))
@@ -61,15 +61,15 @@ func bestMarginAsRun(human []int, d []float64) (ties int, order []int) {
 	return ties, order
 }
 
-// ThresholdRules are the rule "threshold", three classes of which a difference of at most eps is a tie, and
-// "threshold as run", which is what EditReward's program computes of it.
+// ThresholdRules are the rule "threshold", three classes where a difference of at most eps is a tie, and "threshold
+// as run", which is what EditReward's program actually computes.
 var ThresholdRules = []PairRule{
 	{Name: "threshold", Columns: ThreeClasses, decide: decideByThreshold},
 	{Name: "threshold as run", Columns: ThreeClasses, decide: decideAsRun, chooses: true},
 }
 
-// Differences are the human verdicts (1 left, -1 right, 0 tie) and the differences of the scores of pairs that have
-// both.
+// Differences returns the human verdicts (1 left, -1 right, 0 tie) and the differences of scores, for pairs with both
+// scores.
 func (j *PairPredictions) Differences(units []int) (human []int, d []float64) {
 	number := map[string]int{Left: 1, Right: -1, Tie: 0}
 	for _, i := range units {
@@ -83,8 +83,8 @@ func (j *PairPredictions) Differences(units []int) (human []int, d []float64) {
 // sideNames are the classes by the sign of a difference.
 var sideNames = map[int]string{1: Left, -1: Right, 0: Tie}
 
-// decideAsRun takes pairs for ties one at a time. Scores that are equal and were not taken yet are neither a tie nor a
-// preference: no verdict is right then.
+// decideAsRun turns pairs into ties one at a time. Equal scores that were not turned into a tie are neither a tie nor
+// a preference: no verdict is right for them.
 func decideAsRun(j *PairPredictions, units []int) verdicts {
 	human, d := j.Differences(units)
 	ties, order := bestMarginAsRun(human, d)
@@ -125,8 +125,8 @@ func decideByThreshold(j *PairPredictions, units []int) verdicts {
 	return v
 }
 
-// ScoreRule is a rule that predicts the class of each pair by itself from its scores, and is right where that is the
-// human verdict. about says which pairs it is about; nil: all.
+// ScoreRule returns a rule that predicts the class of each pair from its scores only, and is right if that equals the
+// human verdict. about selects the pairs that the rule applies to; nil: all.
 func ScoreRule(
 	name string, classes, columns []string, about func(pair int) bool, predict func(human string, l, r float64) string,
 ) PairRule {
@@ -142,8 +142,8 @@ func ScoreRule(
 	}}
 }
 
-// ADIEERule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal ones
-// are what equal decides.
+// ADIEERule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal
+// decides if they are equal.
 func ADIEERule(classes []string, leftName, rightName string, equal func(l, r float64) string) PairRule {
 	rule := ScoreRule("adiee", classes, classes, nil, func(_ string, l, r float64) string {
 		switch tl, tr := math.RoundToEven(l/5), math.RoundToEven(r/5); {
@@ -158,8 +158,8 @@ func ADIEERule(classes []string, leftName, rightName string, equal func(l, r flo
 	return rule
 }
 
-// AnswerRule is a rule on answers: right lists the answers that are right for each verdict. Every pair counts, and no
-// answer is wrong.
+// AnswerRule returns a rule on answers: right lists the answers that are right for each verdict. Every pair counts,
+// and a missing answer counts as wrong.
 func AnswerRule(name string, classes []string, right map[string][]string) PairRule {
 	var known []string
 	for _, list := range right {

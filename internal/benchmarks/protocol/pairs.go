@@ -17,26 +17,26 @@ const (
 	Tie   = "tie"
 )
 
-// verdicts of three classes, which are named by the side that wins.
+// verdicts of three classes, which are named after the winning side.
 var (
 	ThreeClasses = []string{Left, Right, Tie}
 	ThreeSides   = map[string]string{Left: Left, Right: Right, Tie: Tie}
 )
 
-// PairSet are comparisons of two edits with a human verdict each. Every benchmark of pairs fills one.
+// PairSet is a set of comparisons of two edits, each with a human verdict. Every benchmark of pairs fills one.
 type PairSet struct {
 	Name    string  // of the benchmark
 	Subset  string  // part of the benchmark; "" is the usual one
-	Epsilon float64 // margin of a tie, NaN: chosen on the pairs themselves
+	Epsilon float64 // tie margin; NaN: chosen on the pairs themselves
 
 	IDs      []string
 	Human    []string          // the verdict, by the benchmark's own name
 	Side     map[string]string // verdict -> left, right or tie
-	Answers  []string          // an answer per class for random guessing, nil where answers do not exist
+	Answers  []string          // an answer per class for random guessing, nil if there are no answers
 	Rules    []PairRule
-	Edits    []edit.Pair               // left and right; none: the pictures are not there
+	Edits    []edit.Pair               // left and right; empty: there are no pictures
 	Captions [2]string                 // of the two in reports; "": left and right
-	Find     func(Key) ([]Slot, error) // instead of bySide
+	Find     func(Key) ([]Slot, error) // instead of BySide
 	Index    map[string]int
 	Notes    []string // on the data
 }
@@ -49,10 +49,10 @@ type PairRule struct {
 	Name    string
 	answers bool     // works on answers, else on scores
 	scale   bool     // made for scores on 0..10
-	chooses bool     // chooses its margin on the pairs: a given one is not for it
-	known   []string // the answers that it knows
+	chooses bool     // chooses its margin on the pairs: not applied if one is given
+	known   []string // the answers that it recognises
 	Columns []string
-	About   func(pair int) bool // pairs of which it says something; nil: all
+	About   func(pair int) bool // pairs that it applies to; nil: all
 	decide  func(j *PairPredictions, units []int) verdicts
 }
 
@@ -62,8 +62,8 @@ type verdicts struct {
 	Right            []bool
 	Rows             []string // the classes of truth
 	epsilon          *float64
-	chosenHere       bool // epsilon maximises the accuracy on these very pairs
-	ties             int  // so many of the smallest differences are ties; 0: all up to epsilon are
+	chosenHere       bool // epsilon maximises the accuracy on these same pairs
+	ties             int  // this many of the smallest differences are ties; 0: all up to epsilon are
 }
 
 func (v *verdicts) add(truth, predicted string, right bool) {
@@ -80,8 +80,8 @@ func (v verdicts) accuracy() float64 {
 	return float64(n) / float64(len(v.Right))
 }
 
-// PairPredictions holds the predictions of pairs: scores of the two sides (NaN where missing), answers ("" where
-// there is none; answered tells a missing answer from an empty one).
+// PairPredictions holds the predictions of pairs: scores of the two sides (NaN if missing), answers ("" if there is
+// none; answered distinguishes a missing answer from an empty one).
 type PairPredictions struct {
 	*PairSet
 	Scores    [2][]float64
@@ -91,7 +91,7 @@ type PairPredictions struct {
 	AnyScore  bool
 }
 
-// Blank returns predictions that hold nothing yet.
+// Blank returns empty predictions.
 func (p *PairSet) Blank() *PairPredictions {
 	n := len(p.IDs)
 	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
@@ -149,7 +149,7 @@ func (p *PairSet) slots(k Key) ([]Slot, error) {
 func (p *PairSet) BySide(k Key) ([]Slot, error) {
 	i, ok := p.Index[k.ID]
 	if !ok {
-		return nil, fmt.Errorf("the id %q is not one of the %d pairs: an id such as %q was expected", k.ID, len(p.IDs),
+		return nil, fmt.Errorf("the id %q is not one of the %d pairs: want an id such as %q", k.ID, len(p.IDs),
 			p.IDs[0])
 	}
 	switch k.Model {
@@ -160,10 +160,10 @@ func (p *PairSet) BySide(k Key) ([]Slot, error) {
 	case Right:
 		return []Slot{{i, 1}}, nil
 	}
-	return nil, fmt.Errorf("the model %q is no side: \"left\" or \"right\" was expected", k.Model)
+	return nil, fmt.Errorf("the model %q is not a side: want \"left\" or \"right\"", k.Model)
 }
 
-// GuessPairs makes up scores and answers, drawn from rng, or equal ones when rng is nil.
+// GuessPairs generates scores and answers drawn from rng, or only constant scores if rng is nil.
 func (p *PairSet) GuessPairs(rng *rand.Rand) *PairPredictions {
 	j := p.Blank()
 	j.AnyScore = true
@@ -215,7 +215,7 @@ func (j *PairPredictions) Numbers(units []int) []Number {
 	return out
 }
 
-// scaleTerm names the scores' scale, if it plainly is not 0..10: "" of scores on 0..10.
+// scaleTerm describes the scores' scale if it is clearly not 0..10, else "".
 func (j *PairPredictions) scaleTerm() string {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, v := range slices.Concat(j.Scores[0], j.Scores[1]) {
@@ -232,7 +232,7 @@ func (j *PairPredictions) scaleTerm() string {
 	return ""
 }
 
-// MarginTerm says where a margin of ties comes from; "" where there is none.
+// MarginTerm describes where a tie margin comes from; "" if there is none.
 func MarginTerm(eps *float64, chosenHere bool) string {
 	switch {
 	case eps == nil:
@@ -292,9 +292,9 @@ func (j *PairPredictions) Result() *Result {
 	switch term := j.scaleTerm(); {
 	case rules["adiee"].N == 0 || term == "":
 	case slices.ContainsFunc(slices.Concat(j.Scores[0], j.Scores[1]), outside):
-		r.Notes = append(r.Notes, "adiee: some scores lie outside 0..10, the range this rule is made for")
+		r.Notes = append(r.Notes, "adiee: some scores are outside 0..10, the range this rule is made for")
 	default:
-		r.Notes = append(r.Notes, "adiee: all scores lie within 0..1; this rule is made for 0..10, where they all are ties")
+		r.Notes = append(r.Notes, "adiee: all scores are within 0..1; this rule is made for 0..10, where they are all ties")
 	}
 	r.JSON = pairsJSON{r.Common(j.Name), votes, rules}
 	r.Examples = j.examples(4)
@@ -355,7 +355,7 @@ func (j *PairPredictions) examples(each int) []Example {
 			order = append(order, i)
 		}
 	}
-	margin := func(i int) float64 { // positive: as the humans
+	margin := func(i int) float64 { // positive: agrees with the humans
 		d := j.Scores[0][i] - j.Scores[1][i]
 		if j.Side[j.Human[i]] == Right {
 			d = -d

@@ -13,13 +13,14 @@ import (
 	"strings"
 )
 
-// Judge identifies what predictions are by.
+// Judge identifies the judge that made predictions.
 type Judge struct {
-	Fingerprint string `json:"fingerprint"`       // of all that its scores depend on
-	Prompts     string `json:"prompts,omitempty"` // digest of what it was asked, where it answers in words
+	Fingerprint string `json:"fingerprint"`       // of everything that its scores depend on
+	Prompts     string `json:"prompts,omitempty"` // digest of its prompts, for a text judge
 }
 
-// JudgeOf reads what a file of predictions is by from run.json beside it, which a run writes; nil if there is none.
+// JudgeOf reads the judge of a file of predictions from the run.json next to it, which a run writes; nil if there is
+// none.
 func JudgeOf(predictions string) (*Judge, error) {
 	path := filepath.Join(filepath.Dir(predictions), "run.json")
 	if filepath.Base(predictions) != "predictions.jsonl" {
@@ -38,17 +39,18 @@ func JudgeOf(predictions string) (*Judge, error) {
 	return &Judge{run.Scorer, run.Prompts}, nil
 }
 
-// ComponentFile is the name of the file of components that a run has measured.
+// ComponentFile returns the name of the file of components that a run has measured.
 func ComponentFile(components ...string) string {
 	return componentFile + strings.Join(components, "_") + ".jsonl"
 }
 
 const componentFile = "component-"
 
-// IsComponentFile reports whether a run has measured what a file holds: one component, or a few.
+// IsComponentFile reports whether a file contains components (one or several) measured by a run.
 func IsComponentFile(path string) bool { return strings.HasPrefix(filepath.Base(path), componentFile) }
 
-// RunOf names what wrote a file of predictions by the first digits of its fingerprint; "" of files that no run wrote.
+// RunOf names the judge of a file of predictions by the first digits of its fingerprint; "" for files not written by
+// a run.
 func RunOf(predictions string) (string, error) {
 	judge, err := JudgeOf(predictions)
 	if err != nil || judge == nil {
@@ -57,8 +59,8 @@ func RunOf(predictions string) (string, error) {
 	return fmt.Sprintf("%.8s", judge.Fingerprint), nil
 }
 
-// OneRun refuses a number some of whose values are of one run, and others of another one or of files that no run wrote.
-// Two judges' halves do not make one judge's number.
+// OneRun refuses a number whose values come from different runs, or partly from files not written by a run: two
+// halves from two judges are not one judge's number.
 type OneRun struct{ first *string }
 
 // Check records the run of a value and refuses a second run.
@@ -66,15 +68,15 @@ func (o *OneRun) Check(number, run string) error {
 	if o.first == nil {
 		o.first = &run
 	}
-	of := func(run string) string { return cmp.Or(run, "no known run") }
+	of := func(run string) string { return cmp.Or(run, "an unknown run") }
 	if *o.first != run {
-		return fmt.Errorf("%s is of %s here, of %s before: one judge was expected", number, of(run), of(*o.first))
+		return fmt.Errorf("%s is from %s here, from %s before: want one judge", number, of(run), of(*o.first))
 	}
 	return nil
 }
 
-// ReadBy reads the field "by", {component: what measured it}; two answers for one component are an error, and so is a
-// component that is not among the known ones, if there are any.
+// ReadBy reads the field "by", {component: what measured it}; two values for one component are an error, and so is a
+// component that is not in known, unless known is nil.
 func ReadBy(r *Line, by map[string]string, known []string) error {
 	if !r.Has("by") {
 		return nil
@@ -87,15 +89,15 @@ func ReadBy(r *Line, by map[string]string, known []string) error {
 	}
 	for c, name := range said {
 		if first, ok := by[c]; ok && first != name {
-			return fmt.Errorf("%s is measured by %s here, by %s before: one judge was expected", c, name, first)
+			return fmt.Errorf("%s is measured by %s here, by %s before: want one judge", c, name, first)
 		}
 		by[c] = name
 	}
 	return nil
 }
 
-// Judges joins what measured components; "" if that is not known of any of them. Where it is not known of some, the
-// others still tell two numbers apart.
+// Judges joins the names of what measured components; "" if none is known. If only some are known, they still
+// distinguish two numbers.
 func Judges(by map[string]string, components []string) string {
 	var names []string
 	known := false

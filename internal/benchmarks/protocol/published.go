@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Reported is one method's numbers in one paper. A paper that contradicts itself has several of them for a method.
+// Reported is one method's numbers in one paper. A paper that contradicts itself has several for a method.
 type Reported struct {
 	Method  string
 	Paper   string
 	Numbers []ReportedNumber
 }
 
-// ReportedNumber is a printed number, its place and what the paper states of it.
+// ReportedNumber is a printed number, its place and what the paper states about it.
 type ReportedNumber struct {
 	Name  string
 	Value float64

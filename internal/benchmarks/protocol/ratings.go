@@ -12,11 +12,11 @@ import (
 	"assay/internal/stats"
 )
 
-// Ratings are rated items, each with one human value, that want one score each.
+// Ratings is a set of rated items, each with one human value, that need one score each.
 type Ratings struct {
 	Keys      []Key
 	Human     []float64
-	Group     []int    // of each item, an index of Names: the method of a correlation per method; -1: none. nil: no groups
+	Group     []int    // by item: index in Names, for correlations per method; -1: none. nil: no groups
 	Names     []string // of the groups
 	UnitItems [][]int  // items of each unit of resampling
 	Truth     string   // what the human values are called, "" for "human"
@@ -24,14 +24,14 @@ type Ratings struct {
 }
 
 // ReadScores reads lines of {id, model, field: number} into one score per item, NaN where missing. find returns the
-// item of an id and model (below 0: a line that is left out), or says what would have been right.
+// item of an id and model (below 0: the line is skipped), or an error with what was expected.
 func (s *Ratings) ReadScores(path string, fields []string, find func(Key) (int, error)) (*RatingPredictions, error) {
 	rows, err := ReadLines(path)
 	if err != nil {
 		return nil, err
 	}
 	field := fields[len(fields)-1]
-	for _, f := range fields { // a null in the first line does not make another number of it
+	for _, f := range fields { // a null in the first line must not select another field
 		if slices.ContainsFunc(rows, func(r *Line) bool { return r.Has(f) }) {
 			field = f
 			break
@@ -47,7 +47,7 @@ func (s *Ratings) ReadScores(path string, fields []string, find func(Key) (int, 
 			return err
 		}
 		if first, ok := seen[i]; ok {
-			return fmt.Errorf("a second prediction for %v (the first is in %s): one was expected", key, first)
+			return fmt.Errorf("a second prediction for %v (the first is in %s): want one", key, first)
 		}
 		seen[i], scores[i] = r.Where, r.Number(field)
 		return nil
@@ -55,12 +55,12 @@ func (s *Ratings) ReadScores(path string, fields []string, find func(Key) (int, 
 	return &RatingPredictions{s, scores}, p.Err()
 }
 
-// Guess makes up scores, drawn from rng, or all the same when rng is nil.
+// Guess generates scores: drawn from rng, or constant if rng is nil.
 func (s *Ratings) Guess(rng *rand.Rand) *RatingPredictions {
 	return &RatingPredictions{s, RandomScores(rng, len(s.Keys))}
 }
 
-// RatingPredictions are scores of rated items, NaN where missing. A benchmark embeds them, and adds its numbers.
+// RatingPredictions are scores of rated items, NaN if missing. A benchmark embeds them and adds its numbers.
 type RatingPredictions struct {
 	*Ratings
 	Scores []float64
@@ -80,8 +80,8 @@ type GroupsJSON struct {
 	Undefined []string         `json:"undefined"`
 }
 
-// Result is what all benchmarks of ratings say: a table of the groups' correlations, plots, and examples with the
-// pictures of items, if there are any.
+// Result returns what all benchmarks of ratings report: a table of the groups' correlations, plots, and examples with
+// the pictures of items, if there are any.
 func (j *RatingPredictions) Result(title string, numbers []Number, items []*edit.Edit) (*Result, GroupsJSON) {
 	r := &Result{Notes: slices.Clone(j.Notes), Numbers: numbers, Scatters: j.scatters()}
 	r.Count(len(j.Keys), func(i int) bool { return !math.IsNaN(j.Scores[i]) }, func(i int) Key { return j.Keys[i] })
@@ -111,7 +111,7 @@ func (j *RatingPredictions) Result(title string, numbers []Number, items []*edit
 	return r, groups
 }
 
-// group is the group of an item, -1 if it has none.
+// group returns the group of an item, -1 if it has none.
 func (s *Ratings) group(i int) int {
 	if s.Group == nil {
 		return -1
@@ -141,7 +141,7 @@ func (j *RatingPredictions) Correlations(units []int) (groups []float64, global 
 	return groups, stats.Spearman(gx, gy)
 }
 
-// Over says which groups' correlations a mean is of, by their names, where some are undefined. what is a group's kind.
+// Over returns which groups' correlations are averaged, by name, if some are undefined. what is the kind of group.
 func (s *Ratings) Over(rho []float64, what string) Terms {
 	var has, lacks []string
 	for g, v := range rho {
@@ -183,8 +183,8 @@ func (j *RatingPredictions) scatters() []Scatter {
 	return out
 }
 
-// Examples picks the items on which predicted and human rank agree best and worst. Of equal agreement the outermost
-// human values come first: they say most.
+// Examples picks the items on which predicted and human rank agree best and worst. Of items with equal agreement,
+// those with extreme human values come first: they are the most informative.
 func (s *Ratings) Examples(scores []float64, each int, show func(i int) ([]CaptionedPicture, string)) []Example {
 	var with []int
 	for i, v := range scores {
@@ -223,8 +223,8 @@ func (s *Ratings) Examples(scores []float64, each int, show func(i int) ([]Capti
 	return out
 }
 
-// Disagreements are the samples on which a scorer and a column of people or judges, which is called truth, agree least
-// and most, of those that have both. Pictures are shown of samples that are among the items.
+// Disagreements returns the samples on which a scorer agrees least and most with a column of humans or judges, which
+// is called truth, among samples with both. Pictures are shown for samples that are among the items.
 func Disagreements(truth string, keys []Key, scores, values []float64, items []*edit.Edit) []Example {
 	shown := map[Key]*edit.Edit{}
 	for _, it := range items {

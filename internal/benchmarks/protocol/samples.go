@@ -11,8 +11,8 @@ import (
 	"assay/internal/store"
 )
 
-// Samples are the rows of tables (Parquet, JSON lines, JSON, CSV) one after the other. They stay open, so that pictures
-// inside them can be read when they are needed.
+// Samples are the rows of tables (Parquet, JSON lines, JSON, CSV) one after the other. They stay open, so that
+// pictures inside them can be read on demand.
 type Samples struct {
 	tables []*data.Table
 	rows   []Sample
@@ -28,7 +28,7 @@ func (p Sample) String() string {
 	return fmt.Sprintf("%s, row %d", filepath.Base(p.table.Path()), p.row+1)
 }
 
-// noCopies refuses files of the same bytes, whose samples would count twice.
+// noCopies refuses identical files, whose samples would count twice.
 func noCopies(files []string) error {
 	sizes, first := map[int64][]string{}, map[store.Key]string{}
 	for _, file := range files {
@@ -45,7 +45,7 @@ func noCopies(files []string) error {
 		for _, file := range same {
 			digest, err := store.FileDigest(file)
 			if other, twice := first[digest]; err == nil && twice {
-				err = fmt.Errorf("%s and %s are the same: their samples would count twice, so leave one of them out",
+				err = fmt.Errorf("%s and %s are identical: their samples would count twice, so leave one of them out",
 					other, file)
 			}
 			if err != nil {
@@ -103,7 +103,7 @@ func (s *Samples) Has(column string) bool {
 	return err == nil && ok
 }
 
-// Each calls do with the text of the columns of every row, and gathers its problems.
+// Each calls do with the text of the columns of every row, and collects the problems.
 func (s *Samples) Each(columns []string, do func(p Sample, text []string) error) error {
 	var list Problems
 	for _, p := range s.rows {
@@ -137,13 +137,13 @@ func (p Sample) Texts(column string) ([]string, error) {
 	if raw, ok := v.(json.RawMessage); ok {
 		var list []string
 		if err := json.Unmarshal(raw, &list); err != nil {
-			return nil, fmt.Errorf("%s: a list of strings was expected", column)
+			return nil, fmt.Errorf("%s: want a list of strings", column)
 		}
 		return list, nil
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%s: a list of strings was expected", column)
+		return nil, fmt.Errorf("%s: want a list of strings", column)
 	}
 	out := make([]string, len(list))
 	for i, e := range list {
@@ -166,8 +166,8 @@ func (p Sample) value(column string) (any, error) {
 	return v, nil
 }
 
-// Picture is the picture in a column, or the element at of a column of several (at < 0: the column is one picture). It
-// is read when it is asked for. Relative paths start at folder, or at the table's folder if that is "".
+// Picture returns the picture in a column, or element at of a column of several (at < 0: the column is one picture).
+// It is read on demand. Relative paths start at folder, or at the table's folder if that is "".
 func (p Sample) Picture(column string, at int, folder string) Picture {
 	if folder == "" {
 		folder = p.table.Folder()
@@ -181,13 +181,13 @@ func (p Sample) Picture(column string, at int, folder string) Picture {
 			if raw, ok := v.(json.RawMessage); ok {
 				var list []json.RawMessage
 				if err := json.Unmarshal(raw, &list); err != nil || at >= len(list) {
-					return nil, fmt.Errorf("%v: %s: a list of pictures was expected", p, column)
+					return nil, fmt.Errorf("%v: %s: want a list of pictures", p, column)
 				}
 				v = list[at]
 			} else if list, ok := v.([]any); ok && at < len(list) {
 				v = list[at]
 			} else {
-				return nil, fmt.Errorf("%v: %s: a list of pictures was expected", p, column)
+				return nil, fmt.Errorf("%v: %s: want a list of pictures", p, column)
 			}
 		}
 		m, err := data.ToImage(v)

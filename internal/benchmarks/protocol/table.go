@@ -20,28 +20,28 @@ type Table struct {
 	Better  []int    // of a column: 1 if more is better, -1 if less is, 0 if neither; may be shorter than Columns
 	Rows    []TableRow
 	Notes   []string // shown below the title
-	Mixed   bool     // every row is of a number of its own, and has its own digits
+	Mixed   bool     // every row is a different number, with its own number of digits
 }
 
-// TableRow is one row: a cell per column of the table; what is missing at its end is undefined.
+// TableRow is one row: a cell per column of the table; missing cells at the end are undefined.
 type TableRow struct {
 	Name    string
 	Cells   []Cell
-	Printed bool // the numbers are not of a system but printed in a paper, or expected
+	Printed bool // the numbers are not a system's but printed in a paper, or expected
 }
 
-// Cell is a number, NaN where it is undefined.
+// Cell is a number, NaN if undefined.
 type Cell struct {
 	Value  float64
 	Text   string          // shown instead of the value
-	Mark   string          // shown behind it
-	Bounds *stats.Interval // nil: it has none
+	Mark   string          // shown after it
+	Bounds *stats.Interval // nil: there are none
 }
 
-// Count is the cell of a count.
+// Count returns the cell of a count.
 func Count(n int) Cell { return Cell{Value: float64(n), Text: fmt.Sprint(n)} }
 
-// CountFromTo is the cell of a count that differs by column.
+// CountFromTo returns the cell of a count that differs by column.
 func CountFromTo(least, most int) Cell {
 	c := Count(least)
 	if least < most {
@@ -50,7 +50,7 @@ func CountFromTo(least, most int) Cell {
 	return c
 }
 
-// Cells are cells of numbers.
+// Cells returns cells of numbers.
 func Cells(values ...float64) []Cell {
 	out := make([]Cell, len(values))
 	for i, v := range values {
@@ -59,7 +59,7 @@ func Cells(values ...float64) []Cell {
 	return out
 }
 
-// Cell is the cell of a column, which may be beyond the row's end.
+// Cell returns the cell of a column, which may be beyond the row's end.
 func (r TableRow) Cell(i int) Cell {
 	if i < len(r.Cells) {
 		return r.Cells[i]
@@ -67,7 +67,7 @@ func (r TableRow) Cell(i int) Cell {
 	return Cell{Value: math.NaN()}
 }
 
-// Ranked reports whether a row takes part in a ranking: what people and guesses get is for orientation.
+// Ranked reports whether a row takes part in a ranking: rows of humans and of guessing are only a reference.
 func (r TableRow) Ranked() bool {
 	if !r.Printed {
 		return r.Name != "random" && r.Name != "constant"
@@ -134,7 +134,7 @@ func (t Table) WriteCSV(w io.Writer) error {
 	return c.Error()
 }
 
-// Arrow says which way a column is better.
+// Arrow returns an arrow for the direction in which a column is better.
 func (t Table) Arrow(i int) string {
 	switch {
 	case i >= len(t.Better) || t.Better[i] == 0:
@@ -250,7 +250,7 @@ func (c Confusion) Table() Table {
 	return t
 }
 
-// Partial says on how many samples a cell stands; "" if on all.
+// Partial returns how many samples a cell is based on; "" if on all.
 func Partial(used, of int) string {
 	if used == of {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// SideOf reads who won: 1 the first, -1 the second, 0 neither. A name of one of the two comes before the words for
-// sides. A word that is the name of the one and the side of the other is an error.
+// SideOf parses who won: 1 the first, -1 the second, 0 neither. vote is the name of one of the two, or one of words
+// (lists for 1, -1 and 0). A word that is also the name of one of the two but means something else is an error.
 func SideOf(vote, first, second string, words [3][]string) (int, error) {
 	named := map[bool]int{true: 1}[vote == first] - map[bool]int{true: 1}[vote == second]
 	for k, side := range []int{1, -1, 0} {
@@ -21,7 +21,7 @@ func SideOf(vote, first, second string, words [3][]string) (int, error) {
 		return side, nil
 	}
 	if named == 0 {
-		return 0, fmt.Errorf("%q: %q, %q, left, right or tie was expected", vote, first, second)
+		return 0, fmt.Errorf("%q: want %q, %q, left, right or tie", vote, first, second)
 	}
 	return named, nil
 }

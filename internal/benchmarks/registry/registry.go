@@ -24,7 +24,7 @@ func All() []*protocol.Benchmark {
 		editors.EmuEdit}
 }
 
-// Find returns the benchmark of a name.
+// Find returns the benchmark with a name.
 func Find(name string) (*protocol.Benchmark, error) {
 	var names []string
 	for _, b := range All() {
@@ -36,7 +36,7 @@ func Find(name string) (*protocol.Benchmark, error) {
 	return nil, fmt.Errorf("there is no benchmark %q: choose one of %s", name, strings.Join(names, ", "))
 }
 
-// LowerIsBetter reports whether less of a number is better in a benchmark.
+// LowerIsBetter reports whether less of a number is better in any benchmark.
 func LowerIsBetter(number string) bool {
 	return slices.ContainsFunc(All(), func(b *protocol.Benchmark) bool { return b.Direction(number) < 0 })
 }

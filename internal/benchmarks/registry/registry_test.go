@@ -62,7 +62,7 @@ func TestComponentByTwoNames(t *testing.T) {
 	pair := `{"input": "i", "gens": ["a", "b"], "prompt": "p", "winner": "x", "models": ["x", null]}`
 	if _, err := adiee.AuroraPair.Load(protocol.Options{Data: benchtest.Write(t, "a.json", pair)}); err == nil ||
 		!strings.Contains(err.Error(),
-			`models is ["x", null]: a list of strings`) {
+			`models is ["x", null]: want a list of strings`) {
 		t.Error(err)
 	}
 }
@@ -72,9 +72,9 @@ func TestSecondValues(t *testing.T) {
 	edits := benchtest.LoadSet(t, aimbench.Benchmark, protocol.Options{Data: "../testdata"})
 	for row, want := range map[string]string{
 		`{"id": 0, "clip_t": 0.2, "clip_t": 0.9}`: `a second "clip_t"`,
-		`{"id": 0, "clip_t": 0.2} {"id": 1}`:      "a JSON object was expected",
+		`{"id": 0, "clip_t": 0.2} {"id": 1}`:      "want a JSON object",
 		`{"id": 0, "cilp_t": 0.2}`:                "it has no component",
-		`["id"]`:                                  "a JSON object was expected",
+		`["id"]`:                                  "want a JSON object",
 	} {
 		if _, err := edits.Read(benchtest.Write(t, "p.jsonl", row)); err == nil ||
 			!strings.Contains(err.Error(), want) {
@@ -85,8 +85,8 @@ func TestSecondValues(t *testing.T) {
 	protocol.SetCaptions(items[0], [2]string{"x", "y"})
 	kind, _ := encoders.FindSimilarity("clip_t")
 	for text, want := range map[string]string{
-		`{"id": "a", "target_caption": "y"}` + "\n" + `{"id": "a", "target_caption": "z"}`: `second captions of "a"`,
-		`{"id": "b", "target_caption": "y"}`:                                               `"b" is no item of the data`,
+		`{"id": "a", "target_caption": "y"}` + "\n" + `{"id": "a", "target_caption": "z"}`: `second captions for "a"`,
+		`{"id": "b", "target_caption": "y"}`:                                               `"b" is not an item of the data`,
 	} {
 		if err := runner.SetCaptions(kind, items, benchtest.Write(t, "c.jsonl", text)); err == nil ||
 			!strings.Contains(err.Error(), want) {
@@ -101,7 +101,7 @@ func TestSecondValues(t *testing.T) {
 		}
 	}
 	if _, err := rewardbench.EditRewardBench.Load(protocol.Options{Data: dir}); err == nil ||
-		!strings.Contains(err.Error(), "are the same") {
+		!strings.Contains(err.Error(), "are identical") {
 		t.Errorf("a table and its copy: %v", err)
 	}
 }
@@ -143,14 +143,14 @@ func TestSecondNamesWithin(t *testing.T) {
 	_, err6 := editors.RISEBench.Load(protocol.Options{Data: in("R")})
 	_, err7 := editors.RISEBench.Load(protocol.Options{Data: benchtest.Write(t, "data_total.json", `[{"index": 7}]`)})
 	for want, err := range map[string]error{
-		`metrics.json: a second "consistency_score"`: read(kris, err1, in("M")),
-		`result.json: a second "1"`:                  read(edits, err2, in("M")),
-		`aesthetic.json: a second "score"`:           read(aim, err3, in("M")),
-		`sub-scores holds null: finite numbers`:      read(aim, err3, in("N")),
-		`annotation.json: a second "1"`:              err4,
-		`basic_edit.json: a second "prompt"`:         err5,
-		`data_total.json: a second "category"`:       err6,
-		`Index is of type number: [{index, category`: err7,
+		`metrics.json: a second "consistency_score"`:      read(kris, err1, in("M")),
+		`result.json: a second "1"`:                       read(edits, err2, in("M")),
+		`aesthetic.json: a second "score"`:                read(aim, err3, in("M")),
+		`sub-scores contains null: want finite numbers`:   read(aim, err3, in("N")),
+		`annotation.json: a second "1"`:                   err4,
+		`basic_edit.json: a second "prompt"`:              err5,
+		`data_total.json: a second "category"`:            err6,
+		`Index is of type number: want [{index, category`: err7,
 		`a second "valence"`: read(aim, err3, benchtest.Write(t, "c.jsonl",
 			`{"id": 0, "vad": {"valence": 5, "arousal": 5, "dominance": 5, "valence": 1}}`)),
 	} {
@@ -167,7 +167,7 @@ func TestRepeatedRows(t *testing.T) {
 	other := func(old, new string) string { return strings.Replace(a, old, new, 1) }
 	for text, want := range map[string]string{
 		"[" + a + "," + a + "," + other(`"g"`, `"h"`) + "]": "",
-		"[" + a + "," + other(`, "model": "m"`, "") + "]":   "d.json[1]: this row has a model or row 0 has",
+		"[" + a + "," + other(`, "model": "m"`, "") + "]":   "d.json[1]: either this row or row 0 has a model",
 		"[" + other(`"g"`, `""`) + "]":                      "d.json[0]: gen is empty",
 		"[" + other(`"i"`, `" "`) + "]":                     "d.json[0]: input is empty",
 	} {
@@ -180,7 +180,7 @@ func TestRepeatedRows(t *testing.T) {
 		}
 		p := benchtest.Must[protocol.Predictions](t)(set.Read(benchtest.Write(t, "p.jsonl", `{"id": 0, "score": 1}`)))
 		if notes := strings.Join(p.Result().Notes, "; "); !strings.Contains(notes,
-			"1 of 3 rows of the data say just what") {
+			"1 of 3 rows of the data are duplicates") {
 			t.Errorf("%s: notes %q", text, notes)
 		}
 	}
@@ -224,13 +224,13 @@ func TestRanges(t *testing.T) {
 		s          protocol.Set
 		line, want string
 	}{
-		{aimSet, `{"id": 0, "clip_t": 25}`, "c.jsonl:1: clip_t is 25: a number from -1 to 1 was expected"},
-		{aimSet, `{"id": 0, "sc": [80, 9]}`, "sc is 80: a number from 0 to 10"},
+		{aimSet, `{"id": 0, "clip_t": 25}`, "c.jsonl:1: clip_t is 25: want a number from -1 to 1"},
+		{aimSet, `{"id": 0, "sc": [80, 9]}`, "sc is 80: want a number from 0 to 10"},
 		{aimSet, `{"id": 0, "s_sm": -1, "s_vs": 1}`, "s_sm is -1"},
-		{aimSet, `{"id": 0, "vad": [0.5, 0.5, 0.5]}`, "valence is 0.5: a number from 1 to 9"},
-		{fedSet, fed("lpips_src_trg", "-3"), "lpips_src_trg is -3: 0 or more"},
-		{fedSet, fed("pq", "97"), "pq is 97: a number from 0 to 10"},
-		{fedSet, fed("id", "58"), "id is 58: a number from -1 to 1"},
+		{aimSet, `{"id": 0, "vad": [0.5, 0.5, 0.5]}`, "valence is 0.5: want a number from 1 to 9"},
+		{fedSet, fed("lpips_src_trg", "-3"), "lpips_src_trg is -3: want 0 or more"},
+		{fedSet, fed("pq", "97"), "pq is 97: want a number from 0 to 10"},
+		{fedSet, fed("id", "58"), "id is 58: want a number from -1 to 1"},
 		{fedSet, fed("bg_rmse", "300"), "bg_rmse is 300"},
 	} {
 		if _, err := tt.s.Read(benchtest.Write(t, "c.jsonl", tt.line)); err == nil ||
@@ -245,7 +245,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// Halves by two judges are no judge's whole, in no benchmark of editors, and not in a ranking.
+// Halves from two judges are not one judge's number, in any benchmark of editors or in a ranking.
 func TestRunsDoNotMix(t *testing.T) {
 	half := func(id, field string) string { return fmt.Sprintf(`{%q: %q, "model": "M", "score": 3}`, field, id) }
 	brush := benchtest.LoadSet(t, editors.MagicBrush,
@@ -265,7 +265,7 @@ func TestRunsDoNotMix(t *testing.T) {
 		for _, other := range []string{benchtest.RunFolder(t, "bbbbbbbbbbbb", two), benchtest.Write(t, "p.jsonl",
 			two)} {
 			if _, err := tt.set.ReadAll([]string{a, other}); err == nil || !strings.Contains(err.Error(),
-				"of aaaaaaaa before: one judge was expected") {
+				"from aaaaaaaa before: want one judge") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -292,7 +292,7 @@ func TestRunsDoNotMix(t *testing.T) {
 	}
 }
 
-// What a file states must be on the scale, and must not contradict what it follows from.
+// A stated number must be on its scale, and must not contradict the numbers that it is derived from.
 func TestStatedNumbers(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -323,11 +323,11 @@ func TestStatedNumbers(t *testing.T) {
 	for _, tt := range []struct{ set, row, want string }{
 		{"gedit", `{"id": "k", "score": 80}`, "score is 80"},
 		{"gedit", `{"id": "k", "G_O": 75}`, "G_O is 75"},
-		{"gedit", `{"id": "k", "semantic": 4, "perceptual": 9, "G_O": 8}`, "its other numbers make 6 of it"},
+		{"gedit", `{"id": "k", "semantic": 4, "perceptual": 9, "G_O": 8}`, "its other numbers imply 6"},
 		{"gedit", `{"id": "k", "semantic": 4, "perceptual": 8, "G_O": 5.66}`, ""},
 		{"rise", `{"id": "i", "score": 80}`, "score is 80"},
 		{"rise", `{"id": "i", "rise": 101}`, "rise is 101"},
-		{"rise", `{"id": "i", "reasoning": 5, "consistency": 5, "plausibility": 5, "rise": 50}`, "make 100 of it"},
+		{"rise", `{"id": "i", "reasoning": 5, "consistency": 5, "plausibility": 5, "rise": 50}`, "imply 100"},
 		{"kris", `{"id": "biology/1", "kris": 50}`, "kris is computed from VC, VQ, IF, KP"},
 		{"brush", `{"id": "7/1", "lpips": -3, "by": {"lpips": "v1"}}`, "lpips is -3"},
 		{"brush", `{"id": "7/1", "dino_i": 25, "by": {"dino_i": "x"}}`, "dino_i is 25"},
@@ -370,19 +370,19 @@ func TestRefusedValues(t *testing.T) {
 	}
 	const point = `{"input": "i", "gen": "g", "prompt": "p", "model": "m", "score": %s}`
 	for want, err := range map[string]error{
-		`the instructions are "Dense ": one of dense, simple`: fedRead(`"instructions": "Dense "`),
-		`the instructions are "x": one of dense, simple`:      fedRead(`"model": "m/x"`),
-		`the expression is "hapy": one of angry, disgust`:     fedRead(`"expression": "hapy"`),
-		`h.jsonl:1: quality is "good": a finite number`:       human(`{"sample": "a", "quality": "good"}`),
-		`h.jsonl holds no ratings of these samples`:           human(`{"sample": "a", "expression": "sad"}`),
-		`score is 3: a number from 0 to 2`: load(adiee.AuroraPoint, "a.json",
+		`the instructions are "Dense ": want one of dense, simple`: fedRead(`"instructions": "Dense "`),
+		`the instructions are "x": want one of dense, simple`:      fedRead(`"model": "m/x"`),
+		`the expression is "hapy": want one of angry, disgust`:     fedRead(`"expression": "hapy"`),
+		`h.jsonl:1: quality is "good": want a finite number`:       human(`{"sample": "a", "quality": "good"}`),
+		`h.jsonl has no ratings of these samples`:                  human(`{"sample": "a", "expression": "sad"}`),
+		`score is 3: want a number from 0 to 2`: load(adiee.AuroraPoint, "a.json",
 			fmt.Sprintf(point, "3")),
-		`score is -1: a number from 0 to 2`: load(adiee.AuroraPoint, "a.json",
+		`score is -1: want a number from 0 to 2`: load(adiee.AuroraPoint, "a.json",
 			fmt.Sprintf(point, "-1")),
 		`both models are called "x"`: load(adiee.AuroraPair, "a.json",
 			`{"input": "i", "gens": ["a", "b"], "prompt": "p", `+
 				`"winner": "x", "models": ["x", "x"]}`),
-		`m.csv:2: sc is "NaN": a finite number`:              means("A,0.2,NaN,5,7,7,50,50,2.5"),
+		`m.csv:2: sc is "NaN": want a finite number`:         means("A,0.2,NaN,5,7,7,50,50,2.5"),
 		`m.csv:3: a second row of "A" (the first is line 2)`: means("A,0.2,7,5,7,7,50,50,2.5\nA,0.2,7,5,7,7,50,50,2.5"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -9,8 +9,8 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// Apart are the numbers that must not stand in the columns of the summary or of a leaderboard, in tables of their own,
-// each with the reason as its title.
+// Apart returns the printed numbers that must not share the columns of the summary or of a leaderboard, in a table for
+// each place in a paper, with the reasons as notes.
 func (r *Report) Apart() []protocol.Table {
 	columns := r.columns()
 	for _, s := range r.Systems {
@@ -41,7 +41,7 @@ func (r *Report) Apart() []protocol.Table {
 	return out
 }
 
-// why says why a printed number has no column here.
+// why returns the reason that a printed number has no column here.
 func (r *Report) why(columns []protocol.Basis, f figure) string {
 	best := ""
 	for _, c := range columns {
@@ -58,11 +58,11 @@ func (r *Report) why(columns []protocol.Basis, f figure) string {
 	return best
 }
 
-// apartTable lays printed numbers out by their names, with the reasons as notes.
+// apartTable returns a table of printed numbers by name, with the reasons as notes.
 func apartTable(figures []figure, b *protocol.Benchmark) protocol.Table {
-	t := protocol.Table{Title: fmt.Sprintf("printed in %s, %s; stands apart", figures[0].Paper, figures[0].Place)}
+	t := protocol.Table{Title: fmt.Sprintf("printed in %s, %s; kept separate", figures[0].Paper, figures[0].Place)}
 	if figures[0].Place == "" {
-		t.Title = fmt.Sprintf("printed in %s; stands apart", figures[0].Paper)
+		t.Title = fmt.Sprintf("printed in %s; kept separate", figures[0].Paper)
 	}
 	var columns []protocol.Basis
 	for _, f := range figures {
@@ -93,7 +93,7 @@ func apartTable(figures []figure, b *protocol.Benchmark) protocol.Table {
 	return t
 }
 
-// apartNotes says why the columns stand apart; columns of one reason share a note.
+// apartNotes returns the reasons that the columns stand apart; columns with the same reason share a note.
 func apartNotes(figures []figure, columns []protocol.Basis) (notes []string) {
 	var reasons grouped[string, string]
 	for _, c := range columns {
@@ -110,14 +110,14 @@ func apartNotes(figures []figure, columns []protocol.Basis) (notes []string) {
 	return notes
 }
 
-// Remarks explain the marks of the summary and why its columns are several.
+// Remarks explains the marks of the summary and why a number has several columns.
 func (r *Report) Remarks() (out []string) {
 	columns := r.columns()
 	var reasons grouped[string, string]
 	for i, c := range columns {
 		for _, first := range columns[:i] {
 			if first.Rule == c.Rule {
-				reasons.add(c.Differs(first), columnName(c, columns)+" stands apart from "+columnName(first, columns))
+				reasons.add(c.Differs(first), columnName(c, columns)+" is kept separate from "+columnName(first, columns))
 				break
 			}
 		}
@@ -141,7 +141,7 @@ func (r *Report) Remarks() (out []string) {
 	return out
 }
 
-// maxNames bounds the names that a line lists.
+// maxNames limits the names that a line lists.
 const maxNames = 6
 
 // grouped holds values by key, with the keys in the order of their first appearance.
@@ -168,7 +168,7 @@ func lines(reasons *grouped[string, string]) (out []string) {
 	return out
 }
 
-// someOf joins names, of many the first ones.
+// someOf joins names; if there are many, only the first ones.
 func someOf(names []string) string {
 	if more := len(names) - maxNames; more > 0 {
 		return fmt.Sprintf("%s; and %d more", strings.Join(names[:maxNames], "; "), more)
@@ -176,13 +176,13 @@ func someOf(names []string) string {
 	return strings.Join(names, "; ")
 }
 
-// lackingDraws is a number that some resamples do not have.
+// lackingDraws is a number that some resamples lack.
 type lackingDraws struct {
 	without int
 	what    string
 }
 
-// undefinedNotes say which numbers of a system some resamples do not have: a line for each, of many one for all.
+// undefinedNotes notes which numbers of a system some resamples lack: a line for each, or one line for many.
 func undefinedNotes(list []lackingDraws, resamples int, system string) (out []string) {
 	if len(list) <= 3 {
 		for _, n := range list {
@@ -195,11 +195,11 @@ func undefinedNotes(list []lackingDraws, resamples int, system string) (out []st
 	for _, n := range list {
 		names = append(names, fmt.Sprintf("%s (%d)", n.what, n.without))
 	}
-	return []string{fmt.Sprintf("some of %d resamples lack %d numbers of %s, whose intervals are those of the others: %s",
+	return []string{fmt.Sprintf("some of %d resamples lack %d numbers of %s, whose intervals cover the others: %s",
 		resamples, len(list), system, someOf(names))}
 }
 
-// ranksOf marks of every column the best and the second best row: 1, 2 or 0, by row and column.
+// ranksOf marks the best and the second best row of every column: 1, 2 or 0, by row and column.
 func ranksOf(t protocol.Table) [][]int {
 	out := make([][]int, len(t.Rows))
 	for i := range out {

@@ -18,7 +18,7 @@ type barsView struct {
 	Bars  []barView
 }
 
-// barView is a bar; places are in percent of the track.
+// barView is a bar; positions are in percent of the track.
 type barView struct {
 	Name, Value string
 	Own         bool
@@ -88,7 +88,7 @@ type radarLabel struct{ X, Y, Anchor, Text string }
 // radarRows is how many systems a radar chart can show.
 const radarRows = 6
 
-// byHeadline are the systems in the order of the benchmark's headline, the best first.
+// byHeadline returns the systems in the order of the benchmark's headline, the best first.
 func (r *Report) byHeadline() []System {
 	list := slices.Clone(r.Systems)
 	better := float64(r.Benchmark.Direction(r.Benchmark.Headline))
@@ -99,18 +99,18 @@ func (r *Report) byHeadline() []System {
 	return list
 }
 
-// radar is a chart with so many axes.
+// radar is a chart with this many axes.
 type radar int
 
 const radarMiddle, radarRadius = 170.0, 110.0
 
-// point is the place of a share of axis k.
+// point returns the position of a share of axis k.
 func (n radar) point(k int, share float64) (x, y float64) {
 	angle := 2*math.Pi*float64(k)/float64(n) - math.Pi/2
 	return radarMiddle + 30 + radarRadius*share*math.Cos(angle), radarMiddle - 20 + radarRadius*share*math.Sin(angle)
 }
 
-// polygon are the points of the shares of all axes.
+// polygon returns the points of the shares of all axes.
 func (n radar) polygon(between string, share func(k int) float64) string {
 	var p []string
 	for k := range int(n) {
@@ -169,14 +169,14 @@ func radarOf(r *Report) *radarView {
 	return v
 }
 
-// scatterView is a scatter plot of scores against human values, whose ranges are its axes'. The template has its shape.
+// scatterView is a scatter plot of scores against human values; the axes span their ranges. The template has its shape.
 type scatterView struct {
 	Title                            string
 	Points                           [][2]string // x and y
 	LowX, HighX, LowScore, HighScore string
 }
 
-// scattersOf draws all plots on one scale, with a little spread on the human axis, whose values repeat.
+// scattersOf draws all plots on one scale, with a little spread on the human axis, where values repeat.
 func scattersOf(list []protocol.Scatter) (out []scatterView) {
 	x0, x1, y0, y1 := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, s := range list {
@@ -214,7 +214,7 @@ type pairView struct {
 	}
 }
 
-// pairedConfusions puts the confusions of one title side by side; nothing for a single system.
+// pairedConfusions puts confusions with the same title side by side; nil for a single system.
 func pairedConfusions(r *Report) (out []pairView) {
 	if len(r.Systems) < 2 {
 		return nil
@@ -234,7 +234,7 @@ func pairedConfusions(r *Report) (out []pairView) {
 	return out
 }
 
-// gallery are the examples of a kind.
+// gallery returns the examples of a kind.
 func gallery(list []protocol.Example, kind string) (out []protocol.Example) {
 	for _, e := range list {
 		if e.Kind == kind {

@@ -11,7 +11,7 @@ import (
 	"assay/internal/stats"
 )
 
-// difference is how one system's number differs from the reference's, with a paired bootstrap interval.
+// difference is the difference of one system's number from the reference's, with a paired bootstrap interval.
 type difference struct {
 	System     string         `json:"system"`
 	Against    string         `json:"against"`
@@ -37,7 +37,7 @@ type Comparison struct {
 // errNothingCommon means that no unit has predictions of all systems.
 var errNothingCommon = errors.New("no source, pair or sample has predictions in every file")
 
-// aligned are predictions whose units are put in the order of another file's.
+// aligned is predictions with their units in the order of another file's.
 type aligned struct {
 	protocol.Predictions
 	at []int // the unit of each unit of the other file; -1: there is none
@@ -88,7 +88,7 @@ func align(systems []protocol.Predictions) []protocol.Predictions {
 	return out
 }
 
-// places are where names stand that occur once.
+// places returns the index of each name that occurs once.
 func places(names []string) map[string]int {
 	at, count := map[string]int{}, map[string]int{}
 	for i, name := range names {
@@ -106,7 +106,7 @@ func compare(names []string, systems []protocol.Predictions, resamples int, seed
 		return nil, errors.New("two or more files of predictions are needed for a comparison")
 	}
 	if resamples < 1 {
-		return nil, fmt.Errorf("%d resamples: at least one was expected", resamples)
+		return nil, fmt.Errorf("%d resamples: want at least one", resamples)
 	}
 	systems = align(systems)
 	common := commonUnits(systems)
@@ -146,20 +146,20 @@ func compare(names []string, systems []protocol.Predictions, resamples int, seed
 		c.Notes = append(c.Notes, undefinedNotes(lacking.of[name], resamples, name)...)
 	}
 	if len(c.Differences) == 0 {
-		c.Notes = append(c.Notes, "no number applies to two of the files: they hold predictions of different kinds")
+		c.Notes = append(c.Notes, "no number applies to two of the files: they contain predictions of different kinds")
 	}
 	return c, nil
 }
 
-// undefined says that some resamples have no number.
+// undefined returns a note that some resamples lack a number.
 func undefined(without, resamples int, what string) string {
 	if without == resamples {
 		return fmt.Sprintf("none of %d resamples has the %s: it has no interval", resamples, what)
 	}
-	return fmt.Sprintf("%d of %d resamples have no %s: its interval is that of the others", without, resamples, what)
+	return fmt.Sprintf("%d of %d resamples have no %s: its interval covers the others", without, resamples, what)
 }
 
-// commonUnits are the units that all systems have predictions for.
+// commonUnits returns the units that all systems have predictions for.
 func commonUnits(systems []protocol.Predictions) (common []int) {
 	for u := range systems[0].Units() {
 		lacks := func(s protocol.Predictions) bool { return u >= s.Units() || !s.Complete(u) }
@@ -170,13 +170,14 @@ func commonUnits(systems []protocol.Predictions) (common []int) {
 	return common
 }
 
-// comparedNumber is a number of a system that the first system has, too, by its name: a draw of units may lack some.
+// comparedNumber is a number that both a system and the first system have. It is found by name, as a resample may lack
+// some numbers.
 type comparedNumber struct {
 	system int
 	number string
 }
 
-// addDifferences adds the differences on the common units, without intervals, and returns what they are of.
+// addDifferences adds the differences on the common units, without intervals, and returns the numbers compared.
 func (c *Comparison) addDifferences(names []string, systems []protocol.Predictions,
 	common []int) (compared []comparedNumber) {
 	reference := systems[0].Numbers(common)
@@ -190,7 +191,7 @@ func (c *Comparison) addDifferences(names []string, systems []protocol.Predictio
 			one, other := protocol.Basis{Rule: n.Name, Terms: n.Terms}, protocol.Basis{Rule: n.Name,
 				Terms: reference[at].Terms}
 			if why := one.Differs(other); why != "" {
-				apart.add(why, fmt.Sprintf("%s of %s is not compared with that of %s", n.Name, names[s], names[0]))
+				apart.add(why, fmt.Sprintf("%s of %s and of %s are not compared", n.Name, names[s], names[0]))
 				continue
 			}
 			compared = append(compared, comparedNumber{s, n.Name})
@@ -206,7 +207,7 @@ func (c *Comparison) addDifferences(names []string, systems []protocol.Predictio
 	return compared
 }
 
-// valueOf is the number of a name; NaN if there is none, as of a part of the benchmark that a draw of units lacks.
+// valueOf returns the number with a name; NaN if there is none, as for a part of the benchmark that a resample lacks.
 func valueOf(name string, numbers []protocol.Number) float64 {
 	for _, n := range numbers {
 		if n.Name == name {
@@ -216,7 +217,7 @@ func valueOf(name string, numbers []protocol.Number) float64 {
 	return math.NaN()
 }
 
-// Table lays the comparison out.
+// Table returns the comparison as a table.
 func (c *Comparison) Table() protocol.Table {
 	t := protocol.Table{Title: fmt.Sprintf("differences, 95 %% intervals of %d paired resamples of %d units (seed %d)",
 		c.Resamples, c.Units, c.Seed),

@@ -11,7 +11,7 @@ import (
 )
 
 // ReadScores reads lines of {id, model, NUMBER} of files, as runs write them, and compares all editors of a sample by
-// the number. lower says that less is better ([LowerIsBetter]).
+// the number. lower: less is better.
 func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	c := &Contest{of: number}
 	if lower {
@@ -42,7 +42,7 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 			}
 			i := c.editor(name)
 			key := fmt.Sprintf("%d %s", i, id)
-			twice := seen[key] // also where one of both is null
+			twice := seen[key] // also if one of the two is null
 			if seen[key] = true; twice {
 				return fmt.Errorf("a second value of %s for %s", id, name)
 			}
@@ -57,14 +57,14 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	}
 	c.compare(order, samples)
 	if lacking := len(order) - len(c.units); lacking > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have one editor only, and compare nothing", lacking,
+		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have only one editor and are not compared", lacking,
 			len(order)))
 	}
 	c.noteParts(samples)
 	return c, p.Err()
 }
 
-// compare makes a unit of each sample: all pairs of editors that have a value of it.
+// compare turns each sample into a unit: all pairs of editors that have a value for it.
 func (c *Contest) compare(order []string, samples map[string]map[int]float64) {
 	for _, id := range order {
 		var unit []comparisonOf
@@ -83,7 +83,7 @@ func (c *Contest) compare(order []string, samples map[string]map[int]float64) {
 	}
 }
 
-// noteParts notes which editors have a number for a part of the samples alone.
+// noteParts notes which editors have a number for only a part of the samples.
 func (c *Contest) noteParts(samples map[string]map[int]float64) {
 	for i, name := range c.editors {
 		n := 0
@@ -93,14 +93,14 @@ func (c *Contest) noteParts(samples map[string]map[int]float64) {
 			}
 		}
 		if n < len(samples) {
-			c.notes = append(c.notes, fmt.Sprintf("%s has %s for %d of %d samples, and is compared on these alone",
+			c.notes = append(c.notes, fmt.Sprintf("%s has %s for %d of %d samples, and is compared only on these",
 				name, c.of,
 				n, len(samples)))
 		}
 	}
 }
 
-// measuredBy is what measured a number of a line: what the line says, or the run that wrote its file.
+// measuredBy returns what measured a number of a line: the line's "by", or the run that wrote its file.
 func measuredBy(r *protocol.Line, number, run string) string {
 	if !r.Has("by") {
 		return run
@@ -108,7 +108,7 @@ func measuredBy(r *protocol.Line, number, run string) string {
 	return cmp.Or(r.Object("by")[number], run)
 }
 
-// voteWords are the words for the first, the second and neither that votes may have.
+// voteWords are the words in votes for the first, the second and neither.
 var voteWords = [3][]string{{"left", "a", "model_a", "leftvote"}, {"right", "b", "model_b", "rightvote"},
 	{"tie", "tievote", "bothbad_vote", "tie (bothbad)"}}
 
@@ -130,8 +130,8 @@ func ReadVotes(path string) (*Contest, error) {
 	})
 }
 
-// ReadGiven reads a ranking of editors by people: lines of {model, score}, more being better, or {model, rank}, 1 being
-// the best.
+// ReadGiven reads a human ranking of editors: lines of {model, score}, more being better, or {model, rank}, 1 being the
+// best.
 func ReadGiven(path string) (map[string]float64, error) {
 	rows, err := protocol.ReadLines(path)
 	if err != nil {
@@ -146,11 +146,11 @@ func ReadGiven(path string) (map[string]float64, error) {
 	p.Each(rows, func(r *protocol.Line) error {
 		name := r.Text(r.First("model", "method", "editor"))
 		if by == "rank" && r.Has("score") {
-			return errors.New("it has a score, and the file has ranks: one of both was expected in all lines")
+			return errors.New("it has a score, but the file has ranks: use one of them in all lines")
 		}
 		v := r.Number(by)
 		if _, twice := out[name]; twice || math.IsNaN(v) {
-			return fmt.Errorf("one number of %s was expected", name)
+			return fmt.Errorf("want one number for %s", name)
 		}
 		out[name] = sign * v
 		return nil

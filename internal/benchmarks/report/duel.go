@@ -30,8 +30,8 @@ type duelPart struct {
 	High   protocol.Value `json:"high"`
 }
 
-// addDuels adds where the first editor of a benchmark of editors wins against each other one: by kind of edit, with the
-// samples on which both differ most. Systems of other kinds have none.
+// addDuels adds, for benchmarks of editors, where the first editor wins against each of the others, by kind of edit,
+// with the samples on which both differ most. Other systems have no duels.
 func (r *Report) addDuels(resamples int, seed uint64) {
 	first, ok := r.Systems[0].predictions.(*protocol.EditorPredictions)
 	if !ok {
@@ -50,7 +50,7 @@ func (r *Report) addDuels(resamples int, seed uint64) {
 		}
 		if a, b := first.JudgeOf(column), other.JudgeOf(column); a != b {
 			r.Comparison.Notes = append(r.Comparison.Notes,
-				fmt.Sprintf("who wins where is not told of %s and %s: the judge of "+
+				fmt.Sprintf("who wins where is not shown for %s and %s: the judge of "+
 					"%s is %s, not %s", r.Systems[0].Name, r.Systems[s].Name, column, protocol.Stated(a),
 					protocol.Stated(b)))
 			continue
@@ -73,7 +73,7 @@ type duel struct {
 	names  [2]string
 }
 
-// lead is how much better a is than b on a sample, NaN where one of them has no number.
+// lead returns how much better a is than b on a sample, NaN if one of them has no number.
 func (d *duel) lead(i int) float64 {
 	v := d.a.Values[d.column][i] - d.b.Values[d.column][i]
 	if d.lower {
@@ -125,7 +125,7 @@ func (d *duel) count(resamples int, seed uint64) (out []duelPart) {
 	return out
 }
 
-// table shows a duel.
+// table returns a duel as a table.
 func (d *duelResult) table() protocol.Table {
 	t := protocol.Table{Title: fmt.Sprintf("%s against %s by %s: who wins where", d.Editor, d.Against, d.By),
 		Columns: []string{"n", d.Editor, "ties", d.Against, "mean lead of " + d.Editor}}
@@ -137,7 +137,7 @@ func (d *duelResult) table() protocol.Table {
 	return t
 }
 
-// examples are the samples on which one editor leads most, for each.
+// examples returns, for each editor, the samples on which it leads most.
 func (d *duel) examples(each int) (out []protocol.Example) {
 	var order []int
 	for i := range d.a.Samples {
@@ -147,7 +147,7 @@ func (d *duel) examples(each int) (out []protocol.Example) {
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(d.lead(y), d.lead(x)) })
 	folders := [2]string{d.folder(d.names[0]), d.folder(d.names[1])}
-	if folders[0] == "" || folders[1] == "" { // their pictures are not named
+	if folders[0] == "" || folders[1] == "" { // the folders of their pictures are not known
 		return nil
 	}
 	add := func(i int) {
@@ -175,7 +175,7 @@ func (d *duel) examples(each int) (out []protocol.Example) {
 	return out
 }
 
-// folder is where an editor's pictures lie, "" if that is not known.
+// folder returns the folder of an editor's pictures, "" if it is not known.
 func (d *duel) folder(name string) string {
 	at := slices.IndexFunc(d.a.Editors, func(dir string) bool { return protocol.EditorName(dir) == name })
 	if at < 0 {

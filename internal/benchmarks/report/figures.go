@@ -10,7 +10,7 @@ import (
 	"assay/internal/stats"
 )
 
-// figure is a number with everything that it needs to be compared.
+// figure is a number with everything needed to compare it.
 type figure struct {
 	System string `json:"system"`
 	Name   string `json:"name"` // of the basis: coverage below 100 % is part of it
@@ -18,22 +18,22 @@ type figure struct {
 	Value protocol.Value  `json:"value"`
 	Low   *protocol.Value `json:"low,omitempty"` // 95 % bootstrap interval
 	High  *protocol.Value `json:"high,omitempty"`
-	// Undefined are the resamples in which there is no such number; the interval is of the others.
+	// Undefined is the number of resamples without this number; the interval covers the others.
 	Undefined int             `json:"undefined_resamples,omitempty"`
-	Chance    *protocol.Value `json:"chance,omitempty"` // what guessing is expected to get
+	Chance    *protocol.Value `json:"chance,omitempty"` // expected value of random guessing
 
-	By *protocol.Judge `json:"by,omitempty"` // what the system is, where that is known
+	By *protocol.Judge `json:"by,omitempty"` // what made the predictions, if known
 
 	Paper          string   `json:"paper,omitempty"` // of a printed number, and its place there
 	Place          string   `json:"place,omitempty"`
 	Contradictions []string `json:"contradictions,omitempty"` // what the paper prints for the same elsewhere
 
 	again bool   // the paper prints another value for it at an earlier place
-	why   string // it stands apart
+	why   string // reason why it is kept separate
 }
 
-// Measure adds to every number its 95 % interval, from resamples of the units with replacement, and what guessing is
-// expected to get. Systems on the same units see the same resamples. With resamples of 0 there are no intervals.
+// Measure adds to every number its 95 % interval, from resamples of the units with replacement, and the expected value
+// of random guessing. Systems on the same units see the same resamples. With 0 resamples there are no intervals.
 func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
 	switch set := s.(type) {
 	case protocol.Expecting:
@@ -53,7 +53,7 @@ func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
 	}
 }
 
-// intervalsOf are the intervals of the numbers of predictions, by name.
+// intervalsOf returns the intervals of the predictions' numbers, by name.
 func intervalsOf(p protocol.Predictions, resamples int, seed uint64) map[string]stats.Interval {
 	all := protocol.UpTo(p.Units())
 	names := p.Numbers(all)
@@ -74,7 +74,7 @@ func intervalsOf(p protocol.Predictions, resamples int, seed uint64) map[string]
 	return out
 }
 
-// figures are the numbers of one system.
+// figures returns the numbers of one system.
 func (r *Report) figures(system int) []figure {
 	s := r.Systems[system]
 	c := protocol.CoverageOf(s.Result)
@@ -92,7 +92,7 @@ func (r *Report) figures(system int) []figure {
 			f.Coverage = protocol.Coverage{Used: c.Of, Of: c.Of, Items: c.Items}
 		}
 		f.Name = f.Basis.Name()
-		if in, ok := s.intervals[n.Name]; ok && f.Coverage.Used != 1 { // one item says nothing of others
+		if in, ok := s.intervals[n.Name]; ok && f.Coverage.Used != 1 { // a single item has no spread
 			low, high := protocol.Value(in.Low), protocol.Value(in.High)
 			f.Low, f.High, f.Undefined = &low, &high, in.Undefined
 		}
@@ -104,13 +104,13 @@ func (r *Report) figures(system int) []figure {
 	return out
 }
 
-// chanceOf is what guessing is expected to get where a number stands on everything, as the guesses do.
+// chanceOf returns the expected value of random guessing for a number that covers all items, as the guesses do.
 func (r *Report) chanceOf(b protocol.Basis) (protocol.Value, bool) {
 	v, ok := r.chance[b.Rule]
 	return v, ok && b.Coverage.Whole() && b.Over == ""
 }
 
-// allFigures are the numbers of all systems, each with its basis.
+// allFigures returns the numbers of all systems, each with its basis.
 func (r *Report) allFigures() (out []figure) {
 	for i := range r.Systems {
 		out = append(out, r.figures(i)...)
@@ -118,7 +118,7 @@ func (r *Report) allFigures() (out []figure) {
 	return out
 }
 
-// printed are the numbers that papers print for the benchmark, on the basis that they state.
+// printed returns the numbers that papers print for the benchmark, on the basis that they state.
 func printed(b *protocol.Benchmark) []figure {
 	var out []figure
 	for _, p := range b.Reported() {
@@ -143,11 +143,11 @@ func printed(b *protocol.Benchmark) []figure {
 	return out
 }
 
-// columns are the bases of all numbers of the systems, each once, in the order of the numbers.
+// columns returns the bases of all numbers of the systems, each once, in the order of the numbers.
 func (r *Report) columns() []protocol.Basis {
 	var out []protocol.Basis
 	for i := range r.Systems {
-		at := 0 // behind the column of the number before
+		at := 0 // after the column of the previous number
 		for _, f := range r.figures(i) {
 			if k := slices.Index(out, f.Basis); k >= 0 {
 				at = k + 1
@@ -163,8 +163,8 @@ func (r *Report) columns() []protocol.Basis {
 	return out
 }
 
-// Summary is the table of the systems' numbers, each column on one basis, with the printed numbers of that very basis
-// below them.
+// Summary returns the table of the systems' numbers, each column on one basis, with the printed numbers of the same
+// basis below them.
 func (r *Report) Summary() protocol.Table {
 	columns := r.columns()
 	t := protocol.Table{Title: r.Title()}
@@ -191,7 +191,7 @@ func (r *Report) Summary() protocol.Table {
 	return t
 }
 
-// columnName names a column so that no two have one name: by its parts, judge and normalisation where these differ.
+// columnName returns a unique name of a column: it states part, judge, normalisation and coverage if these differ.
 func columnName(c protocol.Basis, all []protocol.Basis) string {
 	name := c.Name()
 	for _, differ := range []func(protocol.Basis) string{
@@ -212,7 +212,7 @@ func columnName(c protocol.Basis, all []protocol.Basis) string {
 	return name
 }
 
-// rowOf lays figures out by columns.
+// rowOf arranges figures by columns.
 func rowOf(name string, figures []figure, columns []protocol.Basis) protocol.TableRow {
 	row := protocol.TableRow{Name: name}
 	for _, c := range columns {
@@ -232,7 +232,7 @@ func rowOf(name string, figures []figure, columns []protocol.Basis) protocol.Tab
 	return row
 }
 
-// chanceRow is what guessing is expected to get; nil if that is not known.
+// chanceRow returns the expected values of random guessing; nil if none is known.
 func (r *Report) chanceRow(columns []protocol.Basis) *protocol.TableRow {
 	row := &protocol.TableRow{Name: "expected of guessing", Printed: true}
 	any := false
@@ -250,7 +250,7 @@ func (r *Report) chanceRow(columns []protocol.Basis) *protocol.TableRow {
 	return row
 }
 
-// printedRows groups the printed numbers by method, paper and part; a contradiction begins another row.
+// printedRows groups the printed numbers by method, paper and part; a contradiction starts another row.
 func (r *Report) printedRows() (out [][]figure) {
 	for _, f := range printed(r.Benchmark) {
 		n := len(out)

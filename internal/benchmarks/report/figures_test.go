@@ -86,7 +86,7 @@ func TestFEDBenchBasis(t *testing.T) {
 	}
 	for _, want := range []string{"it covers all 747 items, not 1 of 2 items", "its part is simple, not dense",
 		"its normalisation is not public, not linear:255",
-		"its judge is arcface-r100, that of the other is not stated"} {
+		"its judge is arcface-r100, the other's is not stated"} {
 		if !strings.Contains(strings.Join(apart, "\n"), want) {
 			t.Errorf("%q is no reason: %q", want, apart)
 		}
@@ -214,7 +214,7 @@ func TestFEDBenchAlignsFiles(t *testing.T) {
 	}
 }
 
-// Half of the predictions never stand in a column with whole ones, or with printed ones, in any format.
+// Half of the predictions never share a column with complete ones, or with printed ones, in any format.
 func TestCoverageStandsApart(t *testing.T) {
 	s := benchtest.LoadSet(t, adiee.ImagenHub, protocol.Options{Data: benchtest.Golden + "imagenhub"})
 	judge := benchtest.Golden + "imagenhub/judges/gpt4o_0shot.jsonl"
@@ -357,7 +357,7 @@ func TestPrintedTables(t *testing.T) {
 	}
 }
 
-// Intervals hold the values, repeat, and chance stands beside them.
+// Intervals contain the values and are reproducible, and chance is shown next to them.
 func TestMeasure(t *testing.T) {
 	s := benchtest.LoadSet(t, adiee.GenAIBench, protocol.Options{Votes: benchtest.Golden + "genaibench/gpt4o.jsonl"})
 	measure := func() []figure {
@@ -413,7 +413,7 @@ func TestUnstatedSizesStandApart(t *testing.T) {
 	for _, table := range r.Apart() {
 		notes = append(notes, table.Notes...)
 	}
-	if why := "on how many items it is computed is not stated"; !strings.Contains(strings.Join(notes, "\n"), why) {
+	if why := "the number of items it is computed on is not stated"; !strings.Contains(strings.Join(notes, "\n"), why) {
 		t.Errorf("notes %q", notes)
 	}
 }

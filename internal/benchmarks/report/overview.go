@@ -12,8 +12,7 @@ import (
 	"assay/internal/stats"
 )
 
-// Overview is one table over several benchmarks: a row for each, by its headline number, and a column for each judge,
-// which measured all of its numbers.
+// Overview is one table over several benchmarks: a row for each, with its headline number, and a column for each judge.
 type Overview struct {
 	Judges []string      `json:"judges"`
 	Rows   []OverviewRow `json:"benchmarks"`
@@ -23,12 +22,12 @@ type Overview struct {
 type OverviewRow struct {
 	Benchmark string         `json:"benchmark"`
 	Title     string         `json:"title"`
-	With      string         `json:"with,omitempty"`    // what its judges are asked for: a dimension, a part
-	NotRun    string         `json:"not_run,omitempty"` // why nothing of it was run
+	With      string         `json:"with,omitempty"`    // what its judges are asked: a dimension, a part
+	NotRun    string         `json:"not_run,omitempty"` // why it was not run
 	Cells     []OverviewCell `json:"results,omitempty"` // by judge
 }
 
-// OverviewCell is what one judge reaches in one benchmark.
+// OverviewCell is one judge's result in one benchmark.
 type OverviewCell struct {
 	Judge  string          `json:"judge"`
 	Number string          `json:"number,omitempty"` // the name of its rule
@@ -43,8 +42,8 @@ type OverviewCell struct {
 	lower bool // is better
 }
 
-// Overall is the headline number of the first system of a report, which is the judge's; where a judge does not give it,
-// the first number that it does.
+// Overall returns the headline number of a report's first system, which is the judge's; if it has none, its first
+// number.
 func (r *Report) Overall(judge string) OverviewCell {
 	var numbers []figure
 	if len(r.Systems) > 0 {
@@ -70,7 +69,7 @@ func (o *Overview) Failed() (n int) {
 	return n
 }
 
-// Table is the overview as a table; benchmarks that were not run are its notes.
+// Table returns the overview as a table; benchmarks that were not run are its notes.
 func (o *Overview) Table() protocol.Table {
 	t := protocol.Table{Title: "benchmark", Columns: o.Judges, Mixed: true}
 	for _, row := range o.Rows {
@@ -97,8 +96,8 @@ func (o *Overview) Table() protocol.Table {
 	return t
 }
 
-// numbers are the names of the numbers that the judges of a row give: one, unless a judge lacks the headline.
-// Numbers of two names never share a line.
+// numbers returns the names of the numbers of a row's judges: one, unless a judge lacks the headline. Numbers with
+// different names never share a line.
 func (r *OverviewRow) numbers() (names []string) {
 	for _, c := range r.Cells {
 		if c.Error == "" && !slices.Contains(names, c.name()) {
@@ -111,7 +110,7 @@ func (r *OverviewRow) numbers() (names []string) {
 	return names
 }
 
-// name is what a number is called behind its benchmark.
+// name returns the part of a row's name that follows the benchmark.
 func (c *OverviewCell) name() string {
 	name := ": " + c.Number
 	if c.Subset != "" {
@@ -123,7 +122,7 @@ func (c *OverviewCell) name() string {
 	return name
 }
 
-// cell is a judge's cell in the line of a number.
+// cell returns a judge's cell in the line of a number.
 func (c *OverviewCell) cell(number string) protocol.Cell {
 	switch {
 	case c.Error != "":

@@ -36,8 +36,8 @@ var reportTemplate = page.Parse(reportHTML, template.FuncMap{
 	"first":    func(list []protocol.Key, n int) []protocol.Key { return list[:min(n, len(list))] },
 })
 
-// markdown writes all tables: the summary, what stands apart, leaderboards, the differences, and each system's own,
-// with what the reader must know of them.
+// markdown writes all tables: the summary, the numbers that stand apart, leaderboards, the differences, and each
+// system's own, with their notes.
 func (r *Report) markdown(w io.Writer) {
 	list := func(lines []string) {
 		for _, line := range lines {
@@ -81,7 +81,7 @@ func (r *Report) markdown(w io.Writer) {
 	}
 }
 
-// remarks are what the reader must know of a result: notes, what could not be computed, and what is missing.
+// remarksOf returns a result's notes, the samples that could not be computed, and the missing predictions.
 func remarksOf(r *protocol.Result) []string {
 	out := slices.Clone(r.Notes)
 	for _, failed := range r.Failed {
@@ -93,8 +93,8 @@ func remarksOf(r *protocol.Result) []string {
 	return out
 }
 
-// Write writes index.html (one page that loads nothing), results.csv (the summary), apart-N.csv (what must not stand in
-// its columns, a table each), results.md (all tables) and results.json into a folder.
+// Write writes index.html (one self-contained page), results.csv (the summary), apart-N.csv (printed numbers that must
+// not share its columns, one table each), results.md (all tables) and results.json into a folder.
 func (r *Report) Write(dir string) error {
 	summary := r.Summary()
 	results := map[string]any{}
@@ -126,7 +126,7 @@ func (r *Report) Write(dir string) error {
 	return writeFiles(dir, files)
 }
 
-// writeFiles writes the files of a report into a folder, and makes the folder.
+// writeFiles writes the files of a report into a folder, which it creates.
 func writeFiles(dir string, files map[string]func(io.Writer) error) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (r *Report) boardFigures() (out []board) {
 	return out
 }
 
-// shade is the background of a confusion cell: the share of its row.
+// shade returns the background of a confusion cell: its share of its row.
 func shade(row []int, n int) template.CSS {
 	sum := 0
 	for _, v := range row {
@@ -177,15 +177,15 @@ func shade(row []int, n int) template.CSS {
 	return template.CSS(fmt.Sprintf("background: color-mix(in srgb, var(--accent) %.0f%%, transparent)", 75*share))
 }
 
-// soft is a name that may be broken behind its underscores, where a column is too narrow for it.
+// soft returns a name that can be wrapped after its underscores if a column is too narrow.
 func soft(name string) template.HTML {
 	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(name), "_", "_<wbr>"))
 }
 
-// thumbnailSide bounds the pictures of a report, which lie inside the page.
+// thumbnailSide bounds the pictures of a report, in pixels; they are embedded in the page.
 const thumbnailSide = 224
 
-// thumbnail is a picture as a data URI; one that cannot be read is "", and its caption stands alone.
+// thumbnail returns a picture as a data URI; "" if it cannot be read: then only its caption is shown.
 func thumbnail(p protocol.Picture) template.URL {
 	if p.None() {
 		return ""

@@ -79,14 +79,14 @@ func (c *Contest) wins(units []int) [][]float64 {
 	return w
 }
 
-// strengthError is what strengths may be off by: editors of equal records have equal ones but for that, and a rank
-// correlation must not go by it.
+// strengthError is the numerical error of strengths: editors with equal records have equal strengths up to it, and a
+// rank correlation must not depend on it.
 const strengthError = 1e-8
 
-// Rank ranks the editors. given (may be nil) are values of a ranking by people, more being better.
+// Rank ranks the editors. given (may be nil) are values of a human ranking, more being better.
 func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*Ranking, error) {
 	if len(c.editors) < 2 || len(c.units) == 0 {
-		return nil, errors.New("there are no two editors to compare")
+		return nil, errors.New("there are fewer than two editors to compare")
 	}
 	all := protocol.UpTo(len(c.units))
 	strengths := stats.Settle(stats.BradleyTerry(c.wins(all)), strengthError)
@@ -121,7 +121,7 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	}
 	x, y := c.both(strengths, given)
 	if len(x) < 2 {
-		return nil, fmt.Errorf("the given ranking has %d of the editors %v: at least two were expected", len(x),
+		return nil, fmt.Errorf("the given ranking has %d of the editors %v: want at least two", len(x),
 			c.editors)
 	}
 	if only := len(given) - len(x); only > 0 {
@@ -140,10 +140,10 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	return r, nil
 }
 
-// without says why there are no strengths: editors that were never compared, not even by way of others, or such that
-// won, or lost, every comparison with all others.
+// without returns why there are no strengths: some editors were never compared, not even indirectly, or won or lost
+// every comparison with all others.
 func (c *Contest) without() string {
-	together := map[int]int{} // by editor: the first one that it was compared with, also by way of others
+	together := map[int]int{} // by editor: the first one that it was compared with, directly or indirectly
 	for i := range c.editors {
 		together[i] = i
 	}
@@ -170,11 +170,11 @@ func (c *Contest) without() string {
 			apart = append(apart, strings.Join(names, ", "))
 		}
 	}
-	return "these editors were never compared with the others, not even by way of some: " + strings.Join(apart, " | ") +
-		"; rank each group by itself"
+	return "these editors were never compared with the others, not even indirectly: " + strings.Join(apart, " | ") +
+		"; rank each group separately"
 }
 
-// count counts what became of an editor's comparisons.
+// count counts an editor's wins, ties and losses.
 func (c *Contest) count(editor int, e *rankedEditor) {
 	for _, unit := range c.units {
 		for _, m := range unit {
@@ -198,7 +198,7 @@ func (c *Contest) count(editor int, e *rankedEditor) {
 	}
 }
 
-// both are the strengths and the given values of the editors that have both.
+// both returns the strengths and the given values of the editors that have both.
 func (c *Contest) both(strengths []float64, given map[string]float64) (x, y []float64) {
 	for i, name := range c.editors {
 		if v, ok := given[name]; ok {
@@ -208,7 +208,7 @@ func (c *Contest) both(strengths []float64, given map[string]float64) (x, y []fl
 	return x, y
 }
 
-// agreement is Spearman's correlation of strengths with given values, NaN if there are none.
+// agreement returns Spearman's correlation of strengths with given values, NaN if there are none.
 func (c *Contest) agreement(strengths []float64, given map[string]float64) float64 {
 	x, y := c.both(strengths, given)
 	if len(x) < 2 || slices.ContainsFunc(x, math.IsNaN) {
@@ -217,7 +217,7 @@ func (c *Contest) agreement(strengths []float64, given map[string]float64) float
 	return stats.Spearman(x, y)
 }
 
-// Table is the ranking as a table.
+// Table returns the ranking as a table.
 func (r *Ranking) Table() protocol.Table {
 	t := protocol.Table{Title: "editors by " + r.Of, Columns: []string{"strength", "wins", "ties", "losses"},
 		Notes:  r.Notes,

@@ -1,7 +1,7 @@
-// Package report turns predictions into what people read. A [Report] evaluates systems under one benchmark, puts each
-// number on its basis (figures.go), keeps printed numbers apart that must not share a column (apart.go), compares
-// systems by a paired bootstrap (compare.go, duel.go), and writes HTML, CSV, Markdown and JSON (page.go, view.go,
-// charts.go). A [Contest] ranks editors by comparisons of their outputs.
+// Package report turns predictions into reports. A [Report] evaluates systems under one benchmark, determines the basis
+// of each number (figures.go), separates printed numbers that must not share a column (apart.go), compares systems by a
+// paired bootstrap (compare.go, duel.go), and writes HTML, CSV, Markdown and JSON (page.go, view.go, charts.go). A
+// [Contest] ranks editors by comparisons of their outputs.
 package report
 
 import (
@@ -24,12 +24,12 @@ type System struct {
 	Result *protocol.Result
 
 	predictions protocol.Predictions      // nil: numbers of published means
-	judge       *protocol.Judge           // what they are by; nil: not known
+	judge       *protocol.Judge           // what made them; nil: not known
 	intervals   map[string]stats.Interval // of the numbers by name; nil: they were not measured
 	boards      []*Report                 // leaderboards of predictions of several methods, by part of the benchmark
 }
 
-// AddJudged is Add for predictions that a file holds, with what they are by.
+// AddJudged is Add for predictions read from a file, with the judge of the run that wrote it, if any.
 func (r *Report) AddJudged(name string, p protocol.Predictions, file string) error {
 	judge, err := protocol.JudgeOf(file)
 	if err != nil {
@@ -40,13 +40,13 @@ func (r *Report) AddJudged(name string, p protocol.Predictions, file string) err
 	return nil
 }
 
-// AddAsked adds what became of the items that a judge was asked about in words.
+// AddAsked adds the outcomes of the items that a text judge was asked about.
 func (r *Report) AddAsked(a *runner.Asked) {
 	r.asked = a
 	r.Facts = append(r.Facts, a.String())
 }
 
-// AddUnmeasured adds items of which a metric could not measure its component.
+// AddUnmeasured adds items for which a metric could not measure its component.
 func (r *Report) AddUnmeasured(component string, failed []runner.Failure) {
 	r.unmeasured += len(failed)
 	for i, f := range failed {
@@ -58,7 +58,7 @@ func (r *Report) AddUnmeasured(component string, failed []runner.Failure) {
 	}
 }
 
-// Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
+// Report holds the results of one system, or of several and their differences. [Report.Write] writes it to files.
 type Report struct {
 	Benchmark  *protocol.Benchmark
 	Systems    []System
@@ -66,11 +66,11 @@ type Report struct {
 	Facts      []string       // about the run: scorer, question template, preprocessing, files
 	Extra      map[string]any // added to the JSON
 
-	resamples  int // that the intervals are of
+	resamples  int // of the intervals
 	chance     map[string]protocol.Value
 	unmeasured int           // values of components that could not be measured
-	asked      *runner.Asked // of the one that is a judge in words, if there is one
-	of         string        // of a leaderboard: its system's name where there are several
+	asked      *runner.Asked // of the system that is a text judge, if there is one
+	of         string        // of a leaderboard: its system's name if there are several
 }
 
 // Add evaluates predictions under a name.
@@ -82,7 +82,7 @@ func (r *Report) Add(name string, p protocol.Predictions) {
 	r.Systems = append(r.Systems, s)
 }
 
-// boardsOf are the leaderboards of several methods, one for each part of the benchmark.
+// boardsOf returns the leaderboards of several methods, one for each part of the benchmark.
 func (r *Report) boardsOf(list []protocol.Entry) (boards []*Report) {
 	var parts []string
 	for _, e := range list {
@@ -102,7 +102,7 @@ func (r *Report) boardsOf(list []protocol.Entry) (boards []*Report) {
 	return boards
 }
 
-// Boards are the leaderboards of the systems that are of several methods.
+// Boards returns the leaderboards of the systems that contain several methods.
 func (r *Report) Boards() (boards []*Report) {
 	for _, s := range r.Systems {
 		for _, b := range s.boards {
@@ -115,7 +115,7 @@ func (r *Report) Boards() (boards []*Report) {
 	return boards
 }
 
-// Title is the benchmark's, with the part that all systems are of.
+// Title returns the benchmark's title, with the part that all systems share.
 func (r *Report) Title() string {
 	title := r.Benchmark.Title
 	if part := r.Part(); part != "" {
@@ -127,7 +127,7 @@ func (r *Report) Title() string {
 	return title
 }
 
-// Part is the part of the benchmark that all systems are of, "" for the usual one or several.
+// Part returns the part of the benchmark that all systems share, "" for the usual one or several.
 func (r *Report) Part() string {
 	columns := r.columns()
 	if len(columns) == 0 || slices.ContainsFunc(columns,
@@ -137,8 +137,7 @@ func (r *Report) Part() string {
 	return columns[0].Subset
 }
 
-// Compare compares the systems, which were all added, with the first one: see compare. Systems of one name are
-// numbered.
+// Compare compares all systems added so far with the first one: see compare. Systems with the same name are numbered.
 func (r *Report) Compare(resamples int, seed uint64) (err error) {
 	names, all := make([]string, len(r.Systems)), make([]protocol.Predictions, len(r.Systems))
 	seen := map[string]int{}
@@ -160,12 +159,12 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 	return err
 }
 
-// WriteAuthors writes the predictions of all systems as the benchmark's authors do, into a folder.
+// WriteAuthors writes the predictions of all systems into a folder, in the format of the benchmark's authors.
 func (r *Report) WriteAuthors(dir string) error {
 	for _, s := range r.Systems {
 		w, ok := s.predictions.(protocol.Writer)
 		if !ok {
-			return fmt.Errorf("%s: its authors have no files that could be written", r.Benchmark.Name)
+			return fmt.Errorf("%s has no file format of its authors to write", r.Benchmark.Name)
 		}
 		if err := w.WriteAuthors(dir); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
@@ -185,7 +184,8 @@ func (r *Report) Failed() (n int) {
 	return n + r.unmeasured
 }
 
-// JSON is the machine-readable report: the result of a single system with Extra, or all systems and their comparison.
+// JSON returns the machine-readable report: the result of a single system with Extra, or all systems and their
+// comparison.
 func (r *Report) JSON() (any, error) {
 	if r.Comparison != nil {
 		type system struct {
@@ -231,7 +231,7 @@ func (r *Report) JSON() (any, error) {
 	return result, nil
 }
 
-// named is a system's JSON, in which a number that does not cover everything has the coverage in its key.
+// named returns a system's JSON, in which a number that does not cover all items has the coverage in its key.
 func (r *Report) named(system int) (object, error) {
 	renamed := map[string]string{}
 	for _, f := range r.figures(system) {
@@ -258,14 +258,14 @@ type field struct {
 func objectOf(raw json.RawMessage, renamed map[string]string) (out object, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("the result is no object: %.40s (%v)", raw, err)
+		return nil, fmt.Errorf("the result is not an object: %.40s (%v)", raw, err)
 	}
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
 			return nil, err
 		}
-		key := t.(string) // the decoder sees to it
+		key := t.(string) // guaranteed by the decoder
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return nil, err

@@ -64,9 +64,9 @@ func TestEqualStrengths(t *testing.T) {
 func TestGivenRankings(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model": "A"}` + "\n" + `{"model": "B", "rank": 2}`:                `there is no "rank"`,
-		`{"model": "A", "score": 1200}` + "\n" + `{"model": "B", "rank": 2}`: "has a score, and the file has",
+		`{"model": "A", "score": 1200}` + "\n" + `{"model": "B", "rank": 2}`: "has a score, but the file has",
 		`{"model": "A", "rank": 1, "score": 1200}` + "\n" +
-			`{"model": "B", "rank": 2}`: "has a score, and the file has",
+			`{"model": "B", "rank": 2}`: "has a score, but the file has",
 	} {
 		if _, err := ReadGiven(benchtest.Write(t, "h.jsonl", text)); err == nil ||
 			!strings.Contains(err.Error(), want) {
@@ -102,7 +102,7 @@ func TestRankingByDistance(t *testing.T) {
 	}
 }
 
-// A name of an editor comes before words for sides; where both are one, the vote is refused.
+// A name of an editor takes precedence over words for sides; if they conflict, the vote is refused.
 func TestSidesOfVotes(t *testing.T) {
 	for _, tt := range []struct {
 		vote, a, b string
@@ -148,7 +148,7 @@ func TestDuelsOfOneJudge(t *testing.T) {
 		notes := strings.Join(r.Comparison.Notes, "\n")
 		if told := strings.Contains(
 			notes,
-			"who wins where is not told",
+			"who wins where is not shown",
 		); told == same ||
 			(len(r.Comparison.Duels) == 1) != same {
 			t.Errorf("one judge %v: %d duels, %s", same, len(r.Comparison.Duels), notes)
@@ -173,7 +173,7 @@ func TestScatter(t *testing.T) {
 	}
 }
 
-// A name may be broken behind its underscores, and is escaped.
+// A name may be wrapped after its underscores, and is escaped.
 func TestSoft(t *testing.T) {
 	if got := soft("without_rule<"); got != "without_<wbr>rule&lt;" {
 		t.Error(got)
@@ -314,7 +314,7 @@ func TestDirectionOfParts(t *testing.T) {
 	}
 }
 
-// What counts absent numbers as wrong does so where all of a sample's numbers are absent, too.
+// A rule that counts absent numbers as wrong also does so if all of a sample's numbers are absent.
 func TestAbsentSamplesAreWrong(t *testing.T) {
 	dir := t.TempDir()
 	entries := ""
@@ -385,7 +385,7 @@ func TestUndefinedResamples(t *testing.T) {
 	r.Measure(s, 300, 1)
 	remarks := strings.Join(r.Remarks(), "\n")
 	for _, f := range r.allFigures() { // of three draws of three samples 1 of 27 lacks the first two
-		if f.Rule == "l1: multi-turn" { // the mean of one sample, which says nothing of others
+		if f.Rule == "l1: multi-turn" { // the mean of a single sample, which has no spread
 			if f.Low != nil || f.Undefined > 0 {
 				t.Errorf("one sample has an interval: %+v", f)
 			}

@@ -35,7 +35,7 @@ type cellView struct {
 // plainView shows a table in its own order.
 func plainView(r *Report, t protocol.Table) tableView { return r.view(t) }
 
-// sortedView shows a table sorted by the benchmark's headline, or by the first column of which more or less is better.
+// sortedView shows a table sorted by the benchmark's headline, or by the first column that has a better direction.
 func sortedView(r *Report, t protocol.Table) tableView {
 	if at := sortColumn(r.Benchmark, t); at >= 0 {
 		t.Rows = slices.Clone(t.Rows)
@@ -53,10 +53,10 @@ func sortedView(r *Report, t protocol.Table) tableView {
 	return r.view(t)
 }
 
-// shownColumns is how many columns a page shows at once: of wider tables what they are sorted by comes first.
+// shownColumns is how many columns a page shows at once: wider tables show the column they are sorted by first.
 const shownColumns = 8
 
-// leading is the table with a column before the others.
+// leading returns the table with a column moved to the front.
 func leading(t protocol.Table, at int) protocol.Table {
 	t.Columns, t.Better = first(t.Columns, at, t.Columns[at]), first(t.Better, at, t.Better[at])
 	t.Rows = slices.Clone(t.Rows)
@@ -66,13 +66,13 @@ func leading(t protocol.Table, at int) protocol.Table {
 	return t
 }
 
-// first is a list with its element at the front.
+// first returns a list with v, its element at that index, moved to the front.
 func first[T any](list []T, at int, v T) []T {
 	return slices.Concat([]T{v}, list[:min(at, len(list))], list[min(at+1, len(list)):])
 }
 
-// sortColumn is the column that a table is sorted by, -1 for none. Columns in which no system has a number do not count
-// where others have some.
+// sortColumn returns the column that a table is sorted by, -1 for none. Columns in which no system has a number are
+// skipped if other columns have some.
 func sortColumn(b *protocol.Benchmark, t protocol.Table) int {
 	first := -1
 	lacks := func(column int) bool {
@@ -144,7 +144,7 @@ func viewCell(c protocol.Cell, digits, rank int) cellView {
 	return v
 }
 
-// columnOf are the numbers of a column.
+// columnOf returns the numbers of a column.
 func columnOf(t protocol.Table, at int) []float64 {
 	var cells []protocol.Cell
 	for _, r := range t.Rows {
@@ -160,8 +160,8 @@ func valuesOf(cells []protocol.Cell) (out []float64) {
 	return out
 }
 
-// digitsOf is how many digits numbers have behind the point: none for counts, else three significant ones or so of the
-// largest.
+// digitsOf returns the number of decimals: none for counts, else enough for about three significant digits of the
+// largest number.
 func digitsOf(numbers []float64) int {
 	largest, whole := 0.0, true
 	for _, v := range protocol.Defined(numbers) {
@@ -188,7 +188,7 @@ type ruleList []rule
 
 var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 
-// rulesOf are the rules of a benchmark: "names: definition".
+// rulesOf returns the rules of a benchmark: "names: definition".
 func rulesOf(b *protocol.Benchmark) (out ruleList) {
 	for _, text := range b.Rules {
 		names, definition, ok := strings.Cut(text, ": ")
@@ -202,7 +202,7 @@ func rulesOf(b *protocol.Benchmark) (out ruleList) {
 	return out
 }
 
-// of is the anchor of a column's rule: of the one that names it, or mentions it; else of all rules.
+// of returns the anchor of a column's rule: the one that names it, else one that mentions it, else the list of rules.
 func (l ruleList) of(column string) string {
 	name, _, _ := strings.Cut(strings.SplitN(column, " (", 2)[0], ",")
 	word := regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(strings.SplitN(name, ":", 2)[0]) + `($|[^\w])`)

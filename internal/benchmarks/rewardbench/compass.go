@@ -13,7 +13,7 @@ import (
 // EditRewardCompass is EditReward-Compass.
 var EditRewardCompass = family.Benchmark("editreward-compass", loadCompass)
 
-// compassMargin is below what two scores are equal.
+// compassMargin is the difference below which two scores are equal.
 const compassMargin = 1e-5
 
 // compass is EditReward-Compass; left of a pair is the winner.
@@ -52,7 +52,7 @@ func (s *compass) addPair(r *protocol.Line, root string) error {
 	}
 	source, outputs := picture("source_image"), [2]protocol.Picture{picture("winner"), picture("loser")}
 	if s.Side[label] == "" {
-		return fmt.Errorf("label is %q: preference or tie was expected", label)
+		return fmt.Errorf("label is %q: want preference or tie", label)
 	}
 	s.Add(strconv.Itoa(len(s.IDs)), label)
 	s.dimension = append(s.dimension, dimension)
@@ -60,7 +60,7 @@ func (s *compass) addPair(r *protocol.Line, root string) error {
 	return nil
 }
 
-// rule is the accuracy on the pairs of a dimension, or on all.
+// rule returns the accuracy rule on the pairs of a dimension, or on all.
 func (s *compass) rule(dimension string) protocol.PairRule {
 	classes := []string{"preference", "tie"}
 	about := func(i int) bool { return dimension == "all" || s.dimension[i] == dimension }

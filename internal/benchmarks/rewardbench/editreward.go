@@ -17,7 +17,7 @@ var (
 	publishedCSV string
 )
 
-// family is what is known of these benchmarks before their data are read.
+// family holds the descriptions and published numbers of these benchmarks.
 var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // EditRewardBench is EditReward-Bench, in the layouts of TIGER-Lab and of EditScore.
@@ -39,7 +39,7 @@ func loadEditReward(o protocol.Options) (protocol.Set, error) {
 	case s.Has("ranking") && s.Has("comparison_type") && s.Has("dataset"):
 		return loadTiger(s, o)
 	}
-	return nil, fmt.Errorf("%s is neither EditReward-Bench: TIGER-Lab's has the columns id, dataset, ranking and "+
+	return nil, fmt.Errorf("%s is neither EditReward-Bench layout: TIGER-Lab's has the columns id, dataset, ranking and "+
 		"comparison_type, EditScore's key, task_type and dimension",
 		strings.Join(files, ", "))
 }

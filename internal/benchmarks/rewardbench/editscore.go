@@ -36,9 +36,9 @@ func loadEditScore(table *protocol.Samples, o protocol.Options) (protocol.Set, e
 		case err != nil:
 			return err
 		case len(keys) != 2 || keys[0] == keys[1]:
-			return fmt.Errorf("key is %q: the keys of two edits were expected", keys)
+			return fmt.Errorf("key is %q: want the keys of two edits", keys)
 		case text[0] == "" || text[1] == "":
-			return fmt.Errorf("task_type %q and dimension %q: names were expected", text[0], text[1])
+			return fmt.Errorf("task_type %q and dimension %q: want names", text[0], text[1])
 		}
 		for side, k := range keys {
 			s.byKey[k] = append(s.byKey[k], protocol.Slot{Pair: len(s.keys), Side: side})
@@ -54,8 +54,8 @@ func loadEditScore(table *protocol.Samples, o protocol.Options) (protocol.Set, e
 	return s, err
 }
 
-// Items implements Scorable: every edit once, with the partner it is first paired with. As in EditScore's evaluation.py
-// pictures are without their transparency, and edits are resized to the source's size, whoever sees them.
+// Items implements Scorable: every edit once, with the partner it is first paired with. As in EditScore's
+// evaluation.py, pictures have no transparency, and edits are resized to the source's size, for every judge.
 func (s *editScore) Items() ([]*edit.Edit, error) {
 	var items []*edit.Edit
 	var p protocol.Problems
@@ -104,7 +104,7 @@ type editScorePredictions struct {
 func (j *editScorePredictions) readRow(r *protocol.Line, dimension string, seen map[protocol.Slot]string) error {
 	if r.Has("dimension") {
 		if dimension = r.Text("dimension"); !slices.Contains(j.dimensions, dimension) {
-			return fmt.Errorf("the dimension %q is not in the data: one of %s was expected", dimension,
+			return fmt.Errorf("the dimension %q is not in the data: want one of %s", dimension,
 				strings.Join(j.dimensions, ", "))
 		}
 	}
@@ -115,7 +115,7 @@ func (j *editScorePredictions) readRow(r *protocol.Line, dimension string, seen 
 	id := r.ID(r.First("id", "key"))
 	slots := j.byKey[id]
 	if slots == nil {
-		return fmt.Errorf("the id %q is not one of the %d edits: a key such as %q was expected", id, len(j.byKey),
+		return fmt.Errorf("the id %q is not one of the %d edits: want a key such as %q", id, len(j.byKey),
 			j.keys[0][0])
 	}
 	used := false
@@ -138,7 +138,7 @@ func (j *editScorePredictions) readRow(r *protocol.Line, dimension string, seen 
 		}
 	}
 	if !used {
-		return fmt.Errorf("no prediction: \"score\", or one of %s, was expected", strings.Join(j.dimensions, ", "))
+		return fmt.Errorf("no prediction: want \"score\", or one of %s", strings.Join(j.dimensions, ", "))
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (j *editScorePredictions) readPair(r *protocol.Line, keys []string, dimensi
 	seen map[protocol.Slot]string) error {
 	values := r.Numbers("score")
 	if len(keys) != 2 || len(values) != 2 {
-		return fmt.Errorf("%d keys and %d scores: two each were expected", len(keys), len(values))
+		return fmt.Errorf("%d keys and %d scores: want two each", len(keys), len(values))
 	}
 	found := false
 	for i, k := range j.keys {
@@ -162,14 +162,14 @@ func (j *editScorePredictions) readPair(r *protocol.Line, keys []string, dimensi
 		}
 	}
 	if !found {
-		return fmt.Errorf("the pair %q is not in the data: a pair such as %q was expected", keys, j.keys[0])
+		return fmt.Errorf("the pair %q is not in the data: want a pair such as %q", keys, j.keys[0])
 	}
 	return nil
 }
 
 func (j *editScorePredictions) set(r *protocol.Line, at protocol.Slot, v float64, seen map[protocol.Slot]string) error {
 	if first, ok := seen[at]; ok {
-		return fmt.Errorf("a second score for %q in the dimension %s (the first is in %s): one was expected",
+		return fmt.Errorf("a second score for %q in the dimension %s (the first is in %s): want one",
 			j.keys[at.Pair][at.Side], j.dim[at.Pair], first)
 	}
 	seen[at] = r.Where
@@ -207,7 +207,7 @@ func (j *editScorePredictions) Numbers(units []int) []protocol.Number {
 	return out
 }
 
-// meanOver is the mean of the values, added in the order of their names, so that it is the same every time.
+// meanOver returns the mean of the values, added in the order of their names, so that it is deterministic.
 func meanOver(m map[string]float64) float64 {
 	var list []float64
 	for _, name := range slices.Sorted(maps.Keys(m)) {

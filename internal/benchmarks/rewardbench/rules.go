@@ -14,8 +14,8 @@ type tigerRun struct {
 	order bool      // the scores have the order that people gave
 }
 
-// run is a sample as the program sees it; nil if it lacks scores, or if a candidate has several. The program sorts
-// candidates by NumPy's argsort and turns the result around: of equal scores the later letter comes first.
+// run returns a sample as the program sees it; nil if it lacks scores, or if a candidate has several. The program sorts
+// candidates by NumPy's argsort and reverses the result: among equal scores the later letter comes first.
 func (t *tigerPredictions) run(u int) *tigerRun {
 	g := t.samples[u]
 	scores := map[string]float64{}
@@ -42,7 +42,7 @@ func (t *tigerPredictions) run(u int) *tigerRun {
 	return out
 }
 
-// right reports whether the program counts a sample as right. Of a preference the margin decides nothing; a tie among
+// right reports whether the program counts a sample as right. The margin does not matter for a preference; a tie among
 // more than two is never right.
 func (r *tigerRun) right(eps float64) bool {
 	if len(r.human) == 1 && r.human[0] == 0 {
@@ -66,9 +66,9 @@ func (t *tigerPredictions) tallyAsRun(units []int, k int, eps float64) (out tall
 	return out
 }
 
-// pairwiseAsRun is the program's accuracy of the pairs of one K, and its margin. With two candidates and with k = 0, of
-// every K, a difference of at most the margin is a tie, and the margin is one for all. With three or four there are no
-// ties.
+// pairwiseAsRun returns the program's accuracy on the pairs of one K, and its margin. With two candidates, and with
+// k = 0 (every K), a difference of at most the margin is a tie, with the same margin for all pairs. With three or four
+// there are no ties.
 func (t *tigerPredictions) pairwiseAsRun(units []int, k int) (eps, accuracy float64) {
 	var human []int
 	var d []float64

@@ -36,18 +36,18 @@ func (s *tiger) addRow(p protocol.Sample, text []string) error {
 	id, dataset, ranking, kind, instruction := text[0], text[1], text[2], text[3], text[4]
 	k, ok := tigerParts[dataset]
 	if !ok {
-		return fmt.Errorf("dataset is %q: 2pair, 3pair or 4pair was expected", dataset)
+		return fmt.Errorf("dataset is %q: want 2pair, 3pair or 4pair", dataset)
 	}
 	a, b, ok := strings.Cut(kind, "vs")
 	if k == 2 && kind == "" {
 		a, b, ok = "A", "B", true
 	}
 	if !ok || !strings.Contains("ABCD"[:k], a) || !strings.Contains("ABCD"[:k], b) || len(a)*len(b) != 1 || a == b {
-		return fmt.Errorf("comparison_type is %q: two candidates such as AvsB were expected", kind)
+		return fmt.Errorf("comparison_type is %q: want two candidates such as AvsB", kind)
 	}
 	verdict, ok := tigerVerdict(ranking, a, b)
 	if !ok {
-		return fmt.Errorf("ranking is %q: %s>%s, %s>%s or %s=%s was expected", ranking, a, b, b, a, a, b)
+		return fmt.Errorf("ranking is %q: want %s>%s, %s>%s or %s=%s", ranking, a, b, b, a, a, b)
 	}
 	if _, twice := s.Index[id]; twice {
 		return fmt.Errorf("a second row with the id %q", id)
@@ -102,8 +102,8 @@ func tigerVerdict(ranking, a, b string) (string, bool) {
 	return "", false
 }
 
-// groups puts the comparisons of one K together. The published code takes what stands before the first "_" of the id;
-// where that does not give whole groups, what stands before the last one, or neighbouring rows.
+// groups groups the comparisons of one K. The published code uses the part of the id before the first "_"; if that does
+// not yield complete groups, the part before the last "_" is used, or neighbouring rows.
 func (s *tiger) groups(k int, comparisons []int) ([]tigerSample, error) {
 	each := k * (k - 1) / 2
 	rules := []func(at, i int) string{
@@ -139,7 +139,7 @@ func (s *tiger) groups(k int, comparisons []int) ([]tigerSample, error) {
 		}
 		if problem == nil {
 			g := out[bad]
-			problem = fmt.Errorf("%v: the group %q of %dpair has %d comparisons (%d different): %d different ones were expected",
+			problem = fmt.Errorf("%v: the group %q of %dpair has %d comparisons (%d different): want %d different ones",
 				s.places[g.comparisons[0]], g.name, k, len(g.comparisons), s.distinct(g), each)
 		}
 	}
@@ -166,7 +166,7 @@ func (s *tiger) slotsOf(k protocol.Key) ([]protocol.Slot, error) {
 		case protocol.Right, s.letters[i][1]:
 			return []protocol.Slot{{Pair: i, Side: 1}}, nil
 		}
-		return nil, fmt.Errorf("the model %q is no candidate: %s or %s was expected", k.Model, s.letters[i][0],
+		return nil, fmt.Errorf("the model %q is not a candidate: want %s or %s", k.Model, s.letters[i][0],
 			s.letters[i][1])
 	}
 	var out []protocol.Slot
@@ -183,7 +183,7 @@ func (s *tiger) slotsOf(k protocol.Key) ([]protocol.Slot, error) {
 		}
 	}
 	if out == nil {
-		return nil, fmt.Errorf("%v is neither a comparison nor a group with a candidate: an id such as %q was expected", k,
+		return nil, fmt.Errorf("%v is neither a comparison nor a group with a candidate: want an id such as %q", k,
 			s.IDs[0])
 	}
 	return out, nil
@@ -249,7 +249,7 @@ func (t *tigerPredictions) Complete(unit int) bool {
 
 func (t *tigerPredictions) has(i int) bool { return t.j.HasScores(i) || t.j.Answer[i] != "" }
 
-// predicted is the verdict on a comparison: the answer, or the scores with a margin of ties.
+// predicted returns the verdict on a comparison: from the answer, or from the scores with a tie margin.
 func (t *tigerPredictions) predicted(i int, eps float64) string {
 	if !t.j.HasScores(i) {
 		verdict, _ := tigerVerdict(t.j.Answer[i], t.letters[i][0], t.letters[i][1])
@@ -264,7 +264,7 @@ func (t *tigerPredictions) predicted(i int, eps float64) string {
 	return protocol.Right
 }
 
-// margin is the tie margin of K=2.
+// margin returns the tie margin of K=2.
 func (t *tigerPredictions) margin(units []int) float64 {
 	if !math.IsNaN(t.Epsilon) {
 		return t.Epsilon
@@ -280,7 +280,7 @@ func (t *tigerPredictions) margin(units []int) float64 {
 	return eps
 }
 
-// tally counts the samples of one K: right ones of all, and right comparisons of all. k = 0 is every K.
+// tally counts the samples of one K, and the comparisons: right ones and all. k = 0 is every K.
 type tally struct{ right, n, rightPairs, pairs int }
 
 func (t tally) accuracy() float64 { return float64(t.right) / float64(t.n) }
@@ -313,7 +313,7 @@ func (t *tigerPredictions) tally(units []int, k int, eps float64) tally {
 	return out
 }
 
-// tigerNumbers are the numbers: as stated, and as EditReward's program computes them.
+// tigerNumbers are the numbers: as defined, and as EditReward's program computes them.
 var tigerNumbers = []struct {
 	name  string
 	k     int

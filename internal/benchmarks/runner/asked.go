@@ -12,29 +12,29 @@ import (
 	"assay/textjudge"
 )
 
-// Failure is an item that a judge could not judge: a line of failed.jsonl beside predictions.jsonl.
+// Failure is an item that a judge could not judge: a line of failed.jsonl, next to predictions.jsonl.
 type Failure struct {
 	protocol.Key
 	Error      string `json:"error"`
-	Unreadable bool   `json:"unreadable"` // the answer in words cannot be read
+	Unreadable bool   `json:"unreadable"` // the answer cannot be parsed
 }
 
-// Asked is what became of the items that a judge was asked about in words.
+// Asked counts the outcomes of the items that a text judge was asked about.
 type Asked struct {
 	Judged int `json:"judged"`
 	Failed int `json:"failed"`
-	// of the failed ones, those whose answers cannot be read
+	// failed items whose answers cannot be parsed
 	Unreadable      int              `json:"unreadable"`
 	UnreadableShare float64          `json:"unreadable_share"` // of all items that were answered
 	Orders          *textjudge.Pairs `json:"orders,omitempty"` // of a judge of pairs
-	File            string           `json:"file,omitempty"`   // of the failed ones
+	File            string           `json:"file,omitempty"`   // of the failed items
 }
 
-// String says it in words.
+// String returns a summary for readers.
 func (a *Asked) String() string {
 	text := fmt.Sprintf("answers that could not be read: %d items (%.2f %%)", a.Unreadable, 100*a.UnreadableShare)
 	if a.Failed > 0 {
-		text += fmt.Sprintf("; %d items have no score, %s says why", a.Failed, a.File)
+		text += fmt.Sprintf("; %d items have no score (reasons in %s)", a.Failed, a.File)
 	}
 	if o := a.Orders; o != nil {
 		text += fmt.Sprintf("; the two orders disagree in %d of %d pairs (%.2f %%): the first shown wins twice in %d, the "+
@@ -43,7 +43,7 @@ func (a *Asked) String() string {
 	return text
 }
 
-// asked counts what the file of predictions holds and what failed, and writes failed.jsonl, or removes an old one.
+// asked counts the predictions in the file and the failures, and writes failed.jsonl, or removes an old one.
 func (r *Run) asked(predictions string, failures []Failure) (*Asked, error) {
 	a := &Asked{Failed: len(failures)}
 	counted := map[string]bool{} // pairs

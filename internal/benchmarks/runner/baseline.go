@@ -10,11 +10,11 @@ import (
 	"assay/internal/stats"
 )
 
-// Baseline is made-up predictions.
+// Baseline is generated predictions, random or constant.
 type Baseline struct {
 	protocol.Predictions
 	Name string
-	// of its numbers: the mean over chanceDraws random judges; nil for the constant one
+	// of its numbers: the mean over protocol.ChanceDraws random judges; nil for the constant one
 	Expectation map[string]protocol.Value
 }
 
@@ -32,6 +32,6 @@ func NewBaseline(s protocol.Set, name string, seed uint64) (*Baseline, error) {
 		return &Baseline{Predictions: g.Guess(stats.NewRand(seed)), Name: name, Expectation: protocol.Expectation(g,
 			seed)}, nil
 	}
-	return nil, fmt.Errorf("baseline %q: random, constant, %s was expected", name,
+	return nil, fmt.Errorf("baseline %q: want one of random, constant, %s", name,
 		strings.Join(encoders.SimilarityNames(), ", "))
 }

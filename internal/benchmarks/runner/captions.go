@@ -10,8 +10,8 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// SetCaptions gives items the captions of a file of JSON lines of id, source_caption and target_caption ("": none), and
-// says which items lack what a similarity needs.
+// SetCaptions sets the captions of items from a file of JSON lines of id, source_caption and target_caption ("" as the
+// file: none). The error names the items that lack what a similarity needs.
 func SetCaptions(kind encoders.SimilarityKind, items []*edit.Edit, file string) error {
 	captions, err := readCaptions(file)
 	if err != nil {
@@ -21,7 +21,7 @@ func SetCaptions(kind encoders.SimilarityKind, items []*edit.Edit, file string) 
 	none := map[string]bool{}
 	unknownCaptions(captions, items, file, &p)
 	if kind.Target && !slices.ContainsFunc(items, func(it *edit.Edit) bool { return it.Picture(protocol.Target) != nil }) {
-		return fmt.Errorf("%s needs the picture of the wanted result, which this benchmark does not have; %s_source "+
+		return fmt.Errorf("%s needs the target picture, which this benchmark does not have; %s_source "+
 			"compares with the source instead", kind.Name, kind.Name)
 	}
 	for _, it := range items {
@@ -40,11 +40,11 @@ func SetCaptions(kind encoders.SimilarityKind, items []*edit.Edit, file string) 
 		case kind.Captions > 1 && before == "":
 			lacks("--captions: JSON lines of id, source_caption and target_caption, which the data do not have")
 		case kind.Captions > 1 && before == after:
-			lacks("two captions that differ: it is undefined where they are equal, which have no direction")
+			lacks("two captions that differ: equal captions have no direction, so it is undefined")
 		case kind.Captions > 0 && after == "":
 			lacks("--captions: JSON lines of id and target_caption, which the data do not have")
 		case kind.Target && target.None():
-			lacks("the picture of the wanted result")
+			lacks("the target picture")
 		case kind.Target && target.Read == nil:
 			if !none[it.ID] {
 				none[it.ID] = true
@@ -55,7 +55,7 @@ func SetCaptions(kind encoders.SimilarityKind, items []*edit.Edit, file string) 
 	return p.Err()
 }
 
-// unknownCaptions names captions of what is no item.
+// unknownCaptions reports captions whose id is not an item.
 func unknownCaptions(captions map[string][2]string, items []*edit.Edit, file string, p *protocol.Problems) {
 	known := map[string]bool{}
 	for _, it := range items {
@@ -63,12 +63,12 @@ func unknownCaptions(captions map[string][2]string, items []*edit.Edit, file str
 	}
 	for _, id := range slices.Sorted(maps.Keys(captions)) {
 		if !known[id] {
-			p.Add(file, "%q is no item of the data: an id such as %q was expected", id, items[0].ID)
+			p.Add(file, "%q is not an item of the data: want an id such as %q", id, items[0].ID)
 		}
 	}
 }
 
-// readCaptions reads the captions of source and wanted result by id; none of the file "".
+// readCaptions reads the captions of source and wanted result by id; an empty path has none.
 func readCaptions(path string) (map[string][2]string, error) {
 	out := map[string][2]string{}
 	if path == "" {
@@ -82,7 +82,7 @@ func readCaptions(path string) (map[string][2]string, error) {
 			}
 		}
 		if _, twice := out[id]; twice {
-			return fmt.Errorf("second captions of %q", id)
+			return fmt.Errorf("second captions for %q", id)
 		}
 		out[id] = captions
 		return nil

@@ -27,23 +27,23 @@ type componentLine struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 }
 
-// Component is a judge, of edits by one property or by several, that fills components of a benchmark.
+// Component is a judge that fills one or several components of a benchmark.
 type Component struct {
 	Judge edit.Judge
-	// Names are the components: one that its score, its class or its numbers are, or with Dimensions each of those of its
-	// numbers that have these names; nil: the judge's own name.
+	// Names are the components: a single one holds the judge's score, class or numbers; with Dimensions, each is the
+	// judge's number of that name; nil: the judge's own name.
 	Names      []string
 	Dimensions bool
 	By         string                // what measures it: model, prompts, digest; "": the name and the digest
-	Together   int                   // items that are measured at a time; 0: as many as there are processors
-	Dir        string                // of component-NAME.jsonl, and of the progress beside it
+	Together   int                   // items that are measured at a time; 0: GOMAXPROCS
+	Dir        string                // of component-NAME.jsonl and its .progress file
 	Progress   func(done, total int) // nil: not called
 	Failed     []Failure             // items that could not be measured
 }
 
-// Measure measures all items and writes component-NAME.jsonl, whose path it returns. What was measured before is not
-// measured again, unless it failed, or a picture or a text of it changed since. An item that cannot be measured does
-// not keep the others from it.
+// Measure measures all items and writes component-NAME.jsonl, whose path it returns. Items measured
+// before are not measured again, unless they failed, or one of their pictures or texts changed since. An item that
+// cannot be measured does not stop the others.
 func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items []*edit.Edit) (path string,
 	err error) {
 	if c.Names == nil {
@@ -93,7 +93,7 @@ func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items 
 	return path, c.write(path, set, f)
 }
 
-// job measures items, some at a time.
+// job returns the work of measuring items, in batches.
 func (c *Component) job(items []*edit.Edit) *table.Job[*edit.Edit, componentLine] {
 	return &table.Job[*edit.Edit, componentLine]{
 		Options: table.Options{Progress: c.Progress},
@@ -122,7 +122,7 @@ func (c *Component) job(items []*edit.Edit) *table.Job[*edit.Edit, componentLine
 	}
 }
 
-// value is what a score says of the components: an object of them if there are several.
+// value returns the components' part of a score: with Dimensions, an object of numbers by component.
 func (c *Component) value(s *edit.Score) (json.RawMessage, error) {
 	if !c.Dimensions {
 		return json.Marshal(s.Plain())
@@ -131,7 +131,7 @@ func (c *Component) value(s *edit.Score) (json.RawMessage, error) {
 	for _, name := range c.Names {
 		d, ok := said[name]
 		if !ok {
-			return nil, fmt.Errorf("the judge says no %s", name)
+			return nil, fmt.Errorf("the judge's answer has no %s", name)
 		}
 		values[name] = d.Value
 	}

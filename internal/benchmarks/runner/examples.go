@@ -12,15 +12,15 @@ import (
 	"assay/textjudge"
 )
 
-// WriteExamples writes a conversation about each item, with the question of a judge and the right answer, as rows that
-// train (mode: text) learns from. Paths of pictures start at the file's folder.
+// WriteExamples writes a conversation about each item, with the question of a judge and the correct answer, as training
+// rows for train (mode: text). Picture paths are relative to the file's folder.
 func WriteExamples(path string, set protocol.Teachable, e *textjudge.Judge) (n int, err error) {
 	items, err := set.Items()
 	if err != nil {
 		return 0, err
 	}
 	if len(items) == 0 {
-		return 0, errors.New("there is nothing to learn from")
+		return 0, errors.New("there are no items to write examples from")
 	}
 	words := e.Choices()
 	return len(items), atomicfile.Write(path, func(w io.Writer) error {
@@ -44,7 +44,7 @@ func WriteExamples(path string, set protocol.Teachable, e *textjudge.Judge) (n i
 			if err != nil {
 				return fmt.Errorf("%v: %w", protocol.ItemKey(item), err)
 			}
-			b.Write(append(line, '\n')) // its error comes with Flush
+			b.Write(append(line, '\n')) // Flush returns its error
 		}
 		return b.Flush()
 	})

@@ -11,8 +11,8 @@ import (
 	"assay/internal/table"
 )
 
-// itemFile holds results of items in a file of lines that name their items, so that others may come between them. Items
-// that failed are not kept there: the next run tries them again.
+// itemFile stores results in a file whose lines name their items, so that their order does not matter. Failed items
+// are not stored: the next run retries them.
 type itemFile[V any] struct {
 	table.Memory[V]
 	items  []*edit.Edit
@@ -29,7 +29,7 @@ func newItemFile[V any](items []*edit.Edit, write func(lines []table.Line[V]) er
 	return f
 }
 
-// hold notes a result that the file has.
+// hold records a result that is already in the file.
 func (f *itemFile[V]) hold(k protocol.Key, v V) {
 	f.Memory.Add(table.Line[V]{Row: f.row[k], Value: v})
 }
@@ -50,8 +50,8 @@ func (f *itemFile[V]) Add(lines ...table.Line[V]) error {
 	return f.Memory.Add(good...)
 }
 
-// reopen opens predictions.jsonl for appending and returns the predictions that it holds. Those of what was changed
-// since are dropped from it.
+// reopen opens predictions.jsonl for appending and returns the predictions that it holds. Predictions of
+// items that changed since are dropped from it.
 func reopen(path string, items []*edit.Edit) (*journal.Lines[Prediction], []Prediction, error) {
 	known := make(map[protocol.Key]*edit.Edit, len(items))
 	for _, it := range items {
@@ -59,13 +59,13 @@ func reopen(path string, items []*edit.Edit) (*journal.Lines[Prediction], []Pred
 	}
 	file, old, err := journal.OpenLines(path, func(p Prediction) error {
 		if known[p.Key] == nil {
-			return fmt.Errorf("%v is no item of it", p.Key)
+			return fmt.Errorf("%v is not an item of it", p.Key)
 		}
 		return nil
 	})
 	var line *journal.LineError
 	if errors.As(err, &line) {
-		err = fmt.Errorf("%s:%d: no prediction of this run: remove the file or give another --out", path, line.Line)
+		err = fmt.Errorf("%s:%d: not a prediction of this run: remove the file or use another --out", path, line.Line)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -18,18 +18,18 @@ import (
 	"assay/textjudge"
 )
 
-// Judge is a judge of edits, or of pairs, as it is run on a benchmark.
+// Judge is a judge of edits, or of pairs, that is run on a benchmark.
 type Judge struct {
 	Name        string
 	Fingerprint string // of all that scores depend on
 	Settings    string // for readers: question, preprocessing
-	Prompts     string // digest of the prompts, of a judge that answers in words
+	Prompts     string // digest of the prompts of a text judge
 
 	info     edit.Info
 	judge    edit.Judge    // nil: comparer
 	comparer edit.Comparer // of left and right
-	together int           // items that are scored together, whatever their groups are; 0: the groups
-	words    bool          // the judge's own words are its answer to a question
+	together int           // items per batch regardless of groups; 0: batches are groups
+	words    bool          // the judge's text is its answer to a question
 	close    func() error
 }
 
@@ -39,7 +39,7 @@ func NewJudge(j edit.Judge, fingerprint string) *Judge {
 	return &Judge{Name: info.Name, Fingerprint: fingerprint, info: info, judge: j, close: j.Close}
 }
 
-// newJudge returns an opened judge; it is closed if its fingerprint cannot be taken.
+// newJudge returns an opened judge, and closes it if its fingerprint cannot be computed.
 func newJudge(j edit.Judge, name, settings string) (*Judge, error) {
 	fingerprint, err := j.Fingerprint()
 	if err != nil {
@@ -65,7 +65,7 @@ func OpenScorer(dir string, o model.Options) (*Judge, error) {
 
 func openReward(dir string, o model.Options) (*Judge, error) {
 	if o.Dimension != "" || o.Backbone != "" {
-		return nil, fmt.Errorf("%s is a reward of one number, over no backbone", dir)
+		return nil, fmt.Errorf("%s is a reward of one number without a backbone: --dimension, --backbone do not apply", dir)
 	}
 	r, err := t2i.Open(dir, t2i.Options{Device: o.Device, Threads: o.Threads})
 	if err != nil {
@@ -74,7 +74,7 @@ func openReward(dir string, o model.Options) (*Judge, error) {
 	return newJudge(r, filepath.Clean(dir), r.Info().Name+" of the edit and its text; without bounds")
 }
 
-// OpenSimilarity opens an encoder for a similarity. The judge's name says encoder and definition.
+// OpenSimilarity opens an encoder for a similarity. The judge's name states the encoder and the definition.
 func OpenSimilarity(kind encoders.SimilarityKind, encoder string, o encoders.Options) (*Judge, error) {
 	s, err := encoders.OpenSimilarity(kind, encoder, o)
 	if err != nil {
@@ -83,9 +83,9 @@ func OpenSimilarity(kind encoders.SimilarityKind, encoder string, o encoders.Opt
 	return newJudge(s, s.Info().Name, "10 times the cosine of embeddings")
 }
 
-// OpenJudge runs a judge that answers in words, about so many edits at a time. Items whose answers cannot be read fail
-// each by itself. A judge of pairs is asked about left and right in both orders; what it prefers has 10, the other one
-// 0, and 5 both if it does not say. closer is called by Close.
+// OpenJudge returns a text judge that is asked about workers edits at a time. An item whose answer cannot be read fails
+// without failing the others. A judge of pairs is asked about left and right in both orders; the preferred one scores
+// 10, the other one 0, and both 5 if it has no preference. closer is called by Close.
 func OpenJudge(t *textjudge.Judge, workers int, closer func() error) (*Judge, error) {
 	own := *t
 	own.Workers = max(workers, 1)
@@ -95,13 +95,13 @@ func OpenJudge(t *textjudge.Judge, workers int, closer func() error) (*Judge, er
 	}
 	j, c := NewJudge(&own, fingerprint), &t.Config
 	if !c.Scores() {
-		return nil, fmt.Errorf("the judge %s gives no score: it measures a component (--component)", c.Name)
+		return nil, fmt.Errorf("the judge %s outputs no score: it measures a component (--component)", c.Name)
 	}
 	j.close, j.together = closer, 4*own.Workers
 	j.words = !c.Pair && len(c.Questions) == 1 && c.Passes == 1
 	if c.Pair {
 		if j.judge, j.comparer = nil, &own; len(j.info.Pictures) > 0 || several(&j.info) {
-			return nil, fmt.Errorf("the judge %s shows %s: only source, edit and edit2 are there", c.Name,
+			return nil, fmt.Errorf("the judge %s shows %s: only source, edit and edit2 are available", c.Name,
 				strings.Join(t.Roles(), ", "))
 		}
 	}
@@ -110,7 +110,7 @@ func OpenJudge(t *textjudge.Judge, workers int, closer func() error) (*Judge, er
 	return j, nil
 }
 
-// settings says for readers what a scorer is asked.
+// settings describes for readers what a scorer is asked.
 func settings(c *model.ScorerConfig, dimension string) string {
 	if c.AddsToken() {
 		f := c.OnePass()
@@ -129,10 +129,10 @@ func settings(c *model.ScorerConfig, dimension string) string {
 	return text
 }
 
-// several reports whether a judge looks at more than one source.
+// several reports whether a judge uses more than one source.
 func several(info *edit.Info) bool { return info.Sources > 1 || info.Sources == edit.Any }
 
-// Items are the items of a set that the judge can be run on.
+// Items returns the items of a set that the judge can be run on.
 func (j *Judge) Items(set protocol.Scorable) ([]*edit.Edit, error) {
 	if all, ok := set.(protocol.SeveralSources); ok && several(&j.info) {
 		return all.ItemsOfSeveral()
@@ -140,7 +140,7 @@ func (j *Judge) Items(set protocol.Scorable) ([]*edit.Edit, error) {
 	return set.Items()
 }
 
-// Components are the components of a set that have the names of the judge's numbers.
+// Components returns the components of a set that have the same name as one of the judge's numbers.
 func (j *Judge) Components(set protocol.Composed) (names []string) {
 	for _, d := range j.info.Dimensions {
 		if _, ok := set.Components()[d.Name]; ok && j.info.Words {
@@ -158,7 +158,7 @@ func (j *Judge) Close() error {
 	return j.close()
 }
 
-// middle is that of the scores' range; NaN: they have no bounds.
+// middle returns the middle of the score range; NaN if it has no bounds.
 func (j *Judge) middle() float64 {
 	if r := j.info.Range; j.comparer == nil && r.Bounded() {
 		return (r[0] + r[1]) / 2
@@ -166,7 +166,7 @@ func (j *Judge) middle() float64 {
 	return math.NaN()
 }
 
-// preparePair decodes what a judge of pairs looks at.
+// preparePair decodes the pictures of a pair.
 func preparePair(pair edit.Pair) (edit.Inputs, error) {
 	source, err := edit.Decode(pair[0].Source())
 	if err != nil {
@@ -216,7 +216,7 @@ func (j *Judge) score(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]Pr
 	return out, errs, nil
 }
 
-// compare asks about the pairs of some items, whose left and right are both there.
+// compare asks about the pairs of some items, of which both left and right are given.
 func (j *Judge) compare(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]Prediction, []error, error) {
 	var pairs []edit.Pair
 	place := map[string]int{}
@@ -243,13 +243,13 @@ func (j *Judge) compare(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]
 	return out, errs, nil
 }
 
-// checkPairs refuses groups that are no pairs of left and right.
+// checkPairs refuses groups that are not pairs of left and right.
 func (j *Judge) checkPairs(groups [][]*edit.Edit) error {
 	sides := []string{protocol.Left, protocol.Right}
 	for _, g := range groups {
 		if len(g) != 2 || !slices.Equal([]string{g[0].Editor, g[1].Editor}, sides) {
-			return fmt.Errorf("the judge %s says which of two edits is better, and %v is no pair of left and right: this "+
-				"benchmark wants a judge of single edits", j.info.Name, protocol.ItemKey(g[0]))
+			return fmt.Errorf("the judge %s compares two edits, but %v is not a pair of left and right: this "+
+				"benchmark needs a judge of single edits", j.info.Name, protocol.ItemKey(g[0]))
 		}
 	}
 	return nil

@@ -1,7 +1,7 @@
-// Package runner runs judges on the items of a benchmark. A [Judge] (of a scorer directory, of a model that answers in
-// words, of a similarity of embeddings) gives each item a score in predictions.jsonl ([Run]); a metric gives it a value
-// in component-NAME.jsonl ([Component]). Both are a [table.Job] over the items: they resume, and notice items that
-// changed; a run can be shared out among workers.
+// Package runner runs judges on the items of a benchmark. A [Judge] (a scorer directory, a text judge, or an embedding
+// similarity) writes a score for each item to predictions.jsonl ([Run]); a metric writes a value to
+// component-NAME.jsonl ([Component]). Both are a [table.Job] over the items: they resume, and detect items that
+// changed; a run can be split among workers.
 package runner
 
 import (
@@ -31,14 +31,13 @@ type Prediction struct {
 	Score   float64 `json:"score"`
 	Content string  `json:"of,omitempty"` // digest of what the score depends on besides the judge
 
-	// Orders are, of a judge of pairs, what it said of the left edit when that was shown first, and second: 1: it is
-	// better.
+	// Orders are a pair judge's verdicts on the left edit when it was shown first, and second; 1: it is better.
 	Orders []float64 `json:"orders,omitempty"`
 
-	Dimensions map[string]float64 `json:"dimensions,omitempty"` // of a judge that answers in words
+	Dimensions map[string]float64 `json:"dimensions,omitempty"` // of a text judge
 
-	Answer *string `json:"answer,omitempty"` // of benchmarks of answers, in place of the score
-	said   string  // what the judge said
+	Answer *string `json:"answer,omitempty"` // instead of the score, for benchmarks of answers
+	said   string  // the answer of the judge
 }
 
 // MarshalJSON leaves out the score of an answer.
@@ -61,11 +60,11 @@ type Run struct {
 	Dir       string                // of predictions.jsonl and run.json
 	Progress  func(done, total int) // called with the items done so far; nil: not called
 
-	AnswerOf func(above float64) string // of Questions: answers are kept
-	Asked    *Asked                     // of a judge that answers in words: what Score or Merge found
-	Told     func(text string)          // of what a shard waits for; nil: not called
+	AnswerOf func(above float64) string // of Questions: answers are saved
+	Asked    *Asked                     // of a text judge: set by Score and Merge
+	Told     func(text string)          // called with what a shard waits for; nil: not called
 
-	Unchanged bool // Merge takes items as they were scored, without a look at whether they are others now
+	Unchanged bool // Merge does not check whether items changed since they were scored
 }
 
 // runFile is run.json: a folder is only ever resumed by the same judge on the same items.
@@ -74,15 +73,15 @@ type runFile struct {
 	Scorer    string `json:"scorer"` // fingerprint
 	Items     int    `json:"items"`
 	Settings  string `json:"settings,omitempty"` // question template, preprocessing
-	Prompts   string `json:"prompts,omitempty"`  // digest, of a judge that answers in words
+	Prompts   string `json:"prompts,omitempty"`  // digest, of a text judge
 }
 
-// result is what is kept of an item by a shard: a prediction, if it has one.
+// result is what a shard saves for an item: a prediction, if it has one.
 type result struct {
 	Prediction *Prediction `json:"prediction,omitempty"`
 }
 
-// job is the work of a run on its items, each once, groups together.
+// job is the table job of a run over its items, each once, with groups together.
 type job struct {
 	table.Job[*edit.Edit, result]
 	run    *Run
@@ -92,13 +91,13 @@ type job struct {
 	group  []int // of each item
 }
 
-// PredictionsFile is the file of predictions in a folder of a run.
+// PredictionsFile returns the path of the predictions in a run's folder.
 func PredictionsFile(dir string) string { return filepath.Join(dir, "predictions.jsonl") }
 
-// job makes the work of a run.
+// job returns the table job of a run.
 func (r *Run) job(j *Judge) (*job, error) {
 	if r.AnswerOf != nil && !j.words && math.IsNaN(j.middle()) {
-		return nil, fmt.Errorf("the scores of %s have no bounds: the side of their middle is no answer", j.Name)
+		return nil, fmt.Errorf("the scores of %s have no bounds, so there is no middle to derive an answer from", j.Name)
 	}
 	w := &job{run: r, judge: j, groups: groups(r.Items)}
 	var begins []bool
@@ -124,7 +123,7 @@ func (r *Run) job(j *Judge) (*job, error) {
 		Rows:    len(w.items),
 		Head: struct {
 			runFile
-			Asked string `json:"asked"` // digest of what identifies the items beside their pictures
+			Asked string `json:"asked"` // digest of what identifies the items besides their pictures
 		}{r.head(j), store.KeyOf(said...).String()},
 		Read: func(i int) (*edit.Edit, error) { return w.items[i], nil },
 		Content: func(e *edit.Edit, _ error) (content string, unknown error) {
@@ -146,7 +145,7 @@ func (r *Run) job(j *Judge) (*job, error) {
 		},
 		Work:    w.work,
 		Batches: w.batches,
-		Ends: func(err error) bool { // an item without a score, but for judges in words
+		Ends: func(err error) bool { // an item without a score, except for text judges
 			return !j.info.Words && errors.As(err, new(*itemError))
 		},
 		Weigh: func(i int) (int64, bool) { return sizeOf(w.items[i], "source") + sizeOf(w.items[i], "edit"), begins[i] },
@@ -166,13 +165,13 @@ func (e *itemError) Unwrap() error { return e.err }
 
 func named(it *edit.Edit, err error) error { return &itemError{protocol.ItemKey(it), err} }
 
-// head is run.json of the run.
+// head returns the run.json of the run.
 func (r *Run) head(j *Judge) runFile {
 	return runFile{Benchmark: r.Benchmark, Scorer: j.Fingerprint, Items: len(r.Items), Settings: j.Settings,
 		Prompts: j.Prompts}
 }
 
-// groups are the items of each group, each item once.
+// groups returns the items of each group, each item once.
 func groups(items []*edit.Edit) (out [][]*edit.Edit) {
 	index, seen := map[string]int{}, map[protocol.Key]bool{}
 	for _, it := range items {
@@ -190,7 +189,7 @@ func groups(items []*edit.Edit) (out [][]*edit.Edit) {
 	return out
 }
 
-// sizeOf is that of the file of a picture; pictures inside larger files count as equal.
+// sizeOf returns the size of a picture's file in bytes; 0 for pictures inside larger files.
 func sizeOf(it *edit.Edit, role string) int64 {
 	p := protocol.PictureOf(it, role)
 	if p.Read != nil || p.Path == "" {
@@ -203,7 +202,7 @@ func sizeOf(it *edit.Edit, role string) int64 {
 	return info.Size()
 }
 
-// batches cuts the items to do into batches. A group is scored together: all its items, if one of them is to do.
+// batches splits the pending items into batches. A group is scored together: all its items, if any of them is pending.
 func (w *job) batches(todo iter.Seq[int]) iter.Seq[[]int] {
 	if w.judge.together > 0 && w.judge.comparer == nil {
 		return table.Chunks(w.judge.together)(todo)
@@ -246,7 +245,7 @@ func (w *job) work(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]resul
 		p := &predictions[i]
 		p.Key, p.Content = protocol.ItemKey(t.Row), t.Content
 		if w.run.AnswerOf != nil && w.judge.words && (errs[i] == nil || edit.Unreadable(errs[i])) {
-			p.Answer, errs[i] = &p.said, nil // the benchmark has a reading of its own
+			p.Answer, errs[i] = &p.said, nil // the benchmark parses the text itself
 		}
 		switch {
 		case errs[i] != nil && !w.judge.info.Words:
@@ -262,7 +261,7 @@ func (w *job) work(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]resul
 	return results, errs, nil
 }
 
-// failed says which item ended a run.
+// failed adds the item that ended a run to its error.
 func (w *job) failed(ctx context.Context, err error) error {
 	var batch *table.BatchError
 	var item *itemError
@@ -278,9 +277,9 @@ func (w *job) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Score runs a judge over items, group by group, appending to predictions.jsonl, whose path it returns. Items that
-// the file holds already are not scored again, unless a picture or a text of them changed since. When ctx ends, what
-// was scored is on disk and the error wraps ctx's.
+// Score runs a judge over items, group by group, appending to predictions.jsonl, whose path it returns. Items that are
+// already in the file are not scored again, unless one of their pictures or texts changed since. When ctx ends,
+// finished scores are on disk and the error wraps ctx's.
 func (r *Run) Score(ctx context.Context, j *Judge) (path string, err error) {
 	path = PredictionsFile(r.Dir)
 	w, err := r.job(j)
@@ -314,9 +313,9 @@ func (r *Run) Score(ctx context.Context, j *Judge) (path string, err error) {
 	return path, err
 }
 
-// Shard scores the items of the shards that ref names, into a folder beside predictions.jsonl. When all are there,
-// Merge writes predictions.jsonl as Score would have written it. A shard with items at which a server failed is not
-// done ([shards.TemporaryError]): the same call asks again for them.
+// Shard scores the items of the shards that ref names, into a folder next to predictions.jsonl. When all are done,
+// Merge writes predictions.jsonl as Score would have written it. A shard with items on which a server failed is not
+// done ([shards.TemporaryError]): the same call retries them.
 func (r *Run) Shard(ctx context.Context, j *Judge, ref shards.Ref) (*shards.Report, error) {
 	w, err := r.job(j)
 	if err != nil {
@@ -327,8 +326,8 @@ func (r *Run) Shard(ctx context.Context, j *Judge, ref shards.Ref) (*shards.Repo
 	return report, w.failed(ctx, err)
 }
 
-// Merge writes predictions.jsonl from what all shards hold, and counts as Score does. It is an error if a shard is not
-// done ([shards.IncompleteError]), or if a picture or a text changed since it was scored.
+// Merge writes predictions.jsonl from the results of all shards, and counts as Score does. It is an error if a shard is
+// not done ([shards.IncompleteError]), or if a picture or a text changed since it was scored.
 func (r *Run) Merge(j *Judge) (path string, err error) {
 	path = PredictionsFile(r.Dir)
 	w, err := r.job(j)
@@ -381,7 +380,7 @@ func identify(dir string, run runFile) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if old != run {
-		return fmt.Errorf("%s holds predictions of another run (%+v, not %+v): give another --out, or remove it", dir,
+		return fmt.Errorf("%s holds predictions of another run (%+v, not %+v): use another --out, or remove it", dir,
 			old, run)
 	}
 	return nil
@@ -423,7 +422,7 @@ func CheckOrder(ctx context.Context, j *Judge, items []*edit.Edit, progress func
 	return o, nil
 }
 
-// scores are those of edits that are scored together.
+// scores returns the scores of edits that are scored together.
 func (j *Judge) scores(ctx context.Context, edits ...*edit.Edit) (values []float64, err error) {
 	scores, errs, err := edit.ScoreAll(ctx, j.judge, edits...)
 	for i, s := range scores {

@@ -14,7 +14,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// TestScoreNoticesChanges: behind one folder of predictions, what changed is scored again, and nothing else.
+// TestScoreNoticesChanges: with the same folder of predictions, items that changed are scored again, and no others.
 func TestScoreNoticesChanges(t *testing.T) {
 	dir := t.TempDir()
 	picture := func(name, content string) protocol.Picture {
@@ -78,8 +78,8 @@ func TestScoreNoticesChanges(t *testing.T) {
 	}
 }
 
-// TestContentUnknown: the bytes of a picture cannot be read at first, but a moment later they can. Then there is an
-// error, and no prediction under a content digest that nobody finds again.
+// TestContentUnknown: the bytes of a picture cannot be read at first, but a moment later they can. This must be an
+// error, and not store a prediction under a content digest that is never found again.
 func TestContentUnknown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "edit.png")
 	if err := os.WriteFile(path, []byte("edit"), 0o666); err != nil {

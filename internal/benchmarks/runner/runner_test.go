@@ -22,7 +22,7 @@ type fake struct {
 	cancel context.CancelFunc
 }
 
-// item is its inputs: pictures that are not there are not decoded.
+// item is the inputs of fake: it does not decode pictures, which need not exist.
 type item struct{ *edit.Edit }
 
 func (item) Size(edit.Inputs) int { return 0 }
@@ -44,7 +44,7 @@ func (f *fake) Score(_ context.Context, group []edit.Inputs) ([]edit.Score, []er
 	return out, make([]error, len(group)), nil
 }
 
-// judge runs f on items whose pictures are not there.
+// judge runs f on items whose pictures need not exist.
 func (f *fake) judge(fingerprint string) *Judge {
 	return NewJudge(f, fingerprint)
 }

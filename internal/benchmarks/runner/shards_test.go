@@ -17,7 +17,7 @@ import (
 	"assay/internal/shards"
 )
 
-// sharedRun is a run whose groups do not stand together among its items.
+// sharedRun returns a run whose groups are not contiguous among its items.
 func sharedRun(t *testing.T) *Run {
 	t.Helper()
 	r := &Run{Benchmark: "test", Dir: t.TempDir()}
@@ -29,15 +29,15 @@ func sharedRun(t *testing.T) *Run {
 	return r
 }
 
-// lengths is a scorer whose scores depend on an item's place in its group, so that a group that is cut shows.
+// lengths returns a scorer whose scores depend on an item's place in its group, so that a split group is noticed.
 func lengths(stop int, cancel context.CancelFunc) *Judge {
 	of := func(it *edit.Edit) float64 { return 0.1 + float64(len(it.ID)+len(it.Editor)) }
 	f := &fake{score: of, stop: stop, cancel: cancel}
 	return f.judge("lengths")
 }
 
-// TestShards: whatever the number of shards, the order and whatever worker is stopped, the predictions are those of one
-// run, byte for byte.
+// TestShards: whatever the number of shards, their order and the workers that are stopped, the predictions equal
+// those of a single run, byte for byte.
 func TestShards(t *testing.T) {
 	whole := sharedRun(t)
 	path := benchtest.Must[string](t)(whole.Score(t.Context(), lengths(0, nil)))
@@ -76,8 +76,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestShardsRefuse: other items, another scorer and another number of shards are refused, and so is what was changed
-// since.
+// TestShardsRefuse: other items, another scorer and another number of shards are refused, and so are pictures that
+// changed since.
 func TestShardsRefuse(t *testing.T) {
 	r := sharedRun(t)
 	shared := func(count int) error {

@@ -101,12 +101,12 @@ func TestEncoderBaselines(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"--baseline clip_d --clip " + clip + " --captions " + equal: "clip_d needs two captions that differ: it is undefined",
+		"--baseline clip_d --clip " + clip + " --captions " + equal: "clip_d needs two captions that differ: equal captions",
 		"--baseline nosuch":                           "random, constant, clip_d, ",
 		"--baseline clip_t":                           "needs --clip",
 		"--baseline clip_d --clip " + clip:            "needs --captions",
 		"--baseline dino_i --scorer x --dino " + dino: "--compare",
-		"--baseline dino_i --dino " + dino:            "dino_i needs the picture of the wanted result",
+		"--baseline dino_i --dino " + dino:            "dino_i needs the target picture",
 	} {
 		code, stdout, stderr := bench(
 			append(

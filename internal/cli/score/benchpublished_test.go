@@ -102,7 +102,7 @@ func TestKRIS(t *testing.T) {
 	for row, want := range map[string]string{
 		`{"id": "color_change/1", "model": "M", "knowledge": 3}`: "color_change/1 has no KP",
 		`{"id": "biology/1", "model": "M", "quality": 0}`:        "VQ is 0",
-		`{"id": "biology/99", "model": "M", "quality": 1}`:       `"biology/99" is no sample`,
+		`{"id": "biology/99", "model": "M", "quality": 1}`:       `"biology/99" is not a sample`,
 	} {
 		put(t, dir, "bad.jsonl", []byte(row))
 		code, stdout, stderr := bench("kris-bench", "--ratings", in("KRIS_Bench"), "--components", in("bad.jsonl"))

@@ -265,9 +265,9 @@ func TestImportRefuses(t *testing.T) {
 		"--base is needed": {"import", "choices", "--out", "x"},
 		"belongs to":       {"import", "adiee", "--out", "x", "--choices", "a,b"},
 		"two numbers":      {"import", "adiee", "--out", "x", "--pair-size", "512"},
-		"no number":        {"import", "choices", "--base", "b", "--prompts", "p", "--choices", "Y,N", "--out", "x"},
+		"not a number":     {"import", "choices", "--base", "b", "--prompts", "p", "--choices", "Y,N", "--out", "x"},
 		"for 2 choices":    {"import", "choices", "--base", "b", "--choices", "Y,N", "--values", "1", "--out", "x"},
-		"have a width":     {"import", "choices", "--base", "b", "--choices", "Y,N", "--values", "1,1", "--out", "x"},
+		"not be empty":     {"import", "choices", "--base", "b", "--choices", "Y,N", "--values", "1,1", "--out", "x"},
 	} {
 		if code, _, stderr := run(t, args...); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, %s; want 2 and %q", args, code, stderr, want)

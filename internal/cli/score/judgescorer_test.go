@@ -317,10 +317,10 @@ func TestMVEIExamples(t *testing.T) {
 		}
 	}
 	for text, more := range map[string][]string{
-		"--seed: --examples asks nothing": {"--seed", "2"},
-		"coffee.png: the picture is not":  {"--images", dir},
-		"one question":                    {"--judge", "viescore"},
-		".jsonl":                          {"--examples", "x.json"},
+		"--seed: --examples asks nothing":        {"--seed", "2"},
+		"coffee.png: the picture does not exist": {"--images", dir},
+		"one question":                           {"--judge", "viescore"},
+		".jsonl":                                 {"--examples", "x.json"},
 	} {
 		if code, _, stderr := bench(append(args, more...)...); code != 2 || !strings.Contains(stderr, text) {
 			t.Errorf("%v: exit code %d: %s", more, code, stderr)

@@ -117,7 +117,7 @@ func TestTableOfSeveral(t *testing.T) {
 		t.Errorf("best: got %d lists of sources in %s (%v), want %d", n, raw, err, len(cases))
 	}
 	code, _, stderr := run(t, "condition", "--in", scored, "--out", filepath.Join(dir, "labels"), "--layouts", "kohya")
-	if want := "layout kohya has one source of each edit"; code != exit.Wrong || !strings.Contains(stderr, want) {
+	if want := "layout kohya has one source per edit"; code != exit.Wrong || !strings.Contains(stderr, want) {
 		t.Errorf("kohya: got %d %q, want %d and %q", code, stderr, exit.Wrong, want)
 	}
 	out := filepath.Join(dir, "labels")

@@ -60,7 +60,7 @@ func TestConditionRefuses(t *testing.T) {
 	in := scored(t, "in.jsonl", `"score01": 0.2`, `"score01": 0.5`)
 	for want, more := range map[string][]string{
 		"--layouts is empty": {"--layouts", ""},
-		"{words} is none of": {"--template", "{instruction} {words} {word}"},
+		"{words} is not one": {"--template", "{instruction} {words} {word}"},
 		"--device requires":  {"--device", "cpu"},
 		"--threads requires": {"--threads", "3"},
 		`no column "degree"`: {"--columns", "id=degree"},
@@ -95,7 +95,7 @@ func TestAIMRefuses(t *testing.T) {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	dropped := fmt.Sprint(lines(t, filepath.Join(out, "dropped.jsonl")))
-	for _, want := range []string{"want a finite number, have +Inf", "90 is no cosine"} {
+	for _, want := range []string{"want a finite number, have +Inf", "90 is not a cosine"} {
 		if !strings.Contains(dropped, want) {
 			t.Errorf("%s, want %s", dropped, want)
 		}
@@ -118,8 +118,8 @@ func TestDriftSaysWhatItLacks(t *testing.T) {
 	code, v := command(t, "drift", "--before", one, "--after", two)
 	warnings, first := fmt.Sprint(v["warnings"]), v["facts"].([]any)[0].(map[string]any)
 	if code != exit.Done || first["shift"] != nil || first["correlation"] == nil ||
-		!strings.Contains(warnings, "1 of 3 outputs are of a source and an instruction that the other") ||
-		!strings.Contains(warnings, "before there is one output") {
+		!strings.Contains(warnings, "1 of 3 outputs have a source and an instruction that the other") ||
+		!strings.Contains(warnings, "before there is only one output") {
 		t.Errorf("exit code %d, %v", code, v)
 	}
 	code, v = command(t, "drift", "--before", two, "--after", two)

@@ -107,7 +107,7 @@ func TestMergeRefusals(t *testing.T) {
 		{t.Context(), "--out x", exit.Wrong, "needs --out and either"},
 		{t.Context(), "--scorer a --adapter b --out x", exit.Wrong, "needs --out and either"},
 		{t.Context(), "--backbone b --out x", exit.Wrong, "needs --out and either"},
-		{t.Context(), "--scorer " + root + "/none --out " + root + "/x", exit.Wrong, "a scorer directory is wanted"},
+		{t.Context(), "--scorer " + root + "/none --out " + root + "/x", exit.Wrong, "expected a scorer directory"},
 		{t.Context(), "--backbone " + copied + " --adapter " + copied + " --out " + root + "/x", exit.Wrong,
 			"nothing to merge"},
 		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --out " + other, exit.Wrong, "exists already"},

@@ -1,9 +1,10 @@
 // Package calibrate fits calibrations of scorers to tables of labelled edits, and reports how far scores are from
 // labels before and after.
 //
-// The labelled rows are scored, resumably. Rows with pictures of the scorer's training tables are refused. Scenes
-// (rows that share a source picture) are split into three parts: one fits the map, one sets its interval, one measures
-// both. The map is written into the scorer directory, and the report beside.
+// The labelled rows are scored; this can be interrupted and resumed. Tables with pictures that the scorer was trained
+// on are refused. Scenes (rows that share a source picture) are split into three parts: one fits the map, one sets
+// its interval, one measures both. The map is written into the scorer directory, and the report into a folder of
+// reports.
 package calibrate
 
 import (
@@ -28,27 +29,27 @@ import (
 // Options of a calibration.
 type Options struct {
 	Scorer   string            // directory
-	Model    model.Options     // Dimension: the one that is calibrated; "": the score
+	Model    model.Options     // Dimension: the calibrated one; "": the score
 	In       string            // table of edits with labels on 0..1
-	Test     string            // table of further ones to measure on; "": a part of In
-	Labels   string            // table of id and label, where In has none; "": none
-	Tests    string            // likewise of Test
+	Test     string            // table of further edits to measure on; "": a part of In
+	Labels   string            // table of id and label, if In has none; "": none
+	Tests    string            // the same for Test
 	Columns  map[string]string // our column: the table's
-	Split    string            // rows of In that count, by their column split; "": all
-	By       string            // column whose values stay in one part, besides source pictures; "": none
+	Split    string            // rows of In to use, by their column split; "": all
+	By       string            // column whose equal values stay in one part, in addition to source pictures; "": none
 	Method   string            // see [calibration.Fit]
 	Coverage float64           // of intervals, above 0 and below 1
 	Seed     uint64            // of the parts
-	Trained  []string          // tables that the scorer was trained on, besides those that its run names
-	Insist   bool              // use rows that the scorer was trained on, too
-	Out      string            // folder of reports, and of what is done so far
+	Trained  []string          // tables that the scorer was trained on, in addition to those of its run
+	Insist   bool              // also use rows that the scorer was trained on
+	Out      string            // folder of the reports and of the progress
 
 	Progress func(done, total int) // rows of both tables; nil: not called
 	Warn     func(text string)     // nil: not called
 }
 
-// shares of the rows that fit the map and set its interval; the rest measures both. With a test table, the interval
-// has the rest.
+// shares of the rows that fit the map and set its interval; the rest measures both. With a test table, the rest sets
+// the interval.
 const (
 	fitShare      = 0.6
 	intervalShare = 0.2
@@ -56,7 +57,7 @@ const (
 )
 
 // Run calibrates a scorer: it writes report.json and report.html into the folder Out, then calibration.json and its
-// line of scorer.yaml into the scorer directory. When ctx is cancelled the error is an InterruptedError of package
+// line of scorer.yaml into the scorer directory. If ctx is cancelled, the error is an InterruptedError of package
 // table, and the same call resumes.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	t, err := targetOf(&o)
@@ -65,7 +66,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	if info, err := os.Lstat(t.file); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		return nil, exit.Usagef("%s is a symbolic link, and a calibration is written into the folder: copy the scorer first "+
-			"(cp -rL), and say with --backbone where its backbone is", t.file)
+			"(cp -rL), and pass its backbone with --backbone", t.file)
 	}
 	p, err := newJob(&o)
 	if err != nil {
@@ -112,7 +113,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 type target struct {
 	file      string // that names the calibration
 	open      func() (edit.Judge, error)
-	dimension string                         // under which the map is kept; known when it is open
+	dimension string                         // under which the map is stored; known once it is open
 	install   func(m *calibration.Map) error // while it is open
 }
 
@@ -151,7 +152,7 @@ func targetOf(o *Options) (*target, error) {
 
 func rewardOf(o *Options) (*target, error) {
 	if o.Model.Dimension != "" || o.Model.Backbone != "" {
-		return nil, exit.Usagef("--dimension, --backbone: %s is a reward of one number, over no backbone", o.Scorer)
+		return nil, exit.Usagef("--dimension, --backbone: %s is a reward of one number, without a backbone", o.Scorer)
 	}
 	var j *t2i.Judge
 	return &target{
@@ -196,8 +197,8 @@ func newJob(o *Options) (*job, error) {
 		}
 		delete(contents, store.Key{})
 		if n, first := p.test.seen(contents); n > 0 {
-			return nil, errors.Join(fmt.Errorf("%s shares pictures with %s (%d rows, the first is %s): what is measured on "+
-				"them says nothing", o.Test, o.In, n, first), p.in.Close(), p.test.Close())
+			return nil, errors.Join(fmt.Errorf("%s shares pictures with %s (%d rows, the first is %s): measuring on "+
+				"them is meaningless", o.Test, o.In, n, first), p.in.Close(), p.test.Close())
 		}
 	}
 	for _, t := range p.tables() {
@@ -208,7 +209,7 @@ func newJob(o *Options) (*job, error) {
 	return p, nil
 }
 
-// tables are the tables to score.
+// tables returns the tables to score.
 func (p *job) tables() []*table {
 	if p.test == nil {
 		return []*table{p.in}
@@ -220,7 +221,7 @@ func (p *job) tables() []*table {
 const (
 	trainedNo      = "no"      // no row has a picture of its training tables
 	trainedUnknown = "unknown" // not known what it was trained on
-	trainedPart    = "in part" // some rows have such pictures, and were insisted on
+	trainedPart    = "in part" // some rows have such pictures, and Insist was set
 )
 
 // refuseSeen refuses tables with pictures from the scorer's training, on which its scores are too good.
@@ -235,8 +236,8 @@ func (p *job) refuseSeen() error {
 	p.report.Trained = trainedNo
 	if !known && len(p.o.Trained) == 0 {
 		p.report.Trained = trainedUnknown
-		p.warn("it is not known what the scorer was trained on (no run lies around it): if it was trained on these rows, " +
-			"the calibration is wrong. Name its tables with --trained")
+		p.warn("it is not known what the scorer was trained on (found no run directory with its tables): if it was trained " +
+			"on these rows, the calibration is wrong. Name its tables with --trained")
 	}
 	trained, err := pictures(tables)
 	if err != nil {
@@ -249,11 +250,11 @@ func (p *job) refuseSeen() error {
 		}
 		text := fmt.Sprintf("the scorer was trained on pictures of %d of %d rows (the first is %s)", n, len(t.rows), first)
 		if !p.o.Insist {
-			return fmt.Errorf("%s: it knows them better than others, and a calibration on them is wrong: give rows of other "+
-				"pictures, or insist with --trained-on-too", text)
+			return fmt.Errorf("%s: its scores are better on them, and a calibration on them is wrong: use rows with other "+
+				"pictures, or use these anyway with --trained-on-too", text)
 		}
 		p.report.Trained = trainedPart
-		p.warn(text + ": the calibration is not to be trusted")
+		p.warn(text + ": the calibration is unreliable")
 	}
 	return nil
 }
@@ -264,7 +265,8 @@ func (p *job) warn(text string) {
 	}
 }
 
-// progress is the journal of a table's scores. It stays where a calibration fails, but not in the way of another table.
+// progress returns the journal of a table's scores. It stays if a calibration fails; the journal of another table has
+// another name.
 func (p *job) progress(t *table) string {
 	part := "in"
 	if t == p.test {
@@ -312,7 +314,7 @@ func (p *job) score(ctx context.Context, s edit.Judge) error {
 	return nil
 }
 
-// tellLeftOut warns of rows without a label, duplicates, and labels without a row.
+// tellLeftOut warns about rows without a label, duplicates, and labels without a row.
 func (p *job) tellLeftOut(t *table) {
 	p.report.Unlabelled += t.unlabelled
 	if t.unlabelled > 0 {
@@ -323,11 +325,11 @@ func (p *job) tellLeftOut(t *table) {
 			filepath.Base(t.Path())))
 	}
 	if t.unmatched > 0 {
-		p.warn(fmt.Sprintf("%d labels are of ids that no row of %s has", t.unmatched, filepath.Base(t.Path())))
+		p.warn(fmt.Sprintf("%d labels have ids that no row of %s has", t.unmatched, filepath.Base(t.Path())))
 	}
 }
 
-// fail counts a row without a score, and warns of the first.
+// fail counts a row without a score, and warns about the first.
 func (p *job) fail(t *table, i int, why error) {
 	if p.report.Failed++; p.report.Failed == 1 {
 		p.warn(fmt.Sprintf("rows without a score or a label are left out; the first is row %d of %s: %v", i+1,

@@ -49,7 +49,7 @@ func replace(t *testing.T, file, old, new string) {
 	}
 }
 
-// linesOf are the lines of a file.
+// linesOf returns the lines of a file.
 func linesOf(t *testing.T, file string) []string {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -134,8 +134,8 @@ func editOf(dir string, r map[string]any) *edit.Edit {
 	return edit.New(picture("source"), picture("edit"), r["instruction"].(string))
 }
 
-// TestCalibrate: a scorer is calibrated, after an interrupt as well, and gives calibrated scores, gradients and
-// intervals wherever it is read; nothing else of it changes.
+// TestCalibrate: a scorer is calibrated, also after an interruption, and returns calibrated scores, gradients and
+// intervals wherever it is loaded; nothing else changes.
 func TestCalibrate(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 90, dir)
@@ -182,7 +182,7 @@ func TestCalibrate(t *testing.T) {
 	checkCalibrated(t, dir, table, &r.Map)
 }
 
-// checkCalibrated compares scores and gradients with those of the same scorer without its calibration.
+// checkCalibrated compares scores and gradients with the same scorer without its calibration.
 func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 	ctx := context.Background()
 	open := func(dir string, o model.Options) *model.Scorer {
@@ -237,7 +237,7 @@ func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 		t.Errorf("merged it says %+v, want %v: %v", k, y, err)
 	}
 	replace(t, filepath.Join(dir, model.ConfigFile), "is a part of it done?", "is it done?")
-	if _, err := model.OpenScorer(dir, model.Options{}); err == nil || !strings.Contains(err.Error(), "fit it anew") {
+	if _, err := model.OpenScorer(dir, model.Options{}); err == nil || !strings.Contains(err.Error(), "refit it with") {
 		t.Errorf("another question, and the calibration is taken: %v", err)
 	}
 }
@@ -304,7 +304,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestLabelsRefused: labels on another scale, and edits that are there twice, are refused before anything is written.
+// TestLabelsRefused: labels on another scale, and duplicate edits with different labels, are refused before anything
+// is written.
 func TestLabelsRefused(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 3, dir)
@@ -354,11 +355,11 @@ func TestLabelsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]Options{
-		"row 1: its own label is":                          {Labels: other},
-		"has no column degre, which --columns names":       {Columns: map[string]string{"label": "degre"}},
-		"column map: lable: want one of our columns":       {Columns: map[string]string{"lable": "label"}},
-		"has no column x, which --columns names":           {Columns: map[string]string{"label_a": "x"}},
-		"and --labels says nothing: leave one of both out": {Labels: nobody},
+		"row 1: its own label is":                      {Labels: other},
+		"has no column degre, which --columns names":   {Columns: map[string]string{"label": "degre"}},
+		"column map: lable: want one of our columns":   {Columns: map[string]string{"lable": "label"}},
+		"has no column x, which --columns names":       {Columns: map[string]string{"label_a": "x"}},
+		"but --labels has none: remove one of the two": {Labels: nobody},
 	} {
 		o.Scorer, o.In, o.Method, o.Coverage, o.Out = dir, table, calibration.Isotonic, 0.5, t.TempDir()
 		o.Model = model.Options{Threads: 1}

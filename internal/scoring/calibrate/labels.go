@@ -14,14 +14,14 @@ type given struct {
 	columns map[string]bool // of that table
 }
 
-// ownLabelError: the label of a row and the one of --labels differ.
+// ownLabelError reports that the label of a row and its label in --labels differ.
 type ownLabelError struct{ own, given string }
 
 func (e *ownLabelError) Error() string {
-	return fmt.Sprintf("its own label is %s, and --labels says %s: leave one of both out", e.own, e.given)
+	return fmt.Sprintf("its own label is %s, but --labels has %s: remove one of the two", e.own, e.given)
 }
 
-// lacks are the columns of --columns that the table of labels (if any) does not have.
+// lacks returns the columns of --columns that the table of labels (if any) does not have.
 func (g *given) lacks(columns map[string]string) map[string]bool {
 	out := map[string]bool{}
 	for _, name := range columns {
@@ -32,7 +32,7 @@ func (g *given) lacks(columns map[string]string) map[string]bool {
 	return out
 }
 
-// of is the label of an id. own is the row's own label, if has.
+// of returns the label of an id. own is the row's own label, if has is set.
 func (g *given) of(id string, own float64, has bool) (label float64, ok bool, err error) {
 	if label, ok = g.labels[id]; ok {
 		g.used[id] = true
@@ -40,7 +40,7 @@ func (g *given) of(id string, own float64, has bool) (label float64, ok bool, er
 	if !has || ok && label == own {
 		return label, ok, nil
 	}
-	said := "nothing"
+	said := "none"
 	if ok {
 		said = fmt.Sprint(label)
 	}
@@ -77,7 +77,7 @@ func readLabels(path string, o *Options) (*given, error) {
 		id, ok := rec.Get("id")
 		v, labelled := rec.Get(name)
 		if !ok || !labelled {
-			return nil, at(fmt.Errorf("the columns id and %s are wanted", name))
+			return nil, at(fmt.Errorf("want the columns id and %s", name))
 		}
 		text, err := data.Text(id)
 		if err != nil {
@@ -91,7 +91,7 @@ func readLabels(path string, o *Options) (*given, error) {
 			continue
 		}
 		if other, twice := out.labels[text]; twice && other != *label || *label < 0 || *label > 1 {
-			return nil, at(fmt.Errorf("id %s with label %g: one label of every id, and labels on 0..1 are wanted", text, *label))
+			return nil, at(fmt.Errorf("id %s with label %g: want one label per id, and labels on 0..1", text, *label))
 		}
 		out.labels[text] = *label
 	}

@@ -14,7 +14,7 @@ import (
 	"assay/model"
 )
 
-// TestUnlabelledAreTold: rows without a label, and labels without a row, are counted.
+// TestUnlabelledAreTold: rows without a label, and labels without a row, are counted and reported.
 func TestUnlabelledAreTold(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 30, dir)
@@ -49,7 +49,7 @@ func TestUnlabelledAreTold(t *testing.T) {
 	warnings := strings.Join(r.Warnings, "; ")
 	if n := r.Fit.Rows + r.Interval.Rows + r.Tested.Rows; n != 26 || r.Unlabelled != 4 || r.Failed != 0 ||
 		!strings.Contains(warnings, "4 rows of edits.jsonl have no label and are left out") ||
-		!strings.Contains(warnings, "1 labels are of ids that no row of edits.jsonl has") {
+		!strings.Contains(warnings, "1 labels have ids that no row of edits.jsonl has") {
 		t.Errorf("%d rows, %d unlabelled, %d failed: %s", n, r.Unlabelled, r.Failed, warnings)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"assay/model"
 )
 
-// TestRepeatedRows: rows that repeat others with the same label are told of and count once, whatever their ids; the
-// calibration is that of the table without them. A repeat joins the scenes of both rows' values of --by.
+// TestRepeatedRows: rows that repeat others with the same label are reported and count once, whatever their ids; the
+// calibration is the same as without them. A repeat joins the scenes of both rows' values of --by.
 func TestRepeatedRows(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 30, dir)
@@ -55,14 +55,14 @@ func TestRepeatedRows(t *testing.T) {
 		t.Errorf("parts of %d, %d and %d rows, want those of 30 rows: %+v", got.Fit.Rows, got.Interval.Rows, got.Tested.Rows,
 			want)
 	}
-	again30, err := run("", append(rows, again(29, "z", "x"))...) // behind all: the parts are the same
+	again30, err := run("", append(rows, again(29, "z", "x"))...) // at the end: the parts are the same
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(again30.Map, want.Map) {
 		t.Errorf("with a repeated row the map is %+v, want %+v", again30.Map, want.Map)
 	}
-	// Three photographs, of which a repeat joins two: no three parts can be made of them.
+	// Three photographs, of which a repeat joins two: they cannot be split into three parts.
 	var by []string
 	for k := range rows {
 		by = append(by, again(k, fmt.Sprint(k), fmt.Sprint(k/10)))
@@ -71,12 +71,12 @@ func TestRepeatedRows(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "30 rows of 2 scenes are too few for a map (") ||
 		!strings.Contains(err.Error(), "five scenes (source pictures, or values of --by) are enough, if none has "+
 			"more than a fifth of the rows") {
-		t.Errorf("got %v, want a word on how many source pictures are enough", err)
+		t.Errorf("got %v, want an error that says how many source pictures are enough", err)
 	}
 }
 
 // TestEnoughScenes: with five scenes or more, none of which has more than a fifth of the rows, every part has rows;
-// with a table of tests, four of at most a quarter. That is what the error promises.
+// with a table of tests, four of at most a quarter. The error promises this.
 func TestEnoughScenes(t *testing.T) {
 	for seed := range uint64(300) {
 		for _, n := range []int{5, 6, 9, 40} {
@@ -118,7 +118,7 @@ func TestLinkedScorer(t *testing.T) {
 	}
 }
 
-// TestAnotherTableAfterTooFewRows: what a calibration that failed has scored is not in another table's way.
+// TestAnotherTableAfterTooFewRows: the scores of a failed calibration do not get in the way of another table.
 func TestAnotherTableAfterTooFewRows(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 30, dir)

@@ -36,14 +36,14 @@ type Report struct {
 	Tested   Subset `json:"tested"`
 
 	Map    calibration.Map `json:"map"`
-	Before *Measures       `json:"before,omitempty"` // on the tested rows; nil: the scores have no bounds
+	Before *Measures       `json:"before,omitempty"` // on the tested rows; nil: the scores are unbounded
 	After  Measures        `json:"after"`
 }
 
 // Subset is a part of the rows.
 type Subset struct {
 	Rows   int `json:"rows"`
-	Scenes int `json:"scenes"` // rows of one source picture are of one scene, and never in two parts
+	Scenes int `json:"scenes"` // rows with the same source picture are in one scene, and never in two parts
 }
 
 // Measures compare scores with labels.
@@ -69,7 +69,7 @@ func measure(scores, labels []float64) Measures {
 	return m
 }
 
-// points are the scores and labels of some rows of a table.
+// points returns the scores and labels of some rows of a table.
 func (p *job) points(t *table, rows []int) (scores, labels []float64) {
 	for _, i := range rows {
 		scores = append(scores, p.scores[t].Lines[t.rows[i].index].Value.Score01)
@@ -111,8 +111,8 @@ func (p *job) fit(dimension string, bounded bool) (*calibration.Map, error) {
 		if p.test != nil {
 			enough, share = "four", "quarter"
 		}
-		return nil, fmt.Errorf("%d rows of %d scenes are too few for a map (%d), its interval (%d) and a test (%d), of "+
-			"which no two share a scene: %s scenes (source pictures, or values of --by) are enough, if none has more than a "+
+		return nil, fmt.Errorf("%d rows of %d scenes are too few for a map (%d), its interval (%d) and a test (%d), "+
+			"which must not share scenes: %s scenes (source pictures, or values of --by) are enough, if none has more than a "+
 			"%s of the rows; the interval needs %d rows", n, part(scenes, all(len(scenes))).Scenes, len(parts[0]),
 			len(parts[1]), len(test), enough, share, calibration.IntervalRows(p.o.Coverage))
 	}
@@ -182,7 +182,7 @@ func (r *Report) write(out string) error {
 	})
 }
 
-// view is the data of the HTML page.
+// view returns the data of the HTML page.
 func (r *Report) view() any {
 	type diagram struct {
 		Title string

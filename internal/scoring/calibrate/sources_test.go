@@ -10,8 +10,8 @@ import (
 	"assay/internal/store"
 )
 
-// TestScenesOfSources: edits that share any of their sources are of one scene, and one whose source was trained on is
-// told.
+// TestScenesOfSources: edits that share any of their sources are in one scene, and an edit whose source was trained
+// on is found.
 func TestScenesOfSources(t *testing.T) {
 	dir := t.TempDir()
 	for i, name := range []string{"a.png", "b.png", "c.png", "d.png", "e.png"} {
@@ -42,7 +42,7 @@ func TestScenesOfSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, first := table.seen(map[store.Key]bool{key: true}); n != 1 || first != "t.jsonl, row 2" {
-		t.Errorf("got %d rows that were trained on, first %q, want row 2 alone", n, first)
+		t.Errorf("got %d rows that were trained on, first %q, want only row 2", n, first)
 	}
 	all, err := pictures([]learned{{path: path}})
 	if err != nil || len(all) != 5 || !all[key] {
@@ -58,6 +58,6 @@ func TestScenesOfSources(t *testing.T) {
 		}
 	}
 	if _, err := newJob(&Options{In: in, Test: test}); err == nil || !strings.Contains(err.Error(), "shares pictures") {
-		t.Errorf("a test table with a source of the other: got %v, want a refusal", err)
+		t.Errorf("a test table with a source of the other: got %v, want an error", err)
 	}
 }

@@ -22,10 +22,10 @@ type table struct {
 	rows    []row
 	problem map[int]error // of rows that cannot be read, by their index
 
-	unmatched  int             // labels of a table of their own whose id no row has
-	unlabelled int             // rows without a label, of those that count
+	unmatched  int             // labels of a separate table whose id no row has
+	unlabelled int             // rows without a label, among the rows in use
 	repeated   int             // rows that repeat another one, and do not count again
-	wanted     map[string]bool // columns that --columns names and no row had so far
+	wanted     map[string]bool // columns that --columns names and no row has had so far
 }
 
 // row is an edit with a label.
@@ -33,7 +33,7 @@ type row struct {
 	index        int
 	id           string
 	label        float64
-	source, edit store.Key // contents of the pictures; of several sources a digest of theirs
+	source, edit store.Key // digests of the pictures; of several sources a joint digest
 	sources      []store.Key
 	instruction  string
 	by           []string // values of the column --by, of all rows of the edit
@@ -46,7 +46,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		return nil, err
 	}
 	var options []data.Option
-	if t2i.Is(o.Scorer) { // which looks at no source
+	if t2i.Is(o.Scorer) { // which uses no source
 		options = append(options, data.WithRequired("edit", "instruction"))
 	}
 	edits, err := data.OpenEdits(path, o.Columns, options...)
@@ -55,7 +55,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 	}
 	t := &table{Edits: edits, problem: map[int]error{}, wanted: given.lacks(o.Columns)}
 	if edits.Layout != data.LayoutLabels {
-		return nil, errors.Join(fmt.Errorf("%s has comparisons: a calibration wants a label of each edit", path),
+		return nil, errors.Join(fmt.Errorf("%s has comparisons: a calibration needs a label for each edit", path),
 			edits.Close())
 	}
 	outside, first := 0, error(nil)
@@ -72,7 +72,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 			}
 		}
 	}
-	if outside > 0 { // a map of the others is one of the low labels
+	if outside > 0 { // a map of the other rows would cover only the low labels
 		return nil, errors.Join(fmt.Errorf("%s: %d of %d rows have labels outside 0..1; the first is %w", path, outside,
 			edits.Len(), first), edits.Close())
 	}
@@ -108,7 +108,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 	return t, nil
 }
 
-// problems are the rows that cannot be read.
+// problems returns the rows that cannot be read.
 func (t *table) problems() []int { return slices.Sorted(maps.Keys(t.problem)) }
 
 // read adds a row, if it has a label.
@@ -190,8 +190,8 @@ func (t *table) look(i int) error {
 	return err
 }
 
-// scenes numbers the scene of each row: rows that share a source picture, any of several, or a value of --by, are of
-// one.
+// scenes returns the number of the scene of each row: rows that share a source picture (any of several) or a value of
+// --by are in the same scene.
 func (t *table) scenes() []int {
 	number := map[string]int{}
 	parent := []int{}
@@ -212,7 +212,7 @@ func (t *table) scenes() []int {
 	first := make([]int, len(t.rows))
 	for i, r := range t.rows {
 		pictures := r.sources
-		if len(pictures) == 0 { // a judge of one picture
+		if len(pictures) == 0 { // no source: a judge of one picture
 			pictures = []store.Key{r.edit}
 		}
 		first[i] = node("picture " + pictures[0].String())
@@ -229,8 +229,8 @@ func (t *table) scenes() []int {
 	return first
 }
 
-// split cuts rows into parts of about the given shares (the last part has the rest), scene by scene in an order drawn
-// from the seed.
+// split splits rows into parts of about the given shares (the last part has the rest), scene by scene in an order
+// drawn from the seed.
 func split(scenes []int, seed uint64, shares ...float64) [][]int {
 	members := map[int][]int{}
 	var order []int
@@ -264,10 +264,10 @@ func split(scenes []int, seed uint64, shares ...float64) [][]int {
 type learned struct {
 	path    string
 	columns map[string]string
-	split   string // rows of it that count; "": all
+	split   string // its rows in use; "": all
 }
 
-// pictures are the contents of all pictures of training tables.
+// pictures returns the digests of all pictures of training tables.
 func pictures(tables []learned) (map[store.Key]bool, error) {
 	out := map[store.Key]bool{}
 	for _, l := range tables {
@@ -310,11 +310,11 @@ type content struct {
 	instruction  string
 }
 
-// maxNamed bounds the contradictions that an error lists.
+// maxNamed limits the contradictions that an error lists.
 const maxNamed = 100
 
-// merge joins rows of the same edit with the same label (two editors may give the same picture): an edit counts once,
-// in one part. An edit with two labels, and an id of two edits, are errors.
+// merge joins rows of the same edit with the same label (two editors may return the same picture): an edit counts
+// once, in one part. An edit with two labels, and an id with two edits, are errors.
 func (t *table) merge() error {
 	first := map[content]int{} // place in kept
 	same := map[content][]row{}

@@ -11,9 +11,9 @@ import (
 )
 
 // trainedOn finds the training tables of a scorer: config.yaml of the run directory around it names them. known is
-// false if that is incomplete, as for a scorer that was moved or imported.
+// false if the tables are incomplete, as for a scorer that was moved or imported.
 func trainedOn(scorer string) (tables []learned, known bool, err error) {
-	for range 100 { // a run may have gone on from the scorer of another one
+	for range 100 { // a run may be initialised from the scorer of another run
 		folder, err := filepath.Abs(filepath.Join(scorer, ".."))
 		if err != nil {
 			return nil, false, err

@@ -22,7 +22,7 @@ type Chain struct {
 	Edits        []Edit
 }
 
-// Chain draws a chain of so many edits of different families, no two of them on the same shape.
+// Chain draws a chain of turns edits of different families, no two of them on the same shape.
 func (w *World) Chain(rng *rand.Rand, turns int) (*Chain, error) {
 	if turns < 1 || turns > MaxTurns {
 		return nil, fmt.Errorf("a chain of %d edits: want 1 to %d", turns, MaxTurns)
@@ -37,10 +37,10 @@ func (w *World) Chain(rng *rand.Rand, turns int) (*Chain, error) {
 			return c, nil
 		}
 	}
-	return nil, errors.New("no chain of edits can be seen on these photographs: use other ones")
+	return nil, errors.New("no chain of edits is visible on these photographs: use other ones")
 }
 
-// play fills the chain; false: some edit could not be drawn or cannot be seen.
+// play fills the chain; false: some edit could not be drawn or is not visible.
 func (c *Chain) play(rng *rand.Rand, s *scene, turns int) bool {
 	var families []Edit
 	for range turns {
@@ -69,8 +69,9 @@ func (c *Chain) show(s *scene, pixels *canvas) {
 	c.Pictures, c.Captions = append(c.Pictures, pixels.picture()), append(c.Captions, caption(c.Photo, s))
 }
 
-// Degree is the true degree of success of picture shown as the answer to the instructions that lead from one picture to
-// another; pictures count from 0. A picture from before the first one undoes what nobody asked to undo: 0.
+// Degree returns the true degree of success of picture shown as the answer to the instructions that lead from one
+// picture to another; pictures count from 0. A picture before the first one undoes edits that the instructions do not
+// mention: 0.
 func (c *Chain) Degree(from, to, shown int) float64 {
 	if shown <= from {
 		return 0

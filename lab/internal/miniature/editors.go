@@ -2,7 +2,7 @@ package miniature
 
 import "math/rand/v2"
 
-// mixture says how often each kind occurs, as weights.
+// mixture holds the relative frequency of each kind.
 type mixture map[Kind]float64
 
 // draw draws a candidate of a kind that the task has.
@@ -22,11 +22,11 @@ func (t *Task) draw(rng *rand.Rand, m mixture) *Candidate {
 			}
 		}
 	}
-	return t.Target(rng) // a perfect one there always is
+	return t.Target(rng) // there always is a perfect one
 }
 
-// Editor is a candidate editor: what its outputs are like. Only the truth file of a data set knows of what kind each
-// is.
+// Editor is a candidate editor: it describes the outputs. Only the truth file of a data set contains the kind of each
+// output.
 type Editor struct {
 	Name   string
 	Weak   bool // known for bad outputs: ADIEE labels all of them 0
@@ -34,8 +34,8 @@ type Editor struct {
 	kinds  mixture
 }
 
-// Editors are the editors of a data set. Weak ones succeed now and then, and strong ones fail, so that labels by the
-// editor's name are as right and as wrong as with real editors.
+// Editors are the editors of a data set. Weak ones sometimes succeed, and strong ones sometimes fail, so labels by
+// the editor's name are as noisy as with real editors.
 var Editors = []Editor{
 	{
 		Name:  "stray",
@@ -71,7 +71,7 @@ func (t *Task) outputs(rng *rand.Rand) []output {
 	return out
 }
 
-// examined draws one output of every kind that the task has, in random order, under names that do not tell.
+// examined draws one output of every kind that the task has, in random order, under neutral names.
 func (t *Task) examined(rng *rand.Rand) []output {
 	var out []output
 	for _, k := range Kinds {

@@ -2,8 +2,8 @@ package miniature
 
 import "assay/data"
 
-// canvas is a square picture with values from 0 to 1, three a pixel. The float32 conversions of products in this
-// package forbid fused multiply-add, so that every machine draws the same pixels.
+// canvas is a square picture with three values from 0 to 1 per pixel. The float32 conversions of products in this
+// package forbid fused multiply-add, so every machine draws the same pixels.
 type canvas struct {
 	side int
 	pix  []float32
@@ -29,11 +29,11 @@ func (c *canvas) picture() *data.Picture {
 
 func clip(v float32) float32 { return min(1, max(0, v)) }
 
-// mix is a + t (b - a).
+// mix returns a + t (b - a).
 func mix(a, b, t float32) float32 { return a + float32(t*(b-a)) }
 
-// apply returns the canvas after an effect on the whole picture. What cannot be scaled (invert, blur, blocks, borders)
-// is done to half of the picture or with a smaller size when the step is not complete.
+// apply returns the canvas after an effect on the whole picture. Effects without a strength (invert, blur, blocks,
+// borders) are applied to half of the picture, or with a smaller size, if the step is not complete.
 func apply(c *canvas, step Step) *canvas {
 	s := float32(step.Strength)
 	switch step.Family {
@@ -99,7 +99,7 @@ func luminance(v []float32) float32 {
 	return float32(0.3*v[0]) + float32(0.59*v[1]) + float32(0.11*v[2])
 }
 
-// sized chooses by whether the step is complete.
+// sized returns complete or half, depending on whether the step is complete.
 func sized(step Step, complete, half int) int {
 	if step.complete() {
 		return complete
@@ -116,7 +116,7 @@ func (c *canvas) pixels(f func(x int, v []float32)) *canvas {
 	return out
 }
 
-// blur filters with (1, 2, 1)/4 in both directions, often enough to look the same as so many times at 64 pixels.
+// blur filters with (1, 2, 1)/4 in both directions, often enough to look like the given number of times at 64 pixels.
 func (c *canvas) blur(times int) *canvas {
 	out, tmp := c.clone(), newCanvas(c.side)
 	n, row := c.side, 3*c.side
@@ -148,7 +148,7 @@ func (c *canvas) blur(times int) *canvas {
 	return out
 }
 
-// blocks paints every block of so many pixels in its mean colour.
+// blocks paints every block of size pixels in its mean colour.
 func (c *canvas) blocks(size int) *canvas {
 	out := c.clone()
 	for top := 0; top < c.side; top += size {
@@ -214,7 +214,7 @@ func (c *canvas) turn(e Edit) *canvas {
 	return out
 }
 
-// difference is the mean absolute difference of two canvases.
+// difference returns the mean absolute difference of two canvases.
 func difference(a, b *canvas) float64 {
 	sum := 0.0
 	for i, v := range a.pix {

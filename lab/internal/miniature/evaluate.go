@@ -7,7 +7,7 @@ import (
 	"assay/internal/stats"
 )
 
-// Scored is a candidate with its true degree of success and what a scorer says of it.
+// Scored is a candidate with its true degree of success and its score.
 type Scored struct {
 	Group  string // the same for all candidates of one task
 	Family Family
@@ -17,8 +17,8 @@ type Scored struct {
 	Score  float64
 }
 
-// Measure is a rank correlation (Spearman's, in [-1, 1]) or a share, NaN where it is undefined: of constant scores, or
-// of nothing. In JSON that is null.
+// Measure is a rank correlation (Spearman's, in [-1, 1]) or a share, NaN if it is undefined: for constant scores, or
+// no data. In JSON, NaN is null.
 type Measure float64
 
 // MarshalJSON writes null for NaN.
@@ -29,22 +29,22 @@ func (c Measure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(c))
 }
 
-// Result says how well scores agree with the truth.
+// Result describes how well scores agree with the truth.
 type Result struct {
 	Outputs         int                `json:"outputs"`
 	Spearman        Measure            `json:"spearman"`
-	Families        map[Family]Measure `json:"families"`    // each family by itself
+	Families        map[Family]Measure `json:"families"`    // of each family
 	FamilyMean      Measure            `json:"family_mean"` // mean of these
-	OnePart         Measure            `json:"one_part"`    // where the instruction has one part
+	OnePart         Measure            `json:"one_part"`    // instructions with one part
 	TwoParts        Measure            `json:"two_parts"`
-	Alive           Measure            `json:"alive"` // without the source itself, corrupt and foreign pictures
+	Alive           Measure            `json:"alive"` // without copies of the source, corrupt and foreign pictures
 	AliveFamilies   map[Family]Measure `json:"alive_families"`
 	AliveFamilyMean Measure            `json:"alive_family_mean"` // undefined ones count as 0
 
-	Pairs int `json:"pairs"` // of one instruction's outputs, degrees more than Margin apart
-	// of these: the better one has the higher score; equal ones are wrong
+	Pairs int `json:"pairs"` // of one instruction's outputs, with degrees more than Margin apart
+	// share of these in which the better one has the higher score; equal scores are wrong
 	PairAccuracy Measure          `json:"pair_accuracy"`
-	PerfectOver  map[Kind]float64 `json:"perfect_over"` // the same of perfect outputs against each kind
+	PerfectOver  map[Kind]float64 `json:"perfect_over"` // the same for perfect outputs against each kind
 }
 
 // Margin is the difference of degrees above which one of two candidates is the better one.

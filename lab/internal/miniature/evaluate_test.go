@@ -60,8 +60,8 @@ func TestEvaluateByHand(t *testing.T) {
 	}
 }
 
-// A scorer that is blind to the instruction and only tells dead outputs from the others has a high rank correlation;
-// pair accuracy and the alive correlation see through it.
+// A scorer that ignores the instruction and only recognises dead outputs has a high rank correlation; pair accuracy
+// and the alive correlation expose it.
 func TestMetricsSeeThroughBlindScorers(t *testing.T) {
 	w := testWorld(t, true)
 	var rows []Scored

@@ -30,13 +30,13 @@ const (
 var Families = []Family{Temperature, Grey, Invert, Light, Add, Sepia, Pixelate, Border, Move, Recolour, Focus, Remove,
 	Flip, Rotate}
 
-// nature is what is known of a family.
+// nature holds the properties of a family.
 type nature struct {
-	variants []string // of an effect on the whole picture; none: it has only one
+	variants []string // of an effect on the whole picture; none: only one
 	object   bool     // concerns one shape of the scene
 	gradual  bool     // can be done by half
-	// Edits of one scene are done in the order of their stages. A colour style comes first, so that it does not swallow
-	// the colour of what is painted later. Turns of the whole picture come last: places keep their names until then.
+	// Edits of one scene are done in the order of their stages. Colour styles come first, so that they do not change
+	// the colour of shapes painted later. Turns of the whole picture come last: places keep their names until then.
 	stage int
 	// Two edits that belong to the same set cannot be told apart in one picture.
 	set string
@@ -59,13 +59,13 @@ var natures = map[Family]nature{
 	Rotate:      {variants: []string{"clockwise", "counterclockwise", "half"}, stage: 2, set: "turn"},
 }
 
-// independent reports whether both edits can be recognised when they are made on one picture.
+// independent reports whether both edits can be recognised if they are made on one picture.
 func independent(f, g Family) bool {
 	a, b := natures[f], natures[g]
 	return f != g && (a.set == "" || a.set != b.set)
 }
 
-// Edit is one thing to be done to a picture: the family and what there is to choose in it.
+// Edit is one edit of a picture: the family and its parameters.
 type Edit struct {
 	Family  Family
 	Variant string
@@ -74,7 +74,8 @@ type Edit struct {
 	Place   string // Add, Move
 }
 
-// Step is an edit that was done. Strength 1 is all of it; below 0.8 it counts as done in part: 0.45 is half of it.
+// Step is an edit that was done. Strength 1 is the full edit; below 0.8 it counts as done in part: 0.45 is half of
+// it.
 type Step struct {
 	Edit
 	Strength float64
@@ -82,7 +83,7 @@ type Step struct {
 
 func (s Step) complete() bool { return s.Strength >= 0.8 }
 
-// drawEdit draws an edit of a family that can be done in a scene and does not touch the shapes that are taken; false:
+// drawEdit draws an edit of a family that is possible in a scene and does not affect the shapes in taken; false:
 // there is none.
 func drawEdit(rng *rand.Rand, f Family, s *scene, taken []string) (Edit, bool) {
 	e := Edit{Family: f}
@@ -144,7 +145,7 @@ func wrongAttribute(rng *rand.Rand, e Edit, s *scene) (Edit, bool) {
 			return w, false
 		}
 		w.Shape = pick(rng, others)
-	case n.object && len(others) > 0 && rng.IntN(3) == 0: // the right thing, done to another shape
+	case n.object && len(others) > 0 && rng.IntN(3) == 0: // the right edit, done to another shape
 		w.Shape = pick(rng, others)
 		if e.Family == Recolour && s.shape(w.Shape).colour == e.Colour {
 			return w, false
@@ -155,13 +156,13 @@ func wrongAttribute(rng *rand.Rand, e Edit, s *scene) (Edit, bool) {
 		w.Place = pick(rng, without(s.free(), e.Place))
 	case len(n.variants) > 0:
 		w.Variant = pick(rng, without(n.variants, e.Variant))
-	default: // a style without a variant: another such style
+	default: // a style without variants: another one
 		w.Family = pick(rng, without([]Family{Grey, Sepia, Invert, Pixelate}, e.Family))
 	}
 	return w, true
 }
 
-// likeness is how far an edit that was done fulfils one that was asked for, 0 to 1.
+// likeness returns how far an edit fulfils a requested one, 0 to 1.
 func likeness(asked, done Edit) float64 {
 	switch {
 	case asked.Family != done.Family:
@@ -188,9 +189,9 @@ func likeness(asked, done Edit) float64 {
 	return 0
 }
 
-// Degree is the true degree of success, 0 to 1, of steps that were done for edits that were asked for. It is the mean,
-// over the edits asked for, of how far the best step fulfils each; a step done in part fulfils it in part. If something
-// else was changed, too, or the picture is damaged, the degree is multiplied by 0.6.
+// Degree returns the true degree of success, 0 to 1, of steps for requested edits. It is the mean, over the requested
+// edits, of how far the best step fulfils each; a step done in part fulfils it in part. If something else was changed
+// as well, or the picture is damaged, the degree is multiplied by 0.6.
 func Degree(asked []Edit, done []Step, damaged bool) float64 {
 	left := slices.Clone(done)
 	total := 0.0
@@ -219,7 +220,7 @@ func Degree(asked []Edit, done []Step, damaged bool) float64 {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// without returns the elements of list that are none of the others.
+// without returns the elements of list that are not among the others.
 func without[T comparable](list []T, others ...T) []T {
 	var out []T
 	for _, v := range list {

@@ -11,42 +11,42 @@ import (
 	"assay/data"
 )
 
-// Scale measures the true degree of any picture shown as the answer to a task, also of pictures that no editor of this
-// world made. It knows no scorer.
+// Scale measures the true degree of any picture shown as the answer to a task, including pictures that no editor of
+// this world made. It uses no scorer.
 //
-// It holds results: pictures of which the world knows the degree, since it can draw them. They are what was asked for
-// in several strengths, by half, with something wrong and with something else, and other edits. A picture's degree is
-// that of the result it has come closest to, times how far it has come from the source to it in what the result
-// changes, times 1 to 0 for what it changed elsewhere. The way to a result is cut short where a worse one lies near: a
-// sepia picture is not most of the way to a grey one. A square of the picture may be ruined for 40 % of the degree.
+// It holds results: pictures of known degree, which the world can draw. They are the requested edits in several
+// strengths, by half, with something wrong and with something extra, and other edits. A picture's degree is that of
+// the closest result, times the share of the way from the source to it in the pixels that the result changes, times 1
+// to 0 for changes elsewhere. The way to a result is cut short if a worse one is near it: a sepia picture is not most
+// of the way to a grey one. A ruined square of the picture costs 40 % of the degree.
 type Scale struct {
 	task    *Task
 	source  []byte
-	results []*result // of a degree above 0
+	results []*result // results with a degree above 0
 }
 
-// result is a picture of known degree. pix, change and way are those of shapes in the middle of their places.
+// result is a picture of known degree. pix, change and way are for shapes in the middle of their places.
 type result struct {
 	steps  []Step
 	degree float64
 	pix    []byte
-	extra  bool     // has something that was not asked for: no bound for better results
+	extra  bool     // has something that was not requested: no bound for better results
 	placed bool     // has a shape whose exact position its editor chose
-	way    float64  // share of the change at which the nearest worse result lies, up to 1
-	parts  [][]byte // the same without one of the steps each
+	way    float64  // position of the nearest worse result as a share of the change, up to 1
+	parts  [][]byte // pix without one of the steps each
 }
 
 const (
-	tolerated = 0.004 // mean absolute difference, of 1, that is put down to rounding and to edges of shapes
-	spoilt    = 0.6   // what is left of a degree when something else was changed, as in Degree
-	nothing   = 0.05  // degrees below count as none: by chance every picture is a little like every other
-	fitted    = 6     // results whose shapes are moved to where the picture has them
+	tolerated = 0.004 // mean absolute difference (0 to 1) attributed to rounding and edges of shapes
+	spoilt    = 0.6   // factor of a degree if something else was changed, as in Degree
+	nothing   = 0.05  // degrees below count as 0: all pictures are a little alike by chance
+	fitted    = 6     // number of results whose shapes are fitted to the picture
 )
 
 // NewScale draws the results of a task.
 func NewScale(t *Task) *Scale {
 	s := &Scale{task: t, source: t.Source.Pix}
-	var worse []*result // of degree 0
+	var worse []*result // results with degree 0
 	add := func(steps []Step, extra bool) {
 		r := &result{steps: steps, degree: Degree(t.Asked, steps, false), extra: extra}
 		r.placed = slices.ContainsFunc(steps, func(s Step) bool { return s.Family == Add || s.Family == Move })
@@ -80,7 +80,7 @@ func NewScale(t *Task) *Scale {
 	return s
 }
 
-// strengths are the ways in which all edits count as done; only some have a strength that shows.
+// strengths returns the ways in which all edits count as done; only some edits have a visible strength.
 func strengths(asked []Edit) [][]Step {
 	ways := [][]Step{nil}
 	for _, e := range asked {
@@ -99,12 +99,12 @@ func strengths(asked []Edit) [][]Step {
 	return ways
 }
 
-// scaled reports whether every strength of an edit looks different, not only all and half of it.
+// scaled reports whether every strength of an edit looks different, not only full and half.
 func (e Edit) scaled() bool {
 	return slices.Contains([]Family{Temperature, Grey, Sepia, Light}, e.Family) || e.Variant == "sharpen"
 }
 
-// partial are the strengths of an edit that is done in part.
+// partial returns the strengths of an edit that is done in part.
 func (e Edit) partial() []float64 {
 	switch {
 	case e.scaled():
@@ -115,7 +115,7 @@ func (e Edit) partial() []float64 {
 	return nil
 }
 
-// answers are the steps of editors that do what was asked for, a part of it, or one part with something wrong.
+// answers returns the steps of editors that do the requested edits, some of them, or one with something wrong.
 func (t *Task) answers() [][]Step {
 	all := strengths(t.Asked)
 	for i, e := range t.Asked {
@@ -141,7 +141,7 @@ func (t *Task) answers() [][]Step {
 	return all
 }
 
-// mistakes are all that wrongAttribute can draw.
+// mistakes returns all edits that wrongAttribute can draw.
 func (t *Task) mistakes(e Edit) []Edit {
 	var out []Edit
 	vary := func(set func(*Edit, string), values []string) {
@@ -188,7 +188,7 @@ func (t *Task) mistakes(e Edit) []Edit {
 	return out
 }
 
-// wholes are all edits of the whole picture.
+// wholes returns all edits of the whole picture.
 func wholes() []Edit {
 	var out []Edit
 	for _, f := range Families {
@@ -209,13 +209,13 @@ func wholes() []Edit {
 	return out
 }
 
-// extras are edits of the whole picture that were not asked for and can be recognised beside those that were.
+// extras returns edits of the whole picture that were not requested and can be recognised next to the requested ones.
 func (t *Task) extras() []Edit {
 	from := compatible(t.Asked)
 	return slices.DeleteFunc(wholes(), func(e Edit) bool { return !slices.Contains(from, e.Family) })
 }
 
-// others are single edits instead of those that were asked for.
+// others returns single edits other than the requested ones.
 func (t *Task) others() []Edit {
 	out := wholes()
 	for _, sh := range t.scene.shapes {
@@ -232,18 +232,18 @@ func (t *Task) others() []Edit {
 	})
 }
 
-// spot is where in its place a shape is, and how large it is, in 64ths of the side beside the mean.
+// spot is the offset of a shape from the middle of its place, and of its radius from the mean, in 64ths of the side.
 type spot struct{ x, y, radius float32 }
 
 // draw draws the result of steps, the shape of step i at spots[i].
 func (s *Scale) draw(steps []Step, spots []spot) []byte {
-	rng := rand.New(rand.NewPCG(0, 0)) // for positions, which are replaced
+	rng := rand.New(rand.NewPCG(0, 0)) // only for positions, which are replaced
 	drawn := s.task.scene.after(rng, steps)
 	for i, step := range steps {
 		if step.Family != Add && step.Family != Move {
 			continue
 		}
-		for j := len(drawn.shapes) - 1; j >= 0; j-- { // what was added comes last
+		for j := len(drawn.shapes) - 1; j >= 0; j-- { // added shapes come last
 			sh := &drawn.shapes[j]
 			if sh.kind != step.Shape {
 				continue
@@ -259,7 +259,7 @@ func (s *Scale) draw(steps []Step, spots []spot) []byte {
 	return drawn.render().picture().Pix
 }
 
-// bound finds how far the nearest worse result of each one is.
+// bound computes the distance of the nearest worse result for each result.
 func (s *Scale) bound(worse []*result) {
 	for _, r := range s.results {
 		changed := apart(r.pix, s.source, nil)
@@ -275,7 +275,7 @@ func (s *Scale) bound(worse []*result) {
 	}
 }
 
-// apart is the mean absolute difference of two pictures, of 1, where the mask says so (nil: everywhere).
+// apart returns the mean absolute difference of two pictures (0 to 1) within the mask (nil: everywhere).
 func apart(a, b []byte, mask []bool) float64 {
 	sum, n := 0, 0
 	for i, v := range a {
@@ -293,8 +293,8 @@ func distance(a, b byte) int {
 	return (d ^ d>>63) - d>>63
 }
 
-// spread is the mean absolute difference of a picture to its mean colour. One that is as far away as that is another
-// picture.
+// spread returns the mean absolute difference of a picture to its mean colour. A picture at that distance counts as
+// another picture.
 func spread(pix []byte) float64 {
 	var mean [3]int
 	for i, v := range pix {
@@ -307,10 +307,10 @@ func spread(pix []byte) float64 {
 	return float64(sum) / float64(len(pix)) / 255
 }
 
-// Measure is the true degree of success of a picture, 0 to 1. It has the size of the source.
+// Measure returns the true degree of success of a picture, 0 to 1. The picture must have the size of the source.
 func (s *Scale) Measure(p *data.Picture) (float64, error) {
 	if p.Width != s.task.Source.Width || p.Height != s.task.Source.Height {
-		return 0, fmt.Errorf("%d x %d pixels: want %d x %d as the source", p.Width, p.Height, s.task.Source.Width,
+		return 0, fmt.Errorf("%d x %d pixels: want %d x %d, the size of the source", p.Width, p.Height, s.task.Source.Width,
 			s.task.Source.Height)
 	}
 	best := 0.0
@@ -331,13 +331,13 @@ func (s *Scale) Measure(p *data.Picture) (float64, error) {
 			best = s.reached(r, s.fit(r, p.Pix), p.Pix, best)
 		}
 	}
-	if best < 2*nothing { // nothing below, and no step above it
+	if best < 2*nothing { // 0 below nothing, without a jump above
 		best = max(0, 2*(best-nothing))
 	}
 	return best, nil
 }
 
-// fit draws a result with its shapes where the picture has them: by small steps from the middle of their places.
+// fit draws a result with its shapes fitted to the picture, in small steps from the middle of their places.
 func (s *Scale) fit(r *result, pix []byte) []byte {
 	spots := make([]spot, len(r.steps))
 	best := r.pix
@@ -377,7 +377,7 @@ func (s *Scale) fit(r *result, pix []byte) []byte {
 	return best
 }
 
-// reached is the degree of a picture as one on its way to a result, which was drawn as drawn; at least what it has.
+// reached returns the degree of a picture on the way to a result, which was drawn as drawn; at least has.
 func (s *Scale) reached(r *result, drawn, pix []byte, has float64) float64 {
 	if r.degree > has {
 		has = max(has, r.degree*s.share(r, drawn, pix, nil))
@@ -390,7 +390,8 @@ func (s *Scale) reached(r *result, drawn, pix []byte, has float64) float64 {
 	return has
 }
 
-// share is how far a picture has come to a result, less what it changed elsewhere, where the mask says so.
+// share returns the share of the way to a result that a picture has come, reduced by changes elsewhere, within the
+// mask.
 func (s *Scale) share(r *result, drawn, pix []byte, mask []bool) float64 {
 	// The way from the source to the result: along it, left of it, and beside it.
 	var along, change, left, way float64
@@ -422,8 +423,8 @@ func (s *Scale) share(r *result, drawn, pix []byte, mask []bool) float64 {
 	return come * kept(beside/float64(n)/255, spread(drawn))
 }
 
-// kept is what is left of a degree when a picture differs elsewhere by so much: 0.6 when it can be seen, 0 when it is
-// as much as another picture.
+// kept returns the factor of a degree for differences elsewhere: 0.6 if they are visible, 0 if they are as large as
+// to another picture.
 func kept(beside, another float64) float64 {
 	switch {
 	case beside <= tolerated:
@@ -434,12 +435,12 @@ func kept(beside, another float64) float64 {
 	return spoilt * max(0, 1-(beside-visible)/max(another-visible, 1e-9))
 }
 
-// patch finds the square that differs most from what was drawn, and returns the pixels outside of it; nil: it holds
-// half of what one of the steps changed or more, so that nothing can be said of that step.
+// patch finds the square that differs most from drawn, and returns the mask of the pixels outside of it; nil: it
+// covers half or more of the changes of one step, so that the step cannot be judged.
 func (s *Scale) patch(r *result, drawn, pix []byte) []bool {
 	side := s.task.Source.Width
 	wide := side + 1
-	sums := make([]int, wide*wide) // of all to the left and above
+	sums := make([]int, wide*wide) // over everything to the left and above
 	for y := range side {
 		row := 0
 		for x := range side {
@@ -459,7 +460,7 @@ func (s *Scale) patch(r *result, drawn, pix []byte) []bool {
 		for y := 0; y+n <= side; y++ {
 			for x := 0; x+n <= side; x++ {
 				sum := sums[(y+n)*wide+x+n] - sums[y*wide+x+n] - sums[(y+n)*wide+x] + sums[y*wide+x]
-				// A larger square has to hold more than a smaller one does.
+				// A larger square must contain a larger difference.
 				if v := float64(sum) - 0.02*255*3*float64(n*n); v > most {
 					most, left, top, size = v, x, y, n
 				}

@@ -25,7 +25,7 @@ func measure(t *testing.T, s *Scale, p *data.Picture) float64 {
 	return v
 }
 
-// TestMeasure compares what is measured with the degrees that the world knows: all kinds, all families.
+// TestMeasure compares measured degrees with known ones, for all kinds and families.
 func TestMeasure(t *testing.T) {
 	long.Test(t)
 	w := testWorld(t, false)
@@ -65,8 +65,8 @@ func blend(a, b *data.Picture, share float64) *data.Picture {
 	return out
 }
 
-// A picture that no editor of this world makes has a degree, too: it rises on the way from the source to what was asked
-// for, and neither noise nor a picture of another task has one.
+// A picture that no editor of this world makes also has a degree: it rises on the way from the source to the target,
+// and is 0 for noise and for pictures of other tasks.
 func TestMeasureBetween(t *testing.T) {
 	w := testWorld(t, false)
 	for _, f := range []Family{Temperature, Light, Border, Recolour, Remove} {
@@ -104,7 +104,7 @@ func TestMeasureBetween(t *testing.T) {
 				}
 			}
 			if v := measure(t, scale, blend(target, noise, 0.5)); !(v <= 0.3) {
-				t.Errorf("%s: the target in noise is measured %.3f, want next to 0", task.Instruction, v)
+				t.Errorf("%s: the target in noise is measured %.3f, want nearly 0", task.Instruction, v)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestMeasureBetween(t *testing.T) {
 	}
 }
 
-// TestScales measures the table of a data set by what its rows show, whatever their ids.
+// TestScales measures the table of a data set by the contents of its rows, whatever their ids.
 func TestScales(t *testing.T) {
 	w := testWorld(t, false)
 	set := Set{Seed: 3, Instructions: 4, Exam: true}
@@ -165,8 +165,8 @@ func TestScales(t *testing.T) {
 	}
 }
 
-// TestMeasureAdversarial measures outputs of an exam that climbed a scorer's gradient for 40 steps of two levels
-// (testdata/adversarial/make.py): a copy of the source then scores 8.6 of 10. None gains truth.
+// TestMeasureAdversarial measures outputs of an exam after 40 steps of gradient ascent on a scorer, by two levels
+// each (testdata/adversarial/make.py): a copy of the source then scores 8.6 of 10. The true degree of none increases.
 func TestMeasureAdversarial(t *testing.T) {
 	photos, err := OpenPhotos("../../../examples/photos", DefaultSize, Selection{Only: []string{"tissue", "rocket"}})
 	if err != nil {
@@ -192,7 +192,7 @@ func TestMeasureAdversarial(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			task.Target(rng) // the generator's order in Write
+			task.Target(rng) // as in Write, to keep the generator in step
 			scale := NewScale(task)
 			climbed, err := data.Open(file, data.Limits{})
 			if err != nil {
@@ -208,7 +208,7 @@ func TestMeasureAdversarial(t *testing.T) {
 					t.Errorf("%s: measured %.3f after the climb, want no more than %.3f", task.Instruction, after, before)
 				}
 				if d := far(o.Picture, climbed); d < 1 || d > 80 {
-					t.Errorf("the picture is %.1f levels from the output it began with, want 1 to 80", d)
+					t.Errorf("the picture is %.1f levels from the original output, want 1 to 80", d)
 				}
 			}
 		})

@@ -23,7 +23,7 @@ func testWorld(t testing.TB, augment bool) *World {
 	return w
 }
 
-// far is the mean absolute difference of two pictures, of 255.
+// far returns the mean absolute difference of two pictures, 0 to 255.
 func far(a, b *data.Picture) float64 {
 	sum := 0.0
 	for i := range a.Pix {
@@ -32,8 +32,8 @@ func far(a, b *data.Picture) float64 {
 	return sum / float64(len(a.Pix))
 }
 
-// Every family changes the picture, says so in the caption, and has a truth by construction. A perfect output is better
-// than half of one, and that is better than none.
+// Every family changes the picture and the caption, and has a known truth by construction. A perfect output is better
+// than half of one, which is better than none.
 func TestFamilies(t *testing.T) {
 	long.Test(t)
 	w := testWorld(t, false)
@@ -130,8 +130,8 @@ func TestDegree(t *testing.T) {
 	}
 }
 
-// Every picture of a chain differs from the one before it. Its true degree agrees with ADIEE's label where that claims
-// to be exact: 0 up to the source, parts of the whole up to the target.
+// Every picture of a chain differs from the one before it. Its true degree agrees with ADIEE's label where the label
+// is exact: 0 up to the source, fractions up to the target.
 func TestChains(t *testing.T) {
 	w := testWorld(t, true)
 	for i := range 40 {
@@ -173,7 +173,7 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// A scene that is changed is drawn as if the other shapes had never been touched, and captions follow turns.
+// Changing a scene does not affect its other shapes, and captions follow turns.
 func TestScene(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	_, s, err := testWorld(t, false).scene(rng, 0)
@@ -207,7 +207,7 @@ func TestScene(t *testing.T) {
 	}
 }
 
-// Effects on one colour, worked out by hand; a uniform picture stays as it is under blur, sharpening and blocks.
+// Effects on one colour, computed by hand; a uniform picture does not change under blur, sharpening and blocks.
 func TestEffects(t *testing.T) {
 	c := newCanvas(32)
 	c.fill(0, 0, 32, 32, [3]float32{0.8, 0.4, 0.2})

@@ -6,13 +6,13 @@ import (
 	"assay/data"
 )
 
-// Pair is a source and an edit of it with all that can be said about them: what a model is pretrained on.
+// Pair is a source and an edit of it with descriptions and questions, for pretraining.
 type Pair struct {
 	Source, Edit  *data.Picture
 	Kind          Kind
 	SourceCaption string
 	EditCaption   string     // "" of corrupt and foreign pictures
-	Difference    string     // what was done, always in the same words
+	Difference    string     // what was done, in fixed wording
 	Questions     []Question // the task's own instruction first
 }
 
@@ -22,14 +22,14 @@ type Question struct {
 	Degree      float64 // of success, 0 to 1
 }
 
-// Yes is the answer: all that was asked for was done, and nothing else.
+// Yes returns the answer: whether everything that was asked for was done, and nothing else.
 func (q Question) Yes() bool { return q.Degree == 1 }
 
-// pairKinds says how often pairs are of a kind: more often of those that are hard to tell apart.
+// pairKinds holds the frequencies of kinds: higher for kinds that are hard to distinguish.
 var pairKinds = mixture{Perfect: 1.3, Half: 1, WrongAttribute: 1.3, WrongFamily: 0.7, Noop: 0.5, Over: 1,
 	Damaged: 0.7, Corrupt: 0.25, Foreign: 0.25}
 
-// Pair draws a pair of any family with so many questions.
+// Pair draws a pair of any family with the given number of questions.
 func (w *World) Pair(rng *rand.Rand, questions int) (*Pair, error) {
 	t, err := w.Task(rng, "")
 	if err != nil {
@@ -38,9 +38,9 @@ func (w *World) Pair(rng *rand.Rand, questions int) (*Pair, error) {
 	return t.Pair(rng, questions), nil
 }
 
-// Pair draws a candidate of the task. All questions but the first are about other instructions for the same two
-// pictures. Many of those are what was really done, or nearly that: no question is answered without looking at both
-// pictures.
+// Pair draws a candidate of the task. All questions after the first are about other instructions for the same two
+// pictures. Many of these describe what was really done, or nearly that, so no question can be answered without
+// looking at both pictures.
 func (t *Task) Pair(rng *rand.Rand, questions int) *Pair {
 	c := t.draw(rng, pairKinds)
 	p := &Pair{Source: t.Source, Edit: c.Picture, Kind: c.Kind, SourceCaption: t.SourceCaption(),
@@ -88,7 +88,7 @@ func (t *Task) otherwise(rng *rand.Rand, c *Candidate) []Edit {
 	return t.Asked
 }
 
-// mistaken is a wrong attribute of an edit that was done, if the source has what the edit concerns.
+// mistaken draws an edit that was done with a wrong attribute, if the source has the shape that it concerns.
 func (t *Task) mistaken(rng *rand.Rand, done Edit) (Edit, bool) {
 	if n := natures[done.Family]; n.object && done.Family != Add && t.scene.shape(done.Shape) == nil {
 		return done, false
@@ -96,7 +96,7 @@ func (t *Task) mistaken(rng *rand.Rand, done Edit) (Edit, bool) {
 	return wrongAttribute(rng, done, t.scene)
 }
 
-// Captioned draws a picture with its caption, for encoders of pictures and texts: up to two shapes and two effects.
+// Captioned draws a picture with its caption, for image and text encoders: up to two shapes and two effects.
 func (w *World) Captioned(rng *rand.Rand) (*data.Picture, string, error) {
 	photo, s, err := w.scene(rng, pick(rng, []int{0, 1, 1, 2, 2}))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"assay/internal/long"
 )
 
-// Questions about one pair contradict each other, so that none can be answered without the pictures; the answer is yes
-// only if nothing is missing and nothing is too much.
+// Questions about one pair contradict each other, so none can be answered without the pictures; the answer is yes
+// only if nothing is missing and nothing is extra.
 func TestPairs(t *testing.T) {
 	w := testWorld(t, true)
 	kinds, answers := map[Kind]int{}, map[bool]int{}
@@ -48,7 +48,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// The kinds of one editor come out as its mixture says.
+// The kinds of one editor occur as in its mixture.
 func TestEditors(t *testing.T) {
 	w := testWorld(t, true)
 	mean := map[string]float64{}
@@ -69,7 +69,7 @@ func TestEditors(t *testing.T) {
 	}
 }
 
-// The words that the world knows are few: a tiny tokenizer learns them all.
+// The vocabulary of the world is small: a tiny tokenizer learns all of it.
 func TestVocabulary(t *testing.T) {
 	long.Test(t)
 	w := testWorld(t, true)

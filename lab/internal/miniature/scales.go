@@ -13,18 +13,18 @@ import (
 	"assay/internal/workers"
 )
 
-// Scales measure pictures that were made for any task of a data set.
+// Scales measures pictures that were made for any task of a data set.
 type Scales struct {
 	tasks map[taskKey]*Task
 }
 
-// taskKey is what an editor is shown.
+// taskKey identifies a task by the input of an editor.
 type taskKey struct {
 	source      [sha256.Size]byte // of the pixels
 	instruction string
 }
 
-// Scales draws the tasks of a data set anew.
+// Scales redraws the tasks of a data set.
 func (w *World) Scales(set Set) (*Scales, error) {
 	drawn := make([]*Task, set.Instructions)
 	err := workers.Each(len(drawn), runtime.GOMAXPROCS(0), func(i int) (err error) {
@@ -41,12 +41,12 @@ func (w *World) Scales(set Set) (*Scales, error) {
 	return s, nil
 }
 
-// batch is how many rows are held at a time. A scale takes far longer to draw than to use: rows of one task in a batch
-// share it.
+// batch is the number of rows in memory at a time. A scale takes far longer to draw than to use, so rows of one task
+// in a batch share it.
 const batch = 2048
 
-// Table measures the edits of a table, and writes a line of JSON with id, family and truth for each. A row without an
-// id has its number, from 1.
+// Table measures the edits of a table, and writes a line of JSON with id, family and truth for each. The id of a row
+// without one is its number, from 1.
 func (s *Scales) Table(ctx context.Context, path string, out io.Writer) error {
 	t, err := data.OpenTable(path, data.WithRequired("source", "edit", "instruction"))
 	if err != nil {

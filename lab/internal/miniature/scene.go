@@ -27,7 +27,7 @@ var (
 var places = map[string][2]int{"top left": {-1, -1}, "top right": {1, -1}, "bottom left": {-1, 1},
 	"bottom right": {1, 1}, "center": {0, 0}}
 
-// placeName is the name of one of the places, which turn into each other.
+// placeName returns the name of a place, also after turns.
 func placeName(at [2]int) string {
 	return placeNames[slices.IndexFunc(placeNames, func(name string) bool { return places[name] == at })]
 }
@@ -36,13 +36,13 @@ func placeName(at [2]int) string {
 type shape struct {
 	kind, colour string
 	place        string     // where it is now
-	at           [2]float32 // centre when it was painted
+	at           [2]float32 // its centre when it was painted
 	radius       float32
-	painted      int // how many effects came before it
+	painted      int // number of effects before it
 }
 
-// scene is a background, the effects on the whole picture in their order, and shapes that were painted between them. It
-// can be drawn again with one of them gone or changed, which is what an ideal editor would do.
+// scene is a background, the effects on the whole picture in order, and the shapes that were painted between them. It
+// can be redrawn with one of them removed or changed, like by an ideal editor.
 type scene struct {
 	background *canvas
 	effects    []Step
@@ -53,7 +53,7 @@ func (s *scene) clone() *scene {
 	return &scene{s.background, slices.Clone(s.effects), slices.Clone(s.shapes)}
 }
 
-// kinds lists the shapes that are there; each kind is there once at most, unless somebody erred.
+// kinds lists the shapes in the scene; each kind occurs at most once, unless an editor made a mistake.
 func (s *scene) kinds() []string {
 	var out []string
 	for _, sh := range s.shapes {
@@ -71,7 +71,7 @@ func (s *scene) shape(kind string) *shape {
 	return nil
 }
 
-// free lists the places where no shape is.
+// free lists the places without a shape.
 func (s *scene) free() []string {
 	used := make([]string, len(s.shapes))
 	for i, sh := range s.shapes {
@@ -92,7 +92,7 @@ func (s *scene) paint(rng *rand.Rand, kind, colour, place string) {
 		shape{kind, colour, place, position(rng, place), float32(uniform(rng, 9, 12)), len(s.effects)})
 }
 
-// do carries out a step. Where the scene lacks the shape that it concerns, nothing happens.
+// do carries out a step. If the scene lacks the shape that it concerns, nothing happens.
 func (s *scene) do(rng *rand.Rand, step Step) {
 	now := len(s.effects)
 	sh := s.shape(step.Shape)
@@ -117,7 +117,7 @@ func (s *scene) do(rng *rand.Rand, step Step) {
 	}
 }
 
-// turned says where a place is after an effect.
+// turned returns the position of a place after an effect.
 func turned(p [2]int, e Edit) [2]int {
 	switch e.Variant {
 	case "horizontally":

@@ -8,15 +8,15 @@ import (
 	"assay/data"
 )
 
-// Kind is how a candidate came about.
+// Kind is how a candidate was made.
 type Kind string
 
 // The kinds of candidates.
 const (
-	Perfect        Kind = "perfect"         // all that was asked for
+	Perfect        Kind = "perfect"         // everything that was asked for
 	Half           Kind = "half"            // one of two parts, or one part with half the strength
-	Over           Kind = "over"            // all, and something else besides
-	Damaged        Kind = "damaged"         // all, and a patch of the picture is ruined
+	Over           Kind = "over"            // everything, and something else
+	Damaged        Kind = "damaged"         // everything, and a patch of the picture is ruined
 	WrongAttribute Kind = "wrong_attribute" // another colour, place, direction or shape
 	WrongFamily    Kind = "wrong_family"    // another edit
 	Noop           Kind = "noop"            // the source
@@ -27,12 +27,12 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{Perfect, Half, Over, Damaged, WrongAttribute, WrongFamily, Noop, Corrupt, Foreign}
 
-// Alive reports whether an output of this kind looks like an edit of its source. Any scorer tells the others.
+// Alive reports whether an output of this kind looks like an edit of its source. Any scorer recognises the others.
 func (k Kind) Alive() bool { return k != Noop && k != Corrupt && k != Foreign }
 
 // Task is a source picture with an instruction for it.
 type Task struct {
-	Family      Family // of the part that the task was made for
+	Family      Family // of the part that the task was drawn for
 	Asked       []Edit // one or two, in the order in which they are done
 	Instruction string
 	Photo       *Photo
@@ -43,23 +43,23 @@ type Task struct {
 	source *canvas
 }
 
-// Candidate is what an editor made of a task.
+// Candidate is the output of an editor for a task.
 type Candidate struct {
 	Kind    Kind
 	Picture *data.Picture
-	Done    []Step  // what was done; none of corrupt and foreign pictures
+	Done    []Step  // what was done; none for corrupt and foreign pictures
 	Degree  float64 // of success, 0 to 1
 
-	scene *scene // nil of corrupt and foreign pictures
+	scene *scene // nil for corrupt and foreign pictures
 }
 
 const (
 	twoParts = 0.25 // share of tasks with two parts
-	visible  = 0.01 // smallest mean absolute difference of an edit, of 1
+	visible  = 0.01 // minimum mean absolute difference of an edit, 0 to 1
 )
 
-// Task draws a task of a family ("": any), with one part or, in a quarter of all tasks, two. An edit that cannot be
-// seen in a picture (taking the colour out of a grey one) is not asked for.
+// Task draws a task of a family ("": any), with one part or, in a quarter of all tasks, two. Edits that would be
+// invisible in a picture (making a grey one grey) are not asked for.
 func (w *World) Task(rng *rand.Rand, family Family) (*Task, error) {
 	for range 1000 {
 		f := family
@@ -86,10 +86,10 @@ func (w *World) Task(rng *rand.Rand, family Family) (*Task, error) {
 		t.Instruction = Instruction(rng, asked)
 		return t, nil
 	}
-	return nil, fmt.Errorf("family %s: no photograph shows such an edit: use other photographs", family)
+	return nil, fmt.Errorf("family %s: such an edit is not visible on any photograph: use other photographs", family)
 }
 
-// request draws one or two edits for a scene; nil: it has none.
+// request draws one or two edits for a scene; nil: none is possible.
 func (w *World) request(rng *rand.Rand, f Family, s *scene) []Edit {
 	first, ok := drawEdit(rng, f, s, nil)
 	if !ok {
@@ -109,7 +109,7 @@ func (w *World) request(rng *rand.Rand, f Family, s *scene) []Edit {
 	return asked
 }
 
-// compatible lists the families that can be told apart from all edits that are there.
+// compatible lists the families that can be distinguished from all given edits.
 func compatible(edits []Edit) []Family {
 	var out []Family
 	for _, f := range Families {
@@ -131,16 +131,16 @@ func touched(edits []Edit) []string {
 	return out
 }
 
-// shows reports whether an edit of the source can be seen.
+// shows reports whether an edit of the source is visible.
 func (t *Task) shows(e Edit) bool {
-	rng := rand.New(rand.NewPCG(0, 0)) // only places a shape: the task's own generator stays as it is
+	rng := rand.New(rand.NewPCG(0, 0)) // only places a shape; the task's own generator must not advance
 	return difference(t.source, t.scene.after(rng, []Step{{e, 1}}).render()) >= visible
 }
 
 // SourceCaption describes the source.
 func (t *Task) SourceCaption() string { return caption(t.Photo, t.scene) }
 
-// Caption describes a candidate that is an edit of the source; of other candidates it is "".
+// Caption describes a candidate that is an edit of the source; for other candidates it is "".
 func (t *Task) Caption(c *Candidate) string {
 	if c.scene == nil {
 		return ""
@@ -148,7 +148,7 @@ func (t *Task) Caption(c *Candidate) string {
 	return caption(t.Photo, c.scene)
 }
 
-// fully are the steps of an editor that does what was asked for.
+// fully returns the steps of an editor that does everything that was asked for.
 func (t *Task) fully(rng *rand.Rand) []Step {
 	var steps []Step
 	for _, e := range t.Asked {
@@ -159,11 +159,11 @@ func (t *Task) fully(rng *rand.Rand) []Step {
 
 // Target is a perfect candidate.
 func (t *Task) Target(rng *rand.Rand) *Candidate {
-	c, _ := t.Candidate(rng, Perfect) // there always is one
+	c, _ := t.Candidate(rng, Perfect) // always succeeds
 	return c
 }
 
-// Candidate draws a candidate of a kind; false: the task has none (half a flip).
+// Candidate draws a candidate of a kind; false: the task has none (such as half a flip).
 func (t *Task) Candidate(rng *rand.Rand, kind Kind) (*Candidate, bool) {
 	c := &Candidate{Kind: kind}
 	switch kind {
@@ -189,7 +189,7 @@ func (t *Task) Candidate(rng *rand.Rand, kind Kind) (*Candidate, bool) {
 	return c, true
 }
 
-// steps are what an editor of a kind does.
+// steps returns the steps of an editor of a kind.
 func (t *Task) steps(rng *rand.Rand, kind Kind) ([]Step, bool) {
 	full := t.fully(rng)
 	switch kind {
@@ -225,7 +225,7 @@ func (t *Task) steps(rng *rand.Rand, kind Kind) ([]Step, bool) {
 	return full, true
 }
 
-// objects are the steps that concern shapes.
+// objects returns the steps that concern shapes.
 func objects(steps []Step) []Step {
 	return slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return !natures[s.Family].object })
 }

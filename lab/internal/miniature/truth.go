@@ -9,13 +9,13 @@ import (
 	"assay/data"
 )
 
-// Truth is a line of the truth file: how well an output, or a picture of a chain, really is. The ids of outputs are
-// those of the edits table. Those of chains are <chain>/<from>-<to>/<shown>, the picture shown as the answer to the
+// Truth is a line of the truth file: how good an output, or a picture of a chain, really is. Outputs have the ids of
+// the edits table. Pictures of chains have ids <chain>/<from>-<to>/<shown>: the picture shown as the answer to the
 // instructions that lead from one picture to another; pictures count from 0.
 type Truth struct {
 	ID         string
 	Degree     float64 // of success, 0 to 1
-	Kind       Kind    // Chained: of a chain
+	Kind       Kind    // Chained for chains
 	Family     Family  // of the instruction's main part; of chains: of the first edit
 	Parts      int     // of the instruction
 	Photo      string
@@ -41,7 +41,7 @@ func (t Truth) record() data.Record {
 	return r
 }
 
-// ReadTruth reads a truth file. Degrees are on 0 to 1, and an id is there once.
+// ReadTruth reads a truth file. Degrees must be in 0 to 1, and ids unique.
 func ReadTruth(path string) ([]Truth, error) {
 	var all []Truth
 	seen := map[string]bool{}
@@ -51,7 +51,7 @@ func ReadTruth(path string) ([]Truth, error) {
 		t := &all[len(all)-1]
 		switch {
 		case seen[t.ID]:
-			c.fail("id", fmt.Errorf("%s is there twice", t.ID))
+			c.fail("id", fmt.Errorf("%s occurs twice", t.ID))
 		case !(t.Degree >= 0 && t.Degree <= 1):
 			c.fail("degree", fmt.Errorf("want 0 to 1, have %v", t.Degree))
 		}
@@ -60,15 +60,15 @@ func ReadTruth(path string) ([]Truth, error) {
 	return all, err
 }
 
-// Join pairs the truth of outputs (not that of chains) with a table of scores. Its columns are id and, for the score,
-// one of the given name, as `score batch` writes score01 beside an edits table. Rows of other ids are left alone; an
-// output without a score, or with two that differ, is an error.
+// Join pairs the truth of outputs (not of chains) with a table of scores. Its columns are id and, for the score, the
+// given column, such as score01 of `score batch`. Rows with other ids are ignored; an output without a score, or with
+// two different scores, is an error.
 func Join(truth []Truth, path, column string) ([]Scored, error) {
 	scores := map[string]float64{}
 	err := EachRow(path, nil, func(c *Cells) {
 		id, score := c.Text("id"), c.Number(column)
 		if old, twice := scores[id]; twice && old != score {
-			c.fail(column, fmt.Errorf("%s is there twice, with the scores %v and %v", id, old, score))
+			c.fail(column, fmt.Errorf("%s occurs twice, with the scores %v and %v", id, old, score))
 		}
 		scores[id] = score
 	})
@@ -89,7 +89,7 @@ func Join(truth []Truth, path, column string) ([]Scored, error) {
 	return out, nil
 }
 
-// Cells takes values out of one row and keeps the first error.
+// Cells reads values from one row and keeps the first error.
 type Cells struct {
 	rec data.Record
 	err error
@@ -101,7 +101,7 @@ func (c *Cells) fail(column string, err error) {
 	}
 }
 
-// Text is a text.
+// Text returns a text.
 func (c *Cells) Text(column string) string {
 	v, _ := c.rec.Get(column)
 	s, err := data.Text(v)
@@ -109,7 +109,7 @@ func (c *Cells) Text(column string) string {
 	return s
 }
 
-// Number is a finite number.
+// Number returns a finite number.
 func (c *Cells) Number(column string) float64 {
 	x := c.Optional(column)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -118,7 +118,7 @@ func (c *Cells) Number(column string) float64 {
 	return x
 }
 
-// Optional is a number, NaN where there is none.
+// Optional returns a number, NaN if there is none.
 func (c *Cells) Optional(column string) float64 {
 	v, _ := c.rec.Get(column)
 	x, err := data.Number(v)
@@ -129,7 +129,7 @@ func (c *Cells) Optional(column string) float64 {
 	return *x
 }
 
-// EachRow reads a table of any format, which has the columns.
+// EachRow reads a table of any format, which must have the columns.
 func EachRow(path string, columns []string, row func(*Cells)) error {
 	t, err := data.OpenTable(path, data.WithRequired(columns...))
 	if err != nil {

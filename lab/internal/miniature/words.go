@@ -12,13 +12,13 @@ import (
 //go:embed words.yaml
 var wordsText []byte
 
-// words are what is said of an edit, by its key; words.yaml says of what.
+// words are the wordings of an edit, by its key; see words.yaml.
 var words = func() (all map[string]struct {
 	Asked           []string
 	Caption, Change string
 }) {
 	if err := yaml.Unmarshal(wordsText, &all); err != nil {
-		panic(err) // it is part of the program
+		panic(err) // words.yaml is embedded
 	}
 	return all
 }()
@@ -32,7 +32,8 @@ func (e Edit) key() string {
 	return string(e.Family) + "/" + e.Variant
 }
 
-// ask words an edit as an instruction. Beside an edit of a shape it says "the picture", for "it" might be the shape.
+// ask words an edit as an instruction. Next to an edit of a shape it says "the picture", because "it" might be the
+// shape.
 func ask(rng *rand.Rand, e Edit, besideShape bool) string {
 	text := pick(rng, words[e.key()].Asked)
 	if besideShape {
@@ -50,10 +51,10 @@ func ask(rng *rand.Rand, e Edit, besideShape bool) string {
 	}
 }
 
-// article corrects the article of the one colour that begins with a vowel.
+// article corrects the article of the only colour that starts with a vowel.
 func article(text string) string { return strings.ReplaceAll(text, "a orange", "an orange") }
 
-// Instruction words edits as one instruction. Unless it says "then", its parts stand in any order.
+// Instruction words edits as one instruction. Unless it says "then", its parts are in any order.
 func Instruction(rng *rand.Rand, edits []Edit) string {
 	joint := pick(rng, []string{" and ", " and then ", ", then ", ", "})
 	parts := make([]string, len(edits))
@@ -66,7 +67,7 @@ func Instruction(rng *rand.Rand, edits []Edit) string {
 	return strings.Join(parts, joint)
 }
 
-// caption describes a scene, for encoders of pictures and texts.
+// caption describes a scene, for image and text encoders.
 func caption(photo *Photo, s *scene) string {
 	text := "a photo of " + photo.Caption
 	joint := " with "
@@ -84,7 +85,7 @@ func caption(photo *Photo, s *scene) string {
 	return article(text)
 }
 
-// describe says what was done, in the order of Families.
+// describe returns a description of what was done, in the order of Families.
 func describe(c *Candidate) string {
 	switch {
 	case c.Kind == Corrupt:

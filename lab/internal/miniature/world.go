@@ -1,6 +1,8 @@
 // Package miniature is a small world in which the true degree of success of every edit is known. It has crops of
-// photographs with painted shapes, families of edits, instructions in varied wording, and candidates of known quality.
-// Scorers are trained and tested on it where there are no editors and no people to judge them.
+// photographs with painted shapes, families of edits, instructions in varied wording, and candidates of known
+// quality. Scorers are trained and tested on it without real editors or human raters. A [World] draws tasks, pairs
+// and chains; [World.Write] writes a data set with its truth; [Scale] measures any picture; [Evaluate] compares
+// scores with the truth.
 package miniature
 
 import (
@@ -24,22 +26,22 @@ type Photo struct {
 	Picture *data.Picture
 }
 
-// Selection says which photographs of a folder to use, by Name. Nothing selected: all.
+// Selection selects photographs of a folder by Name. Empty: all.
 type Selection struct {
-	Held []string // not these
-	Only []string // these and no others
+	Held []string // excluded
+	Only []string // only these
 }
 
 // pictureTypes are the extensions of photographs.
 var pictureTypes = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 
-// ample is how many times as large as a picture the shorter side of a photograph is kept: crops have 35 % of it at
-// least.
+// ample is the factor from the side of a picture to the shorter side of a photograph in memory: crops have at least
+// 35 % of it.
 const ample = 6
 
-// OpenPhotos reads the photographs of a folder, sorted by name, for pictures of size x size pixels; larger ones than
-// these need are scaled down. What a photograph shows is said by a text file beside it (cat.txt for cat.png: "a cat");
-// without one, its name says it.
+// OpenPhotos reads the photographs of a folder, sorted by name, for pictures of size x size pixels, and scales them
+// down to the size needed for that. The caption of a photograph is in a text file next to it (cat.txt for cat.png: "a
+// cat"); without one, it is the name.
 func OpenPhotos(dir string, size int, s Selection) ([]Photo, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -81,7 +83,7 @@ func OpenPhotos(dir string, size int, s Selection) ([]Photo, error) {
 	return photos, nil
 }
 
-// reduce scales a picture down to a shorter side of so many pixels, if it is longer.
+// reduce scales a picture down to a shorter side of at most side pixels.
 func reduce(p *data.Picture, side int) *data.Picture {
 	short := min(p.Width, p.Height)
 	if short <= side || side < 1 {
@@ -90,7 +92,7 @@ func reduce(p *data.Picture, side int) *data.Picture {
 	return p.Resize(p.Width*side/short, p.Height*side/short, data.Bilinear)
 }
 
-// photoCaption says what the photograph path (without extension) shows.
+// photoCaption returns the caption of the photograph path (without extension).
 func photoCaption(path string) (string, error) {
 	raw, err := os.ReadFile(path + ".txt")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,8 +106,8 @@ func photoCaption(path string) (string, error) {
 	}), " "), nil
 }
 
-// World makes tasks, pairs and chains out of photographs. It is not changed by that: several goroutines may use it,
-// each with its own generator. The same state of the generator gives the same result everywhere.
+// World makes tasks, pairs and chains from photographs. It is read-only: several goroutines may use it, each with its
+// own generator. The same state of the generator leads to the same result on every machine.
 type World struct {
 	Photos  []Photo
 	Size    int  // of pictures, in pixels: a multiple of 8
@@ -148,7 +150,7 @@ func (w *World) crop(rng *rand.Rand) (*Photo, *canvas) {
 	return photo, c
 }
 
-// augment varies a crop: mirrored, turned, with other channels in other orders, gamma, gains and brightness.
+// augment varies a crop: mirroring, turns, channel order, gamma, gains and brightness.
 func augment(rng *rand.Rand, c *canvas) *canvas {
 	if rng.IntN(2) == 0 {
 		c = c.turn(Edit{Variant: "horizontally"})
@@ -178,17 +180,17 @@ func augment(rng *rand.Rand, c *canvas) *canvas {
 	})
 }
 
-// background draws a crop that shows something.
+// background draws a crop that is not too uniform.
 func (w *World) background(rng *rand.Rand) (*Photo, *canvas, error) {
 	for range 200 {
 		if photo, c := w.crop(rng); deviation(c) >= 0.08 {
 			return photo, c, nil
 		}
 	}
-	return nil, nil, errors.New("the photographs are too uniform: 200 crops in a row show next to nothing")
+	return nil, nil, errors.New("the photographs are too uniform: 200 crops in a row show almost nothing")
 }
 
-// deviation is the standard deviation of all values.
+// deviation returns the standard deviation of all values.
 func deviation(c *canvas) float64 {
 	var sum, squares float64
 	for _, v := range c.pix {
@@ -199,7 +201,7 @@ func deviation(c *canvas) float64 {
 	return math.Sqrt(max(0, squares/n-float64((sum/n)*(sum/n))))
 }
 
-// scene draws a background with so many shapes.
+// scene draws a background with the given number of shapes.
 func (w *World) scene(rng *rand.Rand, shapes int) (*Photo, *scene, error) {
 	photo, c, err := w.background(rng)
 	if err != nil {

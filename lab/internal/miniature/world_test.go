@@ -62,7 +62,8 @@ func TestBadWorlds(t *testing.T) {
 	}
 }
 
-// A folder of photographs: captions from text files or names, and no more pixels than pictures need.
+// A folder of photographs: captions come from text files or names, and photographs are scaled down to the size
+// needed.
 func TestPhotos(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"b_old-house.txt": "", "a.txt": " a cat\n", "notes.md": "no photograph"} {
@@ -94,11 +95,11 @@ func TestPhotos(t *testing.T) {
 		t.Errorf("a broken photograph: %v", err)
 	}
 	if _, err := OpenPhotos(dir, 32, Selection{Only: []string{"b_old-house"}}); err != nil {
-		t.Errorf("it is read though it is not selected: %v", err)
+		t.Errorf("it is read although it is not selected: %v", err)
 	}
 }
 
-// The world of one seed, to the last pixel. If it is changed on purpose, every figure that was measured on it is void.
+// The world of one seed, pixel by pixel. If it is changed on purpose, every figure measured on it becomes invalid.
 func TestGolden(t *testing.T) {
 	photos, err := OpenPhotos("../../../examples/photos", DefaultSize, Selection{Only: []string{"chelsea", "coffee"}})
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"assay/internal/workers"
 )
 
-// Files of a data set. The tables are .jsonl beside a folder of PNG files, or .parquet with the pictures inside.
+// Files of a data set. The tables are .jsonl with a folder of PNG files, or .parquet with embedded pictures.
 const (
-	EditsTable  = "edits"  // one row per output, as the layout "table" is read
-	ChainsTable = "chains" // one row per turn, as the layout "magicbrush" is read
+	EditsTable  = "edits"  // one row per output, for the layout "table"
+	ChainsTable = "chains" // one row per turn, for the layout "magicbrush"
 	TruthFile   = "truth.jsonl"
 	AboutFile   = "README.md"
 
 	picturesFolder = "pictures"
 )
 
-// Set says what data set to write.
+// Set describes a data set to write.
 type Set struct {
 	Seed         uint64
 	Instructions int
@@ -45,7 +45,7 @@ type Summary struct {
 	Kinds        map[Kind]int `json:"kinds"`
 }
 
-// item is what one instruction or one chain comes to.
+// item holds the rows of one instruction or one chain.
 type item struct {
 	rows     []data.Record
 	truth    []Truth
@@ -53,9 +53,9 @@ type item struct {
 	err      error
 }
 
-// Write writes a data set into the folder dir, complete or not at all. It depends on the photographs, the world and the
-// set only, not on the number of processors. done is called for every finished instruction and chain, with the number
-// of its pictures, from several goroutines.
+// Write writes a data set into the folder dir, complete or not at all. It depends only on the photographs, the world
+// and the set, not on the number of CPUs. done is called for every finished instruction and chain, with the number of
+// its pictures, from several goroutines.
 func (w *World) Write(ctx context.Context, dir string, set Set, done func(pictures int)) (*Summary, error) {
 	if set.Instructions < 0 || set.Chains < 0 || set.Instructions+set.Chains == 0 {
 		return nil, fmt.Errorf("%d instructions and %d chains: want at least one of either", set.Instructions, set.Chains)
@@ -132,8 +132,7 @@ func record(columns []data.Column, values ...any) data.Record {
 	return r
 }
 
-// table writes n items in their order. They are made by several goroutines, a batch at a time, each with a generator of
-// its own.
+// table writes n items in order. Several goroutines make them, a batch at a time, each item with its own generator.
 func (b *builder) table(
 	ctx context.Context,
 	name string,
@@ -260,7 +259,7 @@ func (b *builder) chain(rng *rand.Rand, i int) (it item) {
 	return it
 }
 
-// keeper puts the pictures of one item where they belong.
+// keeper stores the pictures of one item.
 type keeper struct {
 	b    *builder
 	name string
@@ -294,7 +293,7 @@ var aboutText string
 
 var aboutTemplate = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).Parse(aboutText))
 
-// about is the README of a data set: what is in it, and where it came from.
+// about returns the README of a data set: its contents and its origin.
 func (w *World) about(set Set, s *Summary) ([]byte, error) {
 	v := struct {
 		*Summary

@@ -48,7 +48,7 @@ func writeSet(t *testing.T, w *World, s Set) (string, *Summary) {
 	return dir, summary
 }
 
-// One seed gives one data set, on any number of processors; another seed gives another one.
+// One seed always makes the same data set, on any number of CPUs; another seed makes another one.
 func TestDeterminism(t *testing.T) {
 	long.Test(t)
 	w := testWorld(t, true)
@@ -70,8 +70,8 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// The tables are read by the layouts that they are written for, in both forms, and the truth file knows every output
-// and nothing else.
+// The tables can be read with the layouts that they are written for, in both forms, and the truth file has every
+// output and nothing else.
 func TestTablesAreRead(t *testing.T) {
 	long.Test(t)
 	w := testWorld(t, true)
@@ -160,7 +160,7 @@ func TestTablesAreRead(t *testing.T) {
 	}
 }
 
-// An exam has every kind that a task can have, and its names do not tell.
+// An exam has every kind that a task can have, under neutral names.
 func TestExam(t *testing.T) {
 	long.Test(t)
 	dir, summary := writeSet(t, testWorld(t, false), Set{Seed: 1, Instructions: 56, Exam: true})
@@ -216,9 +216,9 @@ func TestExam(t *testing.T) {
 	}
 	const head = "id,degree,parts,kind,family,photo,difference\n"
 	for table, want := range map[string]string{
-		head + "a/1,0.5,1,half,grey,x,y\na/1,1,1,half,grey,x,y\n": `row 2: column "id": a/1 is there twice`,
+		head + "a/1,0.5,1,half,grey,x,y\na/1,1,1,half,grey,x,y\n": `row 2: column "id": a/1 occurs twice`,
 		head + "a/1,1.5,1,half,grey,x,y\n":                        `row 1: column "degree": want 0 to 1`,
-		"id,mine\na/1,1\na/1,2\n":                                 `row 2: column "mine": a/1 is there twice`,
+		"id,mine\na/1,1\na/1,2\n":                                 `row 2: column "mine": a/1 occurs twice`,
 		"id,mine\na/1,inf\n":                                      `row 1: column "mine": want a finite number`,
 	} {
 		if err := os.WriteFile(scores, []byte(table), 0o666); err != nil {

@@ -1,4 +1,4 @@
-// Package serve starts servers for tools that measure them, and ends them as Kubernetes does.
+// Package serve starts servers for tools that measure them, and stops them like Kubernetes does, with SIGTERM.
 package serve
 
 import (
@@ -15,17 +15,16 @@ import (
 
 // Server is a running `score serve`.
 type Server struct {
-	URL    string // "" of one that was started without --json
+	URL    string // "" if the server was started without --json
 	Stderr bytes.Buffer
 
 	process *exec.Cmd
 }
 
-// Start starts a command, and waits for the line in which it says where it listens. What it says on stderr is kept, and
-// goes to a writer, too.
+// Start starts a command, and waits for the line with its address. Its stderr is kept, and also copied to a writer.
 func Start(ctx context.Context, stderr io.Writer, command ...string) (*Server, error) {
 	if len(command) == 0 {
-		return nil, errors.New("no command of a server")
+		return nil, errors.New("no server command")
 	}
 	s := &Server{process: exec.CommandContext(ctx, command[0], command[1:]...)}
 	s.process.Stderr = io.MultiWriter(&s.Stderr, stderr)
@@ -50,13 +49,13 @@ func Start(ctx context.Context, stderr io.Writer, command ...string) (*Server, e
 	return s, nil
 }
 
-// Stop ends the server with SIGTERM.
+// Stop stops the server with SIGTERM.
 func (s *Server) Stop() error {
 	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
 	if err := s.process.Wait(); err != nil {
-		return fmt.Errorf("the server ended badly: %w: %s", err, s.Stderr.String())
+		return fmt.Errorf("the server failed on exit: %w: %s", err, s.Stderr.String())
 	}
 	return nil
 }

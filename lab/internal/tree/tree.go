@@ -1,6 +1,6 @@
-// Package tree reads the Go source text of a repository: one parsed file after the other, with the package it is of and
-// the packages of the repository that it imports. Nothing is type-checked, so a tree need not build. Generated files,
-// testdata and build/ are left out; modules below the root (lab/) belong to the tree.
+// Package tree reads the Go source text of a repository: parsed files with their packages and the packages of the
+// repository that they import. Nothing is type-checked, so a tree need not build. Generated files, testdata and
+// build/ are left out; modules below the root (lab/) belong to the tree.
 package tree
 
 import (
@@ -27,7 +27,7 @@ type File struct {
 	AST       *ast.File
 }
 
-// IsTest says whether the file is a test.
+// IsTest reports whether the file is a test.
 func (f *File) IsTest() bool { return strings.HasSuffix(f.Name, "_test.go") }
 
 // Tree is the source text of a repository.
@@ -39,14 +39,14 @@ type Tree struct {
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// Root is a tree's folder: the one that is named, or this checkout if that is "".
+// Root returns the folder of a tree: named, or this checkout if named is "".
 func Root(named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
 	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {
-		return "", fmt.Errorf("git rev-parse: %w (outside a checkout name the tree)", err)
+		return "", fmt.Errorf("git rev-parse: %w (outside of a checkout, name the tree)", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
@@ -112,7 +112,7 @@ func (t *Tree) add(file string) error {
 	return nil
 }
 
-// Imports gives the folders of the tree's packages that a file imports, by the name that the file knows each by.
+// Imports returns the folders of the tree's packages that a file imports, by their name in the file.
 func (t *Tree) Imports(f *File) map[string]string {
 	imports := map[string]string{}
 	for _, i := range f.AST.Imports {
@@ -124,7 +124,7 @@ func (t *Tree) Imports(f *File) map[string]string {
 		if i.Name != nil {
 			as = i.Name.Name
 		}
-		if as == "_" || as == "." { // several may be called so
+		if as == "_" || as == "." { // not unique
 			as += p
 		}
 		imports[as] = path.Clean("./" + strings.TrimPrefix(strings.TrimPrefix(p, t.Module), "/"))

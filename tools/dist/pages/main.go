@@ -1,5 +1,5 @@
-// Program pages writes manual pages and completions for bash, zsh and fish, made from the commands themselves, into a
-// folder that is laid out as /usr/share: pages DIR. SOURCE_DATE_EPOCH is the date of the pages.
+// Program pages generates manual pages and completions for bash, zsh and fish from the commands, into a folder with
+// the layout of /usr/share: pages DIR. SOURCE_DATE_EPOCH is the date of the pages.
 package main
 
 import (
@@ -44,7 +44,7 @@ func write(dir string) error {
 		if err := completions(dir, name, app.Tree()); err != nil {
 			return err
 		}
-		if name != "assay" { // the page of assay NAME is that of NAME, too
+		if name != "assay" { // NAME has the page of assay NAME
 			err := file(dir, "man/man1/"+name+".1", func(w io.Writer) error {
 				_, err := fmt.Fprintf(w, ".so man1/assay-%s.1\n", name)
 				return err

@@ -14,8 +14,8 @@ import (
 	"assay/internal/cli/assay"
 )
 
-// TestPages: every command has a page that groff accepts without a warning, and every program completions that bash can
-// read.
+// TestPages: every command has a page that groff accepts without a warning, and every program has completions that
+// bash can read.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("SOURCE_DATE_EPOCH", "1795000000")
@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 	quiet := func(name string, args ...string) {
 		t.Helper()
 		if _, err := exec.LookPath(name); err != nil {
-			t.Logf("%s is not here: not asked", name)
+			t.Logf("%s is not installed: skipped", name)
 			return
 		}
 		c := exec.Command(name, args...)
@@ -64,7 +64,7 @@ func TestPages(t *testing.T) {
 	}
 	for _, page := range found {
 		relative, _ := filepath.Rel(dir, page)
-		if !strings.Contains(relative, "assay") { // .so, which groff takes from the folder of the manual
+		if !strings.Contains(relative, "assay") { // .so, which groff resolves relative to the manual's folder
 			continue
 		}
 		quiet("groff", "-man", "-Tutf8", "-wall", "-z", relative)

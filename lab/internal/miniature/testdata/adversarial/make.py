@@ -1,11 +1,11 @@
-"""Makes the pictures beside this file: outputs of an exam that climbed the gradient of a scorer.
+"""Makes the pictures next to this file: outputs of an exam after gradient ascent on a scorer.
 
     build/lab/miniature --photos examples/photos --only tissue,rocket --exam --seed 777 --instructions 28 \\
         --out build/climb
     score serve --scorer backbones/tiny-scorer &
     PYTHONPATH=clients/python python lab/internal/miniature/testdata/adversarial/make.py --exam build/climb
 
-A name says the task, the kind of output that was begun with, and the score before and after.
+A name contains the task, the kind of the initial output, and the score before and after.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ from PIL import Image
 
 from assay_reward import Client
 
-TASKS = {  # and the kind of output to begin with
+TASKS = {  # and the kind of the initial output
     "000001": "noop",
     "000004": "noop",
     "000007": "foreign",
