@@ -80,7 +80,7 @@ func onOneStore(ctx context.Context, both [2]*command) (*tally, error) {
 			return t, err
 		}
 		if names := unlike(want[i], got); len(names) > 0 {
-			t.flaws = append(t.flaws, fmt.Sprintf("with %s on one store, %s writes other bytes in %s", both[1-i].Name, c.Name,
+			t.flaws = append(t.flaws, fmt.Sprintf("with %s on one store, %s has different bytes in %s", both[1-i].Name, c.Name,
 				strings.Join(names, ", ")))
 		}
 	}
