@@ -78,7 +78,7 @@ for name, n, shift in [("few", 12, 0), ("many", 300, 0), ("far from 0", 90, 500)
     out["sigmoid"].append(sigmoid(name, 3 * x + shift if shift == 0 else x + shift - 500, y))
 x = np.linspace(0, 1, 20)
 out["sigmoid"].append(sigmoid("separable", x, (x > 0.5).astype(float)))
-file = ROOT / "calibration" / "testdata" / "sklearn.json"
+file = ROOT / "internal" / "calibration" / "testdata" / "sklearn.json"
 file.parent.mkdir(exist_ok=True)
 file.write_text(json.dumps(out, separators=(",", ":")) + "\n")
 print(file, file.stat().st_size)

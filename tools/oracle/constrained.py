@@ -16,7 +16,7 @@ from transformers.generation import logits_process as lp
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "generate" / "testdata"
+OUT = ROOT / "internal" / "generate" / "testdata"
 FAMILIES = ("llavanext", "qwen2_5_vl")
 WS = rb"[ \n\t]{0,12}"
 HEX = rb"[0-9a-fA-F]"
