@@ -16,11 +16,11 @@ const stretch = 200
 // same shape. Its own inference cannot follow sizes through Reshape, so most buffers fit nothing, the list grows, and a
 // graph of 5,000 nodes spends four fifths of the time in it. A name is only valid within a stretch of nodes: a buffer
 // that waited for its next use from the forward to the backward pass would raise the peak.
-func declare(m *onnx.Model) *onnx.Model {
+func declare(m onnx.Model) onnx.Model {
 	if len(m.Values) > 0 {
 		return m
 	}
-	types, err := onnx.Infer(m)
+	types, err := onnx.Infer(&m)
 	if err != nil { // the runtime decides what it accepts
 		return m
 	}
@@ -28,7 +28,6 @@ func declare(m *onnx.Model) *onnx.Model {
 	for _, v := range m.Outputs {
 		outputs[v.Name] = true
 	}
-	declared := *m
 	for i, n := range m.Nodes {
 		for _, name := range n.Outputs {
 			v := types.Of(name)
@@ -41,8 +40,8 @@ func declare(m *onnx.Model) *onnx.Model {
 					shape[k].Name = fmt.Sprintf("%s@%d", d.Name, i/stretch)
 				}
 			}
-			declared.Values = append(declared.Values, onnx.ValueInfo{Name: name, Type: v.Type, Shape: shape, Ranked: true})
+			m.Values = append(m.Values, onnx.ValueInfo{Name: name, Type: v.Type, Shape: shape, Ranked: true})
 		}
 	}
-	return &declared
+	return m
 }

@@ -27,7 +27,7 @@ func deep(layers int) *onnx.Model {
 // of nodes; the output's stay as they are, and so does a model with shapes of its own.
 func TestDeclare(t *testing.T) {
 	m := deep(2 * stretch)
-	got := declare(m)
+	got := declare(*m)
 	if len(m.Values) > 0 {
 		t.Fatalf("got %d values in the model that was given, want none", len(m.Values))
 	}
@@ -52,7 +52,7 @@ func TestDeclare(t *testing.T) {
 	}
 	own := deep(1)
 	own.Values = []onnx.ValueInfo{{Name: "other", Type: onnx.Float}}
-	if got := declare(own); !cmp.Equal(got.Values, own.Values) {
+	if got := declare(*own); !cmp.Equal(got.Values, own.Values) {
 		t.Errorf("got values %v, want the model's own", got.Values)
 	}
 }

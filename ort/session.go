@@ -159,11 +159,10 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 			return err
 		}
 	}
-	encoded := &m
 	if d == cpu { // not measured on GPUs
-		encoded = declare(&m)
+		m = declare(m)
 	}
-	data, err := encoded.Encode()
+	data, err := m.Encode()
 	if err != nil {
 		return err
 	}
