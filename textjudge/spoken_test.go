@@ -123,7 +123,7 @@ func TestKinds(t *testing.T) {
 	for want, questions := range map[string][]Question{
 		"want a name that no other number has": {ask("1", "a", "b"), ask("2", "b", "c")},
 		"want one of the judge's kinds":        {ask("1", "a", "b", "c"), ask("2", "d")},
-		"asked about this kind":                {ask("1", "a"), ask("2", "b")},
+		"no question is asked about this kind": {ask("1", "a"), ask("2", "b")},
 	} {
 		if got := problems(questions...); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)

@@ -152,8 +152,8 @@ def check_second(client, source, instruction, x):
 def check_shapes(client, source, instruction, x):
     """Images of other shapes are refused; an empty batch has no scores."""
     for bad in (x[0], x[:1], x[None, None], x.permute(1, 2, 0)):
-        fails(ValueError, "[3, H, W] or [N, 3, H, W]", lambda bad=bad: reward(client, bad, source, instruction))
-    fails(TypeError, "[3, H, W] or [N, 3, H, W]", lambda: reward(client, [x], source, instruction))
+        fails(ValueError, "want [3, H, W] or [N, 3, H, W]", lambda bad=bad: reward(client, bad, source, instruction))
+    fails(TypeError, "want a tensor [3, H, W] or [N, 3, H, W]", lambda: reward(client, [x], source, instruction))
     for wanted in (False, True):
         none = x[None][:0].clone().requires_grad_(wanted)
         scores = reward(client, none, source, instruction)

@@ -141,7 +141,7 @@ func TestBenchmarkRefused(t *testing.T) {
 		"goes with validate.by":   of(""),
 		"there is no benchmark":   "by: benchmark, benchmark: {name: aurora, ratings: here}",
 		"has no \"mean\" here":    "by: benchmark, " + of(", number: mean"),
-		"not used by":             "by: benchmark, " + of(", votes: v"),
+		"votes: not used by":      "by: benchmark, " + of(", votes: v"),
 		"want the published data": "by: benchmark, benchmark: {name: aurora-point}",
 	} {
 		path, _ := writeRun(t, "steps: 1\nvalidate: {"+validate+"}\n")
