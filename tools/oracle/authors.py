@@ -1,12 +1,12 @@
-"""Makes internal/benchmarks/testdata/authors.json: what programs of the benchmarks' authors make of random answers, some of
-them missing or malformed, and which pictures they show.
+"""Makes internal/benchmarks/testdata/authors.json: results of the benchmark authors' programs for random answers, some of
+them missing or malformed, and the pictures that they show.
 
     python tools/oracle/authors.py COPIES internal/benchmarks/testdata/authors.json [SEED ...]
 
 COPIES holds copies of the authors' repositories: EditReward and GenAI-Bench (TIGER-AI-Lab), EditScore (VectorSpaceLab), AIM-bench
 (chenshi221), Bagel (ByteDance-Seed), MagicBrush (OSU-NLP-Group), Step1X-Edit (with GEdit-Bench/run_gedit_score.py). Their
-code runs here; nothing of it is kept but the numbers. It needs torch, torchvision, scipy, pandas, Pillow and tqdm;
-what else the programs import is replaced by empty modules. The commits of the file that is kept: see COMMITS.
+code runs here; only the numbers are kept. It needs torch, torchvision, scipy, pandas, Pillow and tqdm;
+other modules that the programs import are replaced by empty ones. COMMITS lists the commits of the stored file.
 """
 
 import base64
@@ -37,7 +37,7 @@ VAD = ("valence", "arousal", "dominance")
 
 
 def load(path, **missing):
-    """Imports a program; missing are the modules that it needs not have here, with the names it takes from them."""
+    """Imports a program; missing: modules that need not be installed, with the names that the program imports from them."""
     for name, names in missing.items():
         module = types.ModuleType(name.replace("__", "."))
         module.__dict__.update(names)
@@ -51,7 +51,7 @@ def load(path, **missing):
 
 @contextlib.contextmanager
 def folder():
-    """A folder to be in, without what programs print."""
+    """Changes to a temporary folder and discards output of programs."""
     here = os.getcwd()
     with tempfile.TemporaryDirectory() as path, contextlib.redirect_stdout(io.StringIO()), \
             contextlib.redirect_stderr(io.StringIO()):
@@ -68,7 +68,7 @@ def write(path, what):
 
 
 def score(rng):
-    """Few values, so that differences repeat, and sometimes any."""
+    """One of a few values, so that differences repeat, and sometimes any value."""
     return rng.choice([rng.randint(0, 8) / 2, rng.randint(0, 8) / 2, rng.randint(3, 5), round(rng.uniform(0, 4), 3)])
 
 
@@ -76,7 +76,7 @@ eval_bench = load("EditReward/EditReward/evaluate/eval_bench.py", EditReward={"E
 
 
 def tiger(rng):
-    """evaluate_edit_reward_bench() of EditReward. A sample without pictures is not counted: scores are null then."""
+    """evaluate_edit_reward_bench() of EditReward. A sample without pictures is not counted: its scores are null."""
     samples = []
     for k, n in ((2, rng.randint(1, 40)), (3, rng.randint(1, 20)), (4, rng.randint(1, 12))):
         for _ in range(n):
@@ -85,7 +85,7 @@ def tiger(rng):
             ranking = ">".join(letters)
             if k == 2:
                 ranking = rng.choice(["A>B", "A>B", "B>A", "A<B", "A=B=Good", "A=B=Bad"])
-            place = {letter: float(k - letters.index(letter)) for letter in letters}  # many rankings are right
+            place = {letter: float(k - letters.index(letter)) for letter in letters}  # so that many rankings are right
             scores = [place[c] if rng.random() < 0.8 and k > 2 else score(rng) for c in "ABCD"[:k]]
             samples.append({"k": k, "ranking": ranking, "scores": scores if rng.random() < 0.9 else None})
     values = {f"{i}/{j}": v for i, s in enumerate(samples) for j, v in enumerate(s["scores"] or [])}
@@ -101,7 +101,7 @@ def tiger(rng):
 
 
 def thresholds(rng):
-    """calc_accuracy_with_ties() of EditReward, which scores GenAI-Bench and AURORA-Bench. Pairs without both scores are none to it."""
+    """calc_accuracy_with_ties() of EditReward, which scores GenAI-Bench and AURORA-Bench. It ignores pairs without both scores."""
     n = rng.choice([1, 2, 3, 8, 60])
     pairs = [{"human": rng.choice([1, -1, 0]), "scores": [score(rng), score(rng)] if rng.random() < 0.9 else [score(rng), None]}
              for _ in range(n)]
@@ -113,7 +113,7 @@ def thresholds(rng):
 
 
 def votes(rng):
-    """parse_response() of GenAI-Bench's inference.py: what models say, and whether it is right."""
+    """parse_response() of GenAI-Bench's inference.py: answers of models, and whether they are right."""
     empty = {name: {} for name in ("fire", "av", "requests", "datasets", "genaibench")}
     program = load("GenAI-Bench/inference.py", **empty, genaibench__mllm_tools={"MLLM_Models": None},
                    genaibench__utils={"load_template": None, "process_video_into_frames": None})
@@ -128,7 +128,7 @@ def votes(rng):
 
 
 def aim(rng):
-    """overall_auto.py over an editor's result files. The first sample is whole: of a column that nobody has the program makes 0."""
+    """overall_auto.py over an editor's result files. The first sample is complete: the program turns a column without values into 0."""
     emotions = ["amusement", "anger", "awe", "contentment", "disgust", "excitement", "fear", "sadness"]
     rate = lambda: {k: round(rng.uniform(1, 9), 1) for k in VAD}
     ten = lambda: rng.choice([rng.randint(4, 10), round(rng.uniform(6, 10), 1)])
@@ -183,7 +183,7 @@ def aim(rng):
 
 
 def kris(rng):
-    """summarize.py of Bagel's evaluation. Numbers that a category does not have are ignored."""
+    """summarize.py of Bagel's evaluation. Scores that a category does not have are ignored."""
     program = load("Bagel/eval/gen/kris/summarize.py")
     every = ["consistency_score", "quality_score", "instruction_score", "knowledge_score"]
     annotations, results = {}, {}
@@ -220,7 +220,7 @@ def kris(rng):
 
 
 def picture(rng, mode, width=0, height=0):
-    """A picture whose colours below its transparency are others than above it."""
+    """A picture with different colours under its transparent and opaque pixels."""
     width, height = width or rng.randint(3, 24), height or rng.randint(3, 24)
     noise = np.random.default_rng(rng.randint(0, 1 << 30))
     smooth = Image.fromarray(noise.integers(0, 256, (4, 5, 4), np.uint8)).resize((width, height))
@@ -261,7 +261,7 @@ def magicbrush(rng):
 
 
 class Judge:
-    """Keeps what it is shown."""
+    """Records the pictures that it is shown."""
 
     def evaluate(self, pictures, _, **more):
         self.shown = pictures
@@ -302,7 +302,7 @@ def gedit(rng):
 
 
 def gedit_means(rng):
-    """analyze_scores() of GEdit-Bench's calculate_statistics.py over result files that lack some rows."""
+    """analyze_scores() of GEdit-Bench's calculate_statistics.py over result files in which some rows are missing."""
     import csv
 
     program = load("Step1X-Edit/GEdit-Bench/calculate_statistics.py", megfile={"smart_open": open})
@@ -338,7 +338,7 @@ parts = {"tiger": tiger, "thresholds": thresholds, "votes": votes, "aim": aim, "
          "gedit": gedit, "gedit_means": gedit_means}
 out = {"commits": COMMITS, "seeds": SEEDS}
 for name, make in parts.items():
-    more = 6 if name == "thresholds" else 1  # they are short
+    more = 6 if name == "thresholds" else 1  # these are short
     out[name] = [make(random.Random(f"{name} {seed} {k}")) for seed in (SEEDS[:2] if name in ("magicbrush", "editscore", "gedit", "gedit_means") else SEEDS)
                  for k in range(more)]
 with open(OUT, "w") as f:

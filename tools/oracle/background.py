@@ -1,8 +1,8 @@
-"""Makes metrics/testdata/background.zip: pictures, masks and boxes, and the background differences of numpy and Pillow.
+"""Makes metrics/testdata/background.zip: pictures, masks and boxes, and the background differences with numpy and Pillow.
 
     python tools/oracle/background.py metrics/testdata/background.zip
 
-The background difference is the root of the mean, over the pixels outside of the region and their channels, of the
+The background difference is the root of the mean, over the pixels outside the region and their channels, of the
 squared differences of 8-bit values (arXiv 2603.29697, equation 4), the edit resized to the source's size (bicubic).
 """
 

@@ -1,4 +1,4 @@
-"""What lies below the transparency of pictures, as Pillow's convert("RGB") leaves it: python tools/oracle/bare.py
+"""Colours under transparent pixels, from Pillow's convert("RGB"), which drops alpha: python tools/oracle/bare.py
 
 Writes data/testdata/bare.json: for each picture of data/testdata/decode.zip that has transparency the SHA-256 of width
 and height (uint64, little-endian) and the RGB bytes.
@@ -20,7 +20,7 @@ with zipfile.ZipFile("data/testdata/decode.zip") as z:
             if im.mode not in ("RGBA", "LA", "PA", "RGBa", "La") and "transparency" not in im.info:
                 continue
             im = ImageOps.exif_transpose(im).convert("RGB")
-        except Exception:  # what Pillow does not read
+        except Exception:  # Pillow cannot read it
             continue
         out[name] = hashlib.sha256(struct.pack("<QQ", *im.size) + im.tobytes()).hexdigest()
 with open("data/testdata/bare.json", "w") as f:

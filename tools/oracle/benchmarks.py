@@ -1,5 +1,5 @@
 """Writes internal/benchmarks/testdata: small made-up benchmarks in their published layouts (Parquet by Hugging Face's datasets),
-predictions for them, and the numbers that numpy, scipy and scikit-learn give. Run it from anywhere."""
+predictions for them, and the numbers from numpy, scipy and scikit-learn. Runs from any folder."""
 import json
 import math
 import pathlib

@@ -10,7 +10,7 @@ QWEN2 = LLAMA3.replace(r"\p{N}{1,3}|", r"\p{N}|")
 SPECIAL = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<image>", "<pad>"]
 QWEN_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>",
                 "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
-DECOMPOSED = "cafe\u0301 cafe\u0301 " * 20  # behind the corpus: to be normalised
+DECOMPOSED = "cafe\u0301 cafe\u0301 " * 20  # after the corpus: to be normalised
 PROBES = ["It is [8].", "Make the sky purple, don't you'LL see 12345 of them?\n\n  indented\ttabs \r\n", "<|start_header_id|>user<|end_header_id|>\n\n<image>\nQ<|eot_id|>",
           "把背景换成红色 🌞 Ünïcödé\u00a0nbsp\u2028line e\u0301", "", " ", "aaaaaaaaaa abababab", "  \n \n  x"]
 

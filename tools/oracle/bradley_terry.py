@@ -1,4 +1,4 @@
-"""Makes internal/stats/testdata/bradleyterry.json: strengths by maximum likelihood in torch, tau-b by scipy.
+"""Makes internal/stats/testdata/bradleyterry.json: strengths by maximum likelihood with torch, tau-b with scipy.
 
     python tools/oracle/bradley_terry.py internal/stats/testdata
 """

@@ -1,5 +1,5 @@
-"""Writes internal/calibration/testdata/sklearn.json: what scikit-learn makes of scores and labels. IsotonicRegression with and
-without weights and ties, the sigmoid calibration of CalibratedClassifierCV, calibration_curve, and numpy's quantile of
+"""Writes internal/calibration/testdata/sklearn.json: scikit-learn's results for scores and labels: IsotonicRegression with and
+without weights and ties, the sigmoid calibration of CalibratedClassifierCV, calibration_curve, and numpy's quantile for
 split conformal prediction.
 
     pip install scikit-learn && python tools/oracle/calibration.py"""
@@ -21,7 +21,7 @@ def isotonic(name, x, y, w=None):
 
 
 def centred(x, y):
-    """Centred isotonic regression from scikit-learn's: each block of one value at its mean x (Oron and Flournoy, 2017)."""
+    """Centred isotonic regression, from scikit-learn's isotonic one: each block of equal values at its mean x (Oron and Flournoy, 2017)."""
     order = np.argsort(x, kind="stable")
     xs, fitted = x[order], IsotonicRegression().fit(x, y).predict(x[order])
     values, at = [], []

@@ -1,6 +1,6 @@
 """Renders chat templates with transformers, for model/text: python chat_templates.py > ../../model/text/testdata/templates.json
 
-With `among` the question stands between two pictures: python chat_templates.py among > ../../model/text/testdata/among.json
+With `among` the question is between two pictures: python chat_templates.py among > ../../model/text/testdata/among.json
 With `numbered` Qwen's templates number the pictures (add_vision_id): python chat_templates.py numbered > ../../model/text/testdata/numbered.json"""
 import json
 import sys
@@ -10,7 +10,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 PICTURES = "{# first the pictures #}{% for part in turn['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
 TEXTS = "{# then the texts #}{% for part in turn['content'] | selectattr('type', 'equalto', 'text') %}"
 TEMPLATES = {
-    # Worded here, and render as those published with llava-hf's checkpoints and Qwen's.
+    # Written for this test; they render like those published with llava-hf's and Qwen's checkpoints.
     "llama3-llava-next-8b": "{% for turn in messages %}{{ '<|start_header_id|>' + turn['role'] + '<|end_header_id|>\n\n' }}" + PICTURES + TEXTS
     + "{{ part['text'] + '<|eot_id|>' }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
     "llava-v1.6-mistral-7b": "{% for turn in messages %}{% set role = turn['role'] %}{% if role == 'user' %}{{ '[INST] ' }}" + PICTURES + TEXTS
@@ -74,7 +74,7 @@ TEMPLATES = {
     {{- '<|im_start|>assistant\n' }}
 {%- endif %}
 """,
-    # What published templates use here and there.
+    # Features that some published templates use.
     "blocks on lines of their own": "{{ bos_token }}\n{% for message in messages %}\n  {% if message.role == 'user' %}\n  user:\n    {%- for c in message.content %}\n"
     "      {%- if c.type == 'image' %}\n        [pic]\n      {%- else %}\n        {{- c.text | trim }}\n      {%- endif %}\n    {%- endfor %}\n  {% endif %}\n"
     "\t{# a comment #}\n\n{% endfor %}\n{%- if add_generation_prompt -%}\n  assistant:\n{% endif %}\n",
@@ -116,7 +116,7 @@ for name, template in TEMPLATES.items():
             (case["prompt"],), _ = render_jinja_template([[{"role": "user", "content": content}]], chat_template=template,
                                                          add_generation_prompt=True, bos_token="<s>", eos_token="</s>", add_vision_id=numbered)
         except Exception as e:
-            if among:  # the template wants the text last
+            if among:  # the template needs the text last
                 continue
             case["error"] = str(e)
         cases.append(case)

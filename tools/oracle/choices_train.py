@@ -1,8 +1,8 @@
-"""Gradients of a head of choices by torch: python tools/oracle/choices_train.py ORACLE released/testdata
+"""Gradients of a head of choices with torch: python tools/oracle/choices_train.py ORACLE released/testdata
 
-ORACLE as for joint.py. The rows of the answers are parameters of their own, as a scorer's are; the loss is the cross-entropy of
-the class nearest to a label plus half the distance of expectation and label. Written are the loss, and its gradients with respect
-to the rows and to some of the backbone's parameters: choices_train.json and choices_train.safetensors.
+ORACLE as for joint.py. The answers' rows are separate parameters, as in a scorer; the loss is the cross-entropy of the class
+nearest to a label plus half the distance between expectation and label. Writes the loss, and its gradients with respect to the
+rows and to some of the backbone's parameters: choices_train.json and choices_train.safetensors.
 """
 import json
 import sys

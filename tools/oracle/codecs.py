@@ -1,10 +1,10 @@
-"""internal/codecs/selftest: small JPEG and WebP pictures, and a picture's bytes packed by zlib, that a library must decode to
-Pillow's bytes before it is used.
+"""internal/codecs/selftest: small JPEG and WebP pictures, and a picture's bytes compressed with zlib; a library must decode
+them to Pillow's bytes before it is used.
 
     build/venv/bin/python tools/oracle/codecs.py     # from the repository's root
 
-Names are NAME-WIDTHxHEIGHTxCHANNELS-DIGEST.ENDING: the channels of a JPEG file or of a WebP file's pixels, and 16 digits of
-the SHA-256 of Pillow's pixels: RGB, for WebP with alpha RGBA.
+Names are NAME-WIDTHxHEIGHTxCHANNELS-DIGEST.ENDING: the channels of the JPEG file or of the WebP file's pixels, and 16 digits of
+the SHA-256 of Pillow's pixels: RGB, or RGBA for WebP with alpha.
 """
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Writes internal/curate/testdata/confirmation.json: gains that a held-out judge confirms or not, by numpy and scipy.
+"""Writes internal/curate/testdata/confirmation.json: gains that a held-out judge confirms or not, with numpy and scipy.
 
     python tools/oracle/confirmation.py
 """
@@ -13,7 +13,7 @@ N, WANTED, DRAWS = 120, 0.5, 20_000
 
 
 def gains(s0, s1, h0, h1):
-    """Gain of the score, of the held-out judge, that which is expected of it, and what it lacks; [..., inputs] each."""
+    """Gain of the score, gain of the held-out judge, its expected gain, and its shortfall. Arguments: [..., inputs]."""
     gain, held = (s1 - s0).mean(-1), (h1 - h0).mean(-1)
     x, y = s0 - s0.mean(-1, keepdims=True), h0 - h0.mean(-1, keepdims=True)
     expected = (x * y).sum(-1) / (x * x).sum(-1) * gain

@@ -1,5 +1,5 @@
-"""Answers that follow a grammar: which tokens may come next, by the partial matches of a regular expression over bytes, and
-what transformers makes of that. Writes internal/generate/testdata/constrained.json and .safetensors.
+"""Answers that follow a grammar: the allowed next tokens, by partial matches of a regular expression over bytes, and the answers
+that transformers generates with them. Writes internal/generate/testdata/constrained.json and .safetensors.
 
     build/venv/bin/python tools/oracle/constrained.py
 """
@@ -70,7 +70,7 @@ LANGUAGES = {
 
 
 def spelled(tokenizer):
-    """The bytes of each token, None for special ones, and whether a blank in front of a text is lost."""
+    """The bytes of each token, None for special ones, and whether a leading blank of a text is lost."""
     file = json.loads(tokenizer.backend_tokenizer.to_str())
     special = {a["id"] for a in file["added_tokens"] if a["special"]}
     added = {a["id"]: a["content"].encode() for a in file["added_tokens"]}
@@ -91,7 +91,7 @@ def spelled(tokenizer):
 
 
 class Rule:
-    """Which tokens may come behind some bytes."""
+    """The allowed tokens after some bytes."""
 
     def __init__(self, pattern, tokens, trims):
         pattern = pattern.replace(b"C{", CHAR + b"{").replace(b"W", WS)
@@ -110,7 +110,7 @@ class Rule:
 
 
 def walk(rule, draw, most=48):
-    """A random way through the grammar: the tokens, a digest of what was allowed at each step, and where it was complete."""
+    """A random walk through the grammar: the tokens, a digest of the allowed tokens at each step, and where it was complete."""
     text, steps = b"", []
     while len(steps) < most:
         ids = rule.allowed(text)
@@ -126,7 +126,7 @@ def walk(rule, draw, most=48):
 
 
 def answer(family, rule, tokenizer, model, most):
-    """What transformers generates greedily behind a prompt when only allowed tokens may come."""
+    """Greedy generation of transformers after a prompt, restricted to allowed tokens."""
     text = tokenizer.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "How good is it?"}]}],
                                          tokenize=False, add_generation_prompt=True)
     ids = tokenizer(text, return_tensors="pt")["input_ids"]
@@ -143,7 +143,7 @@ def answer(family, rule, tokenizer, model, most):
 
 
 def distributions(rule, steps, ends, vocab, name, tensors):
-    """What is sampled from at some steps of a walk."""
+    """The distributions to sample from at some steps of a walk."""
     generator = torch.Generator().manual_seed(7)
     text, ids, out = b"", [5, 9], []
     for n, step in enumerate(steps):

@@ -1,12 +1,12 @@
-"""Writes internal/kernels/cuda.txt: the kernels that ONNX Runtime's CUDA provider registers, read out of the registry
-of the pinned release itself. No GPU and no CUDA is needed: the provider is loaded over empty libraries, whose
-functions do nothing, and is asked for its list.
+"""Writes internal/kernels/cuda.txt: the kernels that ONNX Runtime's CUDA provider registers, read from the registry
+of the pinned release itself. It needs no GPU and no CUDA: the provider is loaded with stub libraries, whose
+functions do nothing, and lists its kernels.
 
     python -m pip download --no-deps onnxruntime-gpu==1.31.1 && unzip -q -d release onnxruntime_gpu-*.whl
     python tools/oracle/cuda_kernels.py release internal/kernels/cuda.txt internal/kernels/testdata/placed.txt
 
-The second file says where sessions of that release place the nodes of ONNX's own tests: the table is held to it.
-Takes Linux, gcc and binutils (nm). The release's Python version must be the interpreter's.
+The second file lists where sessions of that release place the nodes of ONNX's own tests: the table is tested against it.
+Needs Linux, gcc and binutils (nm). The interpreter's Python version must be the release's.
 """
 import os
 import re
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when onnxruntime is loaded
 
 NEEDED = ["cublasLt.so.13", "cublas.so.13", "curand.so.10", "cudart.so.13", "cuda.so.1", "cudnn.so.9", "cufft.so.12",
           "nvinfer.so.10", "nvonnxparser.so.10"]
@@ -31,7 +31,7 @@ OLDEST, NEWEST = 13, 25  # opsets
 
 
 def empty_libraries(capi, folder):
-    """Writes libraries that have every function that the providers want."""
+    """Writes stub libraries with every function that the providers need."""
     names = set()
     for provider in "cuda", "tensorrt":
         listed = subprocess.run(["nm", "-D", "--undefined-only", f"{capi}/libonnxruntime_providers_{provider}.so"],
@@ -49,7 +49,7 @@ def empty_libraries(capi, folder):
 
 
 def places(schema, constraint):
-    """The inputs and outputs that a type constraint of a kernel is about: by type parameter, or by their own name."""
+    """The inputs and outputs of a kernel's type constraint: by type parameter, or by their own name."""
     def of(kind, args):
         return [f"{kind}{k}" for k, a in enumerate(args) if a.typeStr == constraint]
 
@@ -59,7 +59,7 @@ def places(schema, constraint):
 
 
 def merge(rows):
-    """Joins kernels that differ in the types of one constraint only."""
+    """Merges kernels that differ only in the types of one constraint."""
     rows = [{k: frozenset(v) for k, v in r.items()} for r in rows]
     changed = True
     while changed:
@@ -93,7 +93,7 @@ def table():
         first, last = k.version_range
         for s in schemas.get((k.domain, k.op_name), []):
             since = s.since_version
-            # An open-ended kernel is for the version that it was written for, and no later one.
+            # An open-ended kernel only supports the version that it was written for.
             if k.provider != "CUDAExecutionProvider" or (k.domain, k.op_name, since) not in without or \
                     since != first and (last == OPEN or not first <= since <= last):
                 continue
@@ -113,10 +113,10 @@ def table():
 
 
 def placed(model):
-    """Where a session places the only node of a model: CUDA, CPU, or None where there is no session."""
+    """Where a session places the only node of a model: CUDA, CPU, or None if the log does not tell."""
     import onnxruntime
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 0  # where nodes are placed is said in the log alone
+    options.log_severity_level = 0  # node placement is only logged
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     with tempfile.TemporaryFile("w+") as log:
         shown = os.dup(1), os.dup(2)
@@ -125,7 +125,7 @@ def placed(model):
         try:
             onnxruntime.InferenceSession(model, options, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
         except Exception:
-            pass  # maybe later than nodes are placed, where it wants memory of the device
+            pass  # maybe after node placement, when it allocates device memory
         finally:
             for to, old in enumerate(shown, 1):
                 os.dup2(old, to)
@@ -136,7 +136,7 @@ def placed(model):
 
 
 def placements():
-    """Lines that say where the release places the nodes of ONNX's own tests: operator, types of inputs and outputs, opsets."""
+    """Lines with the placement of the nodes of ONNX's own tests: operator, types of inputs and outputs, opsets."""
     import onnx
     from onnx.backend.test.case.node import collect_testcases
     seen = set()
@@ -155,7 +155,7 @@ def placements():
         if line in seen:
             continue
         seen.add(line)
-        spans = []  # of opsets with one answer
+        spans = []  # of opsets with the same placement
         for opset in range(OLDEST, NEWEST + 1):
             del m.opset_import[:]
             m.opset_import.add(version=opset)
@@ -172,7 +172,7 @@ def placements():
 
 def main():
     release, to = os.path.abspath(sys.argv[1]), sys.argv[2]
-    if "LISTING" not in os.environ:  # libraries are looked for where the process was told to when it began
+    if "LISTING" not in os.environ:  # LD_LIBRARY_PATH is only read when a process starts
         with tempfile.TemporaryDirectory() as folder:
             empty_libraries(f"{release}/onnxruntime/capi", folder)
             env = dict(os.environ, LISTING="1", LD_LIBRARY_PATH=folder, PYTHONPATH=release)

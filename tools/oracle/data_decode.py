@@ -1,8 +1,8 @@
-"""data/testdata/decode.zip: small pictures in every format and colour type, and what Pillow and transformers make of them.
+"""data/testdata/decode.zip: small pictures in every format and colour type, and their pixels in Pillow and transformers.
 
     python tools/oracle/data_decode.py        # from the repository's root
 
-decode.json: file -> {size, sha256 of the RGB bytes}; JPEGs also get their pixels as <file>.png, for an inverse DCT may
+decode.json: file -> {size, sha256 of the RGB bytes}; JPEGs also have their pixels as <file>.png, because an inverse DCT may
 round differently.
 """
 import hashlib
@@ -32,7 +32,7 @@ def chunk(kind, body):
 
 
 def png(a, kind, depth, interlace=False, extra=b""):
-    """a: integers [h, w, channels]; kind: PNG's colour type. Written by hand for what Pillow does not write."""
+    """a: integers [h, w, channels]; kind: PNG's colour type. Written by hand, for files that Pillow does not write."""
     h, w, c = a.shape
 
     def rows(a):
@@ -122,7 +122,7 @@ def make():
         small = photo(size=(20, 11)).quantize(16)
         save(f"{name}.gif", small, **({} if key is None else {"transparency": key}))
         raw = bytearray((OUT / f"{name}.gif").read_bytes())
-        raw[6:10] = struct.pack("<HH", 31, 17)  # the screen
+        raw[6:10] = struct.pack("<HH", 31, 17)  # size of the logical screen
         at = raw.rindex(b"\x2c\0\0\0\0\x14\0\x0b\0")
         raw[at + 1:at + 5] = struct.pack("<HH", 7, 4)
         (OUT / f"{name}.gif").write_bytes(raw)
@@ -132,7 +132,7 @@ def make():
 
 
 def tiff16(a):
-    """a: integers [h, w, 3]; a TIFF of 16 bits a channel in one strip, big-endian."""
+    """a: integers [h, w, 3]; a TIFF with 16 bits per channel in one strip, big-endian."""
     h, w, _ = a.shape
     body = a.astype(">u2").tobytes()
     tags = [(256, 3, 1, w << 16), (257, 3, 1, h << 16), (258, 3, 3, 134), (259, 3, 1, 1 << 16), (262, 3, 1, 2 << 16), (273, 4, 1, 140),
@@ -143,7 +143,7 @@ def tiff16(a):
 
 
 def awkward():
-    """What few writers make: depths, interlaces and transparencies that Pillow reads and does not write, and rare options."""
+    """Files that few programs write: depths, interlacing and transparency that Pillow reads but does not write, and rare options."""
     rgb = photo(size=(21, 13))
     a = np.asarray(rgb).astype(int)
     grey = rgb.convert("L")

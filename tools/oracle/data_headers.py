@@ -1,11 +1,11 @@
 """data/testdata/headers.zip: some 2,000 tiny pictures of every combination of depth, type, compression, orientation and
-extra channels that Pillow reads, and what Pillow and transformers make of them.
+extra channels that Pillow reads, and their pixels in Pillow and transformers.
 
     build/venv/bin/python tools/oracle/data_headers.py [SEED [ZIP]]     # from the repository's root
 
-headers.json, in the zip: file -> {size, sha256 of the RGB bytes; bare: the same where transparency is dropped, if that is
-another}, half of each digest. JPEGs have their pixels as <file>.rgb instead, for an inverse DCT may round differently.
-Files that Pillow refuses are left out. The combinations are in headers_*.py; sizes, pixels and palettes are drawn.
+headers.json, in the zip: file -> {size, sha256 of the RGB bytes; bare: the same with transparency dropped, if it
+differs}, half of each digest. JPEGs have their pixels as <file>.rgb instead, because an inverse DCT may round differently.
+Files that Pillow refuses are left out. The combinations are in headers_*.py; sizes, pixels and palettes are random.
 """
 import hashlib
 import io
@@ -27,7 +27,7 @@ from pack import pack
 
 
 def pillow(raw):
-    """The pixels that a model of transformers sees, [h, w, 3], and those that Pillow's convert makes."""
+    """The pixels that a model in transformers sees, [h, w, 3], and those from Pillow's convert."""
     im = ImageOps.exif_transpose(Image.open(io.BytesIO(raw)))
     return convert_to_rgb(im, return_numpy=True), np.asarray(im.convert("RGB"))
 
@@ -49,7 +49,7 @@ def main():
                 continue
             try:
                 got, bare = pillow(raw)
-            except Exception:  # Pillow raises whatever it meets
+            except Exception:  # Pillow raises all kinds of errors
                 refused += 1
                 continue
             assert name not in expect, name

@@ -1,4 +1,4 @@
-"""data/testdata/metadata.zip: pictures whose orientation lies in rare places, and how Pillow turns them.
+"""data/testdata/metadata.zip: pictures with the orientation in rare places, and how Pillow rotates them.
 
     python tools/oracle/data_metadata.py        # from the repository's root
 
@@ -20,7 +20,7 @@ PICTURE = Image.open("testdata/oracle/images/coffee.png").convert("RGB").resize(
 
 
 def exif(n, order="<"):
-    """A TIFF header and a directory with a width, which is not what is looked for, and the orientation."""
+    """A TIFF header and a directory with an unrelated tag, the width, and the orientation."""
     head = b"II*\0" if order == "<" else b"MM\0*"
     tags = [(0x0100, 4, 1, 9), (0x0112, 3, 1, n)]
     body = b"".join(struct.pack(order + "HHI", *t[:3]) + (struct.pack(order + "I", t[3]) if t[1] == 4 else

@@ -1,5 +1,5 @@
-"""data/testdata/resize.json: SHA-256 of pictures resized by Pillow 13, of every oracle picture and of noise in odd sizes.
-data/testdata/normalize.json: SHA-256 of the float32 values that numpy makes of one.
+"""data/testdata/resize.json: SHA-256 of pictures resized by Pillow 13, for every oracle picture and for noise in odd sizes.
+data/testdata/normalize.json: SHA-256 of the float32 values of one, normalised with numpy.
 
     python tools/oracle/data_resize.py        # from the repository's root
 """

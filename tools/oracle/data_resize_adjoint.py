@@ -1,5 +1,5 @@
 """data/testdata/resize_adjoint.json: <u, A x> for Pillow's resize A in floating point (mode F: no rounding between the passes
-or after), x and u pictures of noise. The transposed map must give the same number as <A' u, x>.
+or after), x and u pictures of noise. The transposed map must result in the same number, <A' u, x>.
 
     python tools/oracle/data_resize_adjoint.py        # from the repository's root
 """
@@ -24,7 +24,7 @@ def noise(w, h):
 
 cases = []
 for w, h, nw, nh in SIZES:
-    x, u = noise(w, h), noise(nw, nh)[::-1, ::-1]  # turned by 180 degrees, so that the two do not go alike
+    x, u = noise(w, h), noise(nw, nh)[::-1, ::-1]  # rotated by 180 degrees, so that the two are not correlated
     for name, f in FILTERS.items():
         y = np.stack([np.asarray(Image.fromarray(x[..., c].astype(np.float32)).resize((nw, nh), f), np.float64) for c in range(3)], -1)
         cases.append({"size": [w, h], "resized": [nw, nh], "filter": name, "dots": [float((u * y)[..., c].sum()) for c in range(3)]})

@@ -1,9 +1,9 @@
-"""data/testdata/tables/: the same three rows as pandas, pyarrow and Hugging Face datasets write them, nested columns, and
+"""data/testdata/tables/: the same three rows written by pandas, pyarrow and Hugging Face datasets, nested columns, and
 columns of every type without dictionaries.
 
     pip install datasets pandas pyarrow pillow && python tools/oracle/data_tables.py     # from the repository's root
 
-nested.json is nested.parquet's content as pyarrow reads it.
+nested.json is the content of nested.parquet, read by pyarrow.
 """
 import json
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""heuristics/testdata/directions.json: CLIP-D as torch computes it, of embeddings as they are and of length 1.
+"""heuristics/testdata/directions.json: CLIP-D computed with torch, from embeddings as they are and normalised to length 1.
 
     build/venv/bin/python tools/oracle/directions.py     # from the repository's root
 
-Embeddings have the lengths that CLIP's have (pictures about 10, texts about 8, a tenth more or less), so that the two
-definitions differ as they do in practice; in some cases even by their sign."""
+Embeddings have lengths like CLIP's (images about 10, texts about 8, within a tenth), so that the two definitions
+differ like in practice, in some cases even in sign."""
 import json
 from pathlib import Path
 

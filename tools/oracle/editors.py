@@ -1,5 +1,5 @@
-"""Makes internal/benchmarks/testdata/editors.json and magicbrush.zip: what the published rules of GEdit-Bench, ImgEdit-Bench and
-MagicBrush give on made-up data, by numpy, Python's round, torch, Pillow and transformers.
+"""Makes internal/benchmarks/testdata/editors.json and magicbrush.zip: results of the published rules of GEdit-Bench, ImgEdit-Bench
+and MagicBrush on made-up data, with numpy, Python's round, torch, Pillow and transformers.
 
     python tools/oracle/editors.py internal/benchmarks/testdata testdata/oracle/clip/model
 
@@ -54,7 +54,7 @@ def imgedit():
         if i == 5:
             texts[key] = "I cannot judge this: sorry"
             continue
-        if i == 7:  # two numbers alone, and one that is written otherwise
+        if i == 7:  # only two numbers, and one in another notation
             texts[key] = f"A: {n[0]}\nB: {n[1]}\nC: {n[2]}/5"
             n = n[:2]
         single[key] = round(sum(n) / len(n), 2)
@@ -64,7 +64,7 @@ def imgedit():
 
 
 def rise():
-    """RISE-Bench by pandas, whose absent values are true to Python's if: the authors' program."""
+    """RISE-Bench with pandas like the authors' program, in which missing values (NaN) are true."""
     import pandas as pd
 
     data, lines = [], []
@@ -114,7 +114,7 @@ def picture(w, h):
 
 
 def distance(pairs, criterion):
-    """The mean over pairs of a torch loss between ToTensor of the edit, resized, and of the wanted result."""
+    """The mean over pairs of a torch loss between ToTensor of the edit, resized, and of the expected result."""
     total = 0
     for edit, wanted in pairs:
         edit = edit.resize(wanted.size)

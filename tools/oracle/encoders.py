@@ -1,5 +1,5 @@
-"""Makes encoders/testdata/encoders.zip, small encoders in the spellings and types that checkpoints come in and exported graphs of them,
-and expect.json, the embeddings that transformers gives. Run from the repository root."""
+"""Makes encoders/testdata/encoders.zip, small encoders with the names and types found in checkpoints and exported graphs of them,
+and expect.json, their embeddings from transformers. Run from the repository root."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def rows(t):
 
 
 def dino(name, cls, config, crop, dtype, modern):
-    """modern: the names of transformers 5's modules, in shards; else what save_pretrained writes, the published names."""
+    """modern: the names of transformers 5's modules, in shards; else the published names, which save_pretrained writes."""
     out = OUT / name
     processor = BitImageProcessorPil(size={"shortest_edge": 20}, crop_size={"height": crop[0], "width": crop[1]})
     processor.save_pretrained(out)
@@ -67,9 +67,9 @@ def clip():
     processor = CLIPImageProcessorPil(size={"shortest_edge": 12}, crop_size={"height": 12, "width": 12})
     file = out / "preprocessor_config.json"
     processor.save_pretrained(out)
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"size": 12, "crop_size": 12}))  # as OpenAI's files have it
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"size": 12, "crop_size": 12}))  # like in OpenAI's files
     config = json.loads((out / "config.json").read_text())
-    config["text_config_dict"] = config["text_config"]  # as OpenAI's large model has it: this one counts
+    config["text_config_dict"] = config["text_config"]  # like in OpenAI's large model: this one takes precedence
     config["text_config"] = dict(config["text_config"], num_attention_heads=4)
     (out / "config.json").write_text(json.dumps(config, indent=1))
     model, tok = model.float(), CLIPTokenizer.from_pretrained(out)
@@ -79,7 +79,7 @@ def clip():
 
 
 class Both(torch.nn.Module):
-    """CLIP as Optimum exports it: both towers in one graph, embeddings normalised."""
+    """CLIP exported like by Optimum: both towers in one graph, embeddings normalised."""
 
     def __init__(self, model):
         super().__init__()
@@ -115,7 +115,7 @@ def main():
                       dynamic_axes={"input_ids": {0: "t", 1: "l"}, "attention_mask": {0: "t", 1: "l"}, "pixel_values": {0: "n"}})
     (OUT / "dino_giant/onnx").mkdir()
     torch.onnx.export(Hidden(giant), (x[:1],), OUT / "dino_giant/onnx/model.onnx", dynamo=False, opset_version=18,
-                      input_names=["pixel_values"], output_names=["last_hidden_state"])  # one picture a run
+                      input_names=["pixel_values"], output_names=["last_hidden_state"])  # one picture per run
     pack(OUT, TO / "encoders.zip")
     shutil.rmtree(OUT)
 

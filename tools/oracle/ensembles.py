@@ -1,4 +1,4 @@
-"""Makes internal/benchmarks/testdata/ensembles.json: votes of made-up models on expressions, counted by Python's statistics.
+"""Makes internal/benchmarks/testdata/ensembles.json: votes of made-up models on expressions, counted with Python's statistics.
 
     python tools/oracle/ensembles.py internal/benchmarks/testdata/ensembles.json
 """
@@ -26,7 +26,7 @@ def search(label):
         for names in combinations(models, size):
             right = 0
             for i, t in enumerate(wanted):
-                votes = [label(models[n][i]) for n in names if models[n][i] in LABELS]  # other answers are no votes
+                votes = [label(models[n][i]) for n in names if models[n][i] in LABELS]  # other answers are not votes
                 right += statistics.multimode(votes) == [t]
             scores.append((right / len(truth), names))
         best = max(s for s, _ in scores)

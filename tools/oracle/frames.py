@@ -1,9 +1,9 @@
-"""Greedy answers of transformers about two pictures that are the frames of one: internal/generate/testdata/frames.json.
+"""Greedy answers of transformers about two pictures passed as two frames: internal/generate/testdata/frames.json.
 
     python tools/oracle/frames.py backbones/tiny testdata/oracle/images > internal/generate/testdata/frames.json
 
-Each patch takes its first frame from the one picture and its second from the other, which Pillow resizes to the first one's size.
-log_probs are by token of the answer, its end among them: what training calls the loss is less their sum.
+Each patch takes its first frame from one picture and its second from the other, which Pillow resizes to the first one's size.
+log_probs are by token of the answer, including its end token: the training loss is minus their sum.
 """
 import json
 import sys

@@ -1,9 +1,9 @@
-"""States that transformers gives for a fresh Qwen-VL checkpoint: model/fresh/testdata/FAMILY_states.json.
+"""Hidden states of a fresh Qwen-VL checkpoint in transformers: model/fresh/testdata/FAMILY_states.json.
 
     train init --family FAMILY --seed 3 --text model/fresh/testdata/corpus.txt --out BACKBONE
     python tools/oracle/fresh_qwen.py BACKBONE testdata/oracle/images > model/fresh/testdata/FAMILY_states.json
 
-The checkpoint must load without a missing or an unexpected key. A score token's row is the mean of the embedding table.
+The checkpoint must load without missing or unexpected keys. A score token's row is the mean of the embedding table.
 """
 import json
 import sys

@@ -1,14 +1,14 @@
-"""Makes internal/trainer/testdata/grpo/: three steps of GRPO by TRL's loss on answers that are given, for the trainer's objective grpo. Run
-from the repository root, with trl 1.16.0 installed beside transformers and PEFT:
+"""Makes internal/trainer/testdata/grpo/: three steps of GRPO with TRL's loss on given answers, for the trainer's objective grpo. Run
+from the repository root, with trl 1.16.0 installed in addition to transformers and PEFT:
 
     python tools/oracle/grpo.py
 
-The prompts are those of prompts.jsonl, with pictures. In runs.zip a run's folder holds init/ (the adapter that training begins with),
+The prompts are those of prompts.jsonl, with pictures. In runs.zip a run's folder holds init/ (the adapter that training starts from),
 final.safetensors (its tensors after three steps) and run.json: options, the answers of each step (tokens, rewards, whether they were cut
 off), and for each step TRL's loss, divergence, share of clipped tokens, and the gradient's norm.
 
 The loss is GRPOTrainer._compute_loss; the advantages are those of GRPOTrainer._generate_and_score_completions (its lines are repeated
-here, as answers are given). Each prompt with its answers is a micro-batch of TRL's gradient accumulation. float32, torch.optim.AdamW.
+here, because answers are given). Each prompt with its answers is a micro-batch of TRL's gradient accumulation. float32, torch.optim.AdamW.
 """
 
 import json
@@ -75,7 +75,7 @@ def prompt_inputs(family, backbone, picture, text):
 
 
 def group_inputs(family, prompt, answers):
-    """TRL's inputs of a prompt with its answers, which are padded at their ends."""
+    """TRL's inputs for a prompt with its answers, which are padded on the right."""
     n, longest = len(answers), max(len(a["ids"]) for a in answers)
     ids = torch.tensor([a["ids"] + [0] * (longest - len(a["ids"])) for a in answers])
     mask = torch.tensor([[1] * len(a["ids"]) + [0] * (longest - len(a["ids"])) for a in answers])
@@ -95,7 +95,7 @@ def group_inputs(family, prompt, answers):
 
 
 def trainer(model, run, groups):
-    """A GRPOTrainer that has what its loss reads, and no data."""
+    """A GRPOTrainer with only the fields that its loss reads, without data."""
     t = GRPOTrainer.__new__(GRPOTrainer)
     t.model, t.args = model, SimpleNamespace(delta=None, use_bias_correction_kl=False, steps_per_generation=groups)
     t.accelerator = SimpleNamespace(num_processes=1, is_main_process=False, autocast=nullcontext, gather=lambda x: x, reduce=lambda x, reduction: x,
@@ -110,7 +110,7 @@ def trainer(model, run, groups):
 
 
 def log_probs(t, model, inputs):
-    """As GRPOTrainer computes them before a step."""
+    """Log probabilities like GRPOTrainer computes them before a step."""
     with torch.no_grad():
         return t._get_per_token_logps_and_entropies(
             model, torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1),
@@ -151,7 +151,7 @@ for name, run in RUNS.items():
     words = min(vocab, 200)
 
     def answers():
-        """Random tokens and rewards for each prompt; of the last prompt all rewards are equal."""
+        """Random tokens and rewards for each prompt; all rewards of the last prompt are equal."""
         out = []
         for i in range(len(PROMPTS)):
             group = []

@@ -1,4 +1,4 @@
-"""JPEG files for data_headers.py: what Pillow writes, and frames of any sampling factors, components and scans by hand."""
+"""JPEG files for data_headers.py: written by Pillow, and by hand with any sampling factors, components and scans."""
 import itertools
 import struct
 
@@ -25,7 +25,7 @@ class Bits:
         return bytes(int(bits[i:i + 8], 2) for i in range(0, len(bits), 8)).replace(b"\xff", b"\xff\x00")
 
 
-# Codes of eight bits for every symbol that is used: DC sizes 0 to 11, and AC symbols of runs 0 to 3 and sizes 1 to 5, EOB, ZRL.
+# Eight-bit codes for every symbol in use: DC sizes 0 to 11, and AC symbols of runs 0 to 3 and sizes 1 to 5, EOB, ZRL.
 DC = list(range(12))
 AC = [0x00, 0xF0] + [r << 4 | s for r in range(4) for s in range(1, 6)]
 
@@ -35,7 +35,7 @@ def table(cls, ident, symbols):
 
 
 def value(bits, v):
-    """The size's bits of v, as T.81 has them."""
+    """The bits of v after its size category, as in T.81."""
     n = int(abs(v)).bit_length()
     return n, (v if v >= 0 else v + (1 << n) - 1)
 
@@ -68,7 +68,7 @@ def put_block(bits, coefficients, before, first, last):
 
 def jpeg(rng, size, factors, ids=None, adobe=None, jfif=True, restart=0, progressive=False, interleaved=True, sof=None, depth=8, quality=4, but=0,
          groups=None):
-    """factors: (h, v) of each component; but: how many scans are left out; groups: the components that are together in a scan."""
+    """factors: (h, v) of each component; but: number of omitted scans; groups: the components that share a scan."""
     w, h = size
     n = len(factors)
     ids = ids or list(range(1, n + 1))
@@ -125,9 +125,9 @@ def scan(planes, factors, members, first, last, restart, size, mcus):
 
 
 def rewritten(rng, size):
-    """Segments as other writers have them."""
+    """Segments in the way of other writers."""
     def segments(raw):
-        """The segments up to the first scan, and what follows."""
+        """The segments up to the first scan, and the rest."""
         at, out = 2, []
         while raw[at + 1] != 0xDA:
             n = 2 + struct.unpack(">H", raw[at + 2:at + 4])[0]
@@ -259,7 +259,7 @@ def files(rng):
     for factors in ([(1, 1)], [(1, 1)] * 3, [(2, 1), (1, 1), (1, 1)]):
         for but in sorted({1, len(factors), 2 * len(factors)}):
             yield f"missing{but}_{len(factors)}_{factors[0][0]}.jpg", jpeg(rng, (30, 21), factors, progressive=True, but=but)
-    for i in range(8):  # Pillow reads some of them, by what is in its buffer
+    for i in range(8):  # Pillow reads only some of them, depending on its buffer
         yield f"no_end{i}.jpg", jpeg(rng, (8 * i + 3, 6), [(1, 1)] * 3)[:-2]
     yield "more_behind.jpg", base + b"more bytes \xff\xd8\xff"
     yield "two_pictures.jpg", base + jpeg(rng, (5, 4), [(1, 1)])

@@ -70,7 +70,7 @@ def bmps(rng, size):
                     yield (f"{header}_{bits}_{'_'.join(f'{m:x}' for m in masks)}_{down}",
                            bmp(rng, size(), header, bits, 3, masks[:3] if header in (40, 52) else masks, down=down))
         if bits <= 8:
-            yield f"{header}_{bits}_grey", bmp(rng, (4, 3), header, bits, grey=True)  # narrow: else Pillow does not read all of them
+            yield f"{header}_{bits}_grey", bmp(rng, (4, 3), header, bits, grey=True)  # narrow: Pillow does not read all wider ones
             if header != 12:
                 for colours in sorted({2, 3, 1 << bits, 256}):
                     w, h = size()
@@ -102,7 +102,7 @@ CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
 def png(rng, size, kind, depth, interlace=False, before=b"", palette=None, high=None, end=True, after=b"", key=None):
-    """Random samples with random filters. high: samples are below it."""
+    """Random samples with random filters. high: upper bound of the samples (exclusive)."""
     w, h = size
     palette = 1 << depth if palette is None and kind == 3 else palette
     passes = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)) if interlace else ((0, 0, 1, 1),)
@@ -118,7 +118,7 @@ def png(rng, size, kind, depth, interlace=False, before=b"", palette=None, high=
             else:
                 row = np.packbits((v[:, None] >> np.arange(depth - 1, -1, -1) & 1).astype(np.uint8).reshape(-1)).tobytes()
             step = max(1, depth * CHANNELS[kind] // 8)
-            if depth >= 8 and rng.integers(2):  # the filter Sub
+            if depth >= 8 and rng.integers(2):  # filter type Sub
                 a = np.frombuffer(row, np.uint8).astype(int)
                 left = np.concatenate([np.zeros(step, int), a])[:len(a)]
                 data += b"\1" + ((a - left) % 256).astype(np.uint8).tobytes()
@@ -196,7 +196,7 @@ def pngs(rng, size):
 
 
 def codes(indices, least):
-    """GIF's LZW of codes of least + 1 bits: cleared before longer ones are due."""
+    """GIF's LZW with codes of least + 1 bits: the table is cleared before longer codes are due."""
     bits, n = 0, 0
     every = (1 << least) - 2
     out = []
@@ -328,7 +328,7 @@ def webps(rng, size):
     for name, raw in turned(rng, size):
         bare = [c for c in webp_of(rng, "RGB", (5, 3), lossless=True) if c[0] != b"VP8X"]
         yield f"orientation_{name}", riff(vp8x(8, (5, 3)), *bare, (b"EXIF", raw))
-    for bit, flags in itertools.product((0, 1), (None, 0, 0x10, 2, 0x12)):  # whether a lossless picture says that it has alpha
+    for bit, flags in itertools.product((0, 1), (None, 0, 0x10, 2, 0x12)):  # with and without the alpha flag of lossless pictures
         body = bytearray(dict(webp_of(rng, "RGBA", (6, 4), lossless=True, exact=True))[b"VP8L"])
         body[4] = body[4] & 0xEF | bit << 4
         inner = [(b"VP8L", bytes(body))]

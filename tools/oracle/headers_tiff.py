@@ -1,4 +1,4 @@
-"""TIFF files for data_headers.py: every mode that Pillow opens, by hand; what Pillow writes; rare tags."""
+"""TIFF files for data_headers.py: every mode that Pillow opens, by hand; files by Pillow; rare tags."""
 import io
 import struct
 import zlib
@@ -23,7 +23,7 @@ def tiff(order, tags, blocks, sort=sorted):
     entries, after = b"", b""
     start = at + 2 + 12 * len([t for t in tags.values() if t is not None]) + 4
     for tag, value in sort(tags.items()):
-        if value is None:  # a tag to be left out
+        if value is None:  # a tag to omit
             continue
         kind, values = value if isinstance(value, tuple) else (SHORT, [value])
         body = struct.pack(f"{big}{len(values)}{CODES[kind]}", *values)
@@ -90,9 +90,9 @@ def layout(rng, key, size, compression=1, rows=None, tile=None, predictor=None, 
                 n = lines * (-(-bw * plane // 8))
                 raw = (rng.integers(0, 256, n) if n < 200 else few(rng, 256, n)).astype(np.uint8)
                 if bits[0] in (16, 32) and rng.random() < 0.3 and len(bits) == 1:
-                    raw.reshape(-1, bits[0] // 8)[:, (slice(0, -1) if order == b"MM" else slice(1, None))] = 0  # values of a byte
+                    raw.reshape(-1, bits[0] // 8)[:, (slice(0, -1) if order == b"MM" else slice(1, None))] = 0  # values that fit in a byte
                 elif bits == (16,) and rng.random() < 0.3:
-                    raw.reshape(-1, 2)[:, 0 if order == b"MM" else 1] = 255  # dim ones where white is zero
+                    raw.reshape(-1, 2)[:, 0 if order == b"MM" else 1] = 255  # dim values if white is zero
                 if fmt == (3,):
                     raw = rng.uniform(-20, 300, len(raw) // 4).astype(">f4" if order == b"MM" else "<f4").view(np.uint8)
                 block = PACK[compression](raw.tobytes())
@@ -101,7 +101,7 @@ def layout(rng, key, size, compression=1, rows=None, tile=None, predictor=None, 
 
 
 def few(rng, below, size):
-    """Random numbers of which there are few: palettes that pack well."""
+    """Random numbers with few distinct values, which compress well."""
     return rng.choice(rng.integers(0, below, 8), size)
 
 
@@ -145,7 +145,7 @@ GREY, RGB, RGBA, MUL, PAL, BIT = ((b"II", 1, (1,), 1, (8,), ()), (b"MM", 2, (1,)
 
 
 def rare(rng, size):
-    """Tags of other types and counts, or none."""
+    """Tags with other types and counts, or omitted."""
     bases = {"grey": GREY, "rgb": RGB, "rgba": RGBA, "mul": MUL, "pal": PAL, "bit": BIT}
     for n in range(0, 10):
         for base, key in bases.items():
@@ -225,7 +225,7 @@ def sloppy(rng, size):
 
 
 def alphas(rng, size):
-    """Premultiplied pixels as programs write them: no colour above its alpha, and each alpha once."""
+    """Premultiplied pixels like programs write them: no colour above its alpha, and every alpha value."""
     for order in (b"II", b"MM"):
         for deep in (8, 16):
             key = (order, 2, (1,), 1, (deep,) * 4, (1,))
@@ -241,7 +241,7 @@ def alphas(rng, size):
 
 
 def written(rng, size):
-    """What Pillow writes."""
+    """Files that Pillow writes."""
     compressions = [None, "packbits", "tiff_lzw", "tiff_adobe_deflate", "tiff_deflate", "zstd", "lzma", "jpeg", "webp", "group3", "group4", "tiff_ccitt",
                     "tiff_thunderscan", "tiff_raw_16", "tiff_sgilog"]
     for mode in ("1", "L", "LA", "P", "PA", "I", "I;16", "I;16B", "F", "RGB", "RGBX", "RGBA", "CMYK", "YCbCr", "LAB"):
@@ -259,7 +259,7 @@ def written(rng, size):
 
 
 def saved(im, kind, **options):
-    """The file that Pillow writes, None where it does not: not every mode has every compression."""
+    """The file that Pillow writes, or None: not every mode supports every compression."""
     b = io.BytesIO()
     try:
         im.save(b, kind, **options)

@@ -1,5 +1,5 @@
 """Writes internal/trainer/objective/testdata/heads.json: a batch of edits with labels of several heads, many of them missing, and
-from torch in float64 the loss of each head over the labels that are there, the weighted sum and its gradient by every head's outputs.
+from torch in float64 the loss of each head over its present labels, the weighted sum and its gradient with respect to every head's outputs.
 
     build/venv/bin/python tools/oracle/heads.py
 """
@@ -36,10 +36,10 @@ def loss(term, z, y):
 z = {name: torch.randn(N, width, generator=gen).float().double().requires_grad_() for name, (_, width) in HEADS.items()}
 y = {name: torch.rand(N, generator=gen).float().double() for name in HEADS}
 y["emotion"] = torch.randint(0, len(NAMES), (N,), generator=gen) / (len(NAMES) - 1)
-for i, name in enumerate(HEADS):  # a table has some heads, and of these some labels are missing
+for i, name in enumerate(HEADS):  # a table has some of the heads, with some labels missing
     y[name][torch.rand(N, generator=gen) < 0.3] = NAN
     if name in ("valence", "arousal", "dominance"):
-        y[name][:8] = NAN  # all of the first run of the graph, and half of the second
+        y[name][:8] = NAN  # all labels of the first run of the graph, and half of the second
 terms = [loss(t, z[t["dimension"]], y[t["dimension"]]) for t in TERMS]
 total = sum(t.get("weight", 1) * v for t, v in zip(TERMS, terms))
 total.backward()

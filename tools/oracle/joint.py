@@ -1,7 +1,7 @@
-"""Joint likelihoods of choices of several tokens by transformers: python tools/oracle/joint.py ORACLE released/testdata/joint.json
+"""Joint likelihoods of choices of several tokens with transformers: python tools/oracle/joint.py ORACLE released/testdata/joint.json
 
 ORACLE holds images/, llavanext/backbone and released/logits/judges.json, whose yes_no cases are asked. For each case and
-list of choices: log p of each choice behind the prompt, and the expectation of the values over their softmax, with the
+list of choices: log p of each choice after the prompt, and the expectation of the values over their softmax, with the
 norm of its gradient with respect to pixel_values.
 """
 import json

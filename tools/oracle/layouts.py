@@ -1,11 +1,11 @@
-"""Makes internal/benchmarks/testdata/layouts.zip: small data in the layouts in which benchmarks of editors are published, the
-outputs of an editor, and what the published rules make of known scores.
+"""Makes internal/benchmarks/testdata/layouts.zip: small data in the published layouts of editor benchmarks, the outputs of an
+editor, and the results of the published rules for known scores.
 
     python tools/oracle/layouts.py internal/benchmarks/testdata/layouts.zip
 
-An instruction ends with [sN]: a judge that answers N for its semantic consistency and 9 for its quality is what the
-numbers are of. expect.json has, for each benchmark, these numbers, and the groups of samples that each is a mean of the
-means of (for the scores of any judge).
+An instruction ends with [sN]: the numbers are those of a judge that answers N for its semantic consistency and 9 for its
+quality. expect.json has these numbers for each benchmark, and the groups of samples of each number, which is the mean of
+the groups' means (for the scores of any judge).
 """
 
 import io
@@ -30,7 +30,7 @@ def add(name, content):
 
 
 def picture(ending="png"):
-    """A gradient of a size of its own."""
+    """A gradient of a unique size."""
     w, h = rng.randint(24, 60), rng.randint(24, 60)
     a, b, c = (rng.randint(0, 255) for _ in range(3))
     im = Image.new("RGB", (w, h))
@@ -53,7 +53,7 @@ def overall(s):
 
 
 def table(name, rows, files):
-    """Parquet in shards, pictures as the datasets library has them."""
+    """Parquet in shards, with pictures in the form of the datasets library."""
     size = math.ceil(len(rows) / files)
     for k in range(files):
         t = pa.Table.from_pylist(rows[k * size:(k + 1) * size])
@@ -63,7 +63,7 @@ def table(name, rows, files):
 
 
 def gedit():
-    """Mean over the tasks of the means over their samples, by language; VIEScore's O is sqrt(SC x PQ) of a sample."""
+    """Mean over the tasks of the means over their samples, by language; VIEScore's O of a sample is sqrt(SC x PQ)."""
     tasks = ["background_change", "color_alter", "material_alter", "motion_change", "ps_human", "style_change", "subject-add",
              "subject-remove", "subject-replace", "text_change", "tone_transfer"]
     rows, parts, said = [], {}, {}
@@ -90,7 +90,7 @@ def gedit():
 
 
 def imgedit():
-    """Means over all samples, and over the means of kinds."""
+    """Means over all samples, and over the means of the kinds."""
     entries, kinds, said = {}, {}, {}
     for k, kind in enumerate(["add", "adjust", "background", "action", "compose", "extract", "remove", "replace", "style"]):
         for n in range(1 + k % 3):
@@ -125,7 +125,7 @@ def rise():
 
 
 def kris():
-    """Means over samples of one source, by kind of knowledge; those of several need a judge that is shown them."""
+    """Means over samples with one source, by kind of knowledge; samples with several need a judge that is shown all of them."""
     parts = {}
     for category, kind in {"color_change": "factual", "viewpoint_change": "factual", "biology": "conceptual",
                            "rule-based_reasoning": "procedural", "multi-instruction_execution": "procedural"}.items():
@@ -154,7 +154,7 @@ def kris():
 
 def compass():
     """A preference is right if the winner's score is strictly higher, a tie if the scores differ by less than 0.00001. The
-    judge here gives both sides the same."""
+    judge here scores both sides the same."""
     data, numbers = [], {}
     for n in range(14):
         s, dimension, label = score(), ("IA", "VC", "VQ")[n % 3], "tie" if n % 4 == 3 else "preference"
@@ -170,7 +170,7 @@ def compass():
 
 
 def magicbrush():
-    """Means over all turns, each edited from the true picture before it."""
+    """Means over all turns, each edited from the ground truth of the turn before it."""
     turns, said = [], {}
     for session, count in {"242679": 3, "360871": 1, "7": 2}.items():
         add(f"magicbrush/test/images/{session}/{session}-input.png", picture())

@@ -1,5 +1,5 @@
-"""Writes internal/pystring/testdata/literals.json: what CPython makes of assignments of string literals, and what its
-str.format makes of templates.
+"""Writes internal/pystring/testdata/literals.json: CPython's results of assignments of string literals, and of
+str.format with templates.
 
     python tools/oracle/literals.py"""
 import json
@@ -19,7 +19,7 @@ TEMPLATES = [
 
 
 def evaluated(source):
-    scope = {"name": "{name}", "n_1": "{n_1}"}  # fields stay
+    scope = {"name": "{name}", "n_1": "{n_1}"}  # fields stay in place
     try:
         exec(compile(source, "module", "exec"), scope)
     except (SyntaxError, NameError, TypeError):

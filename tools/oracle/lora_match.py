@@ -1,5 +1,5 @@
-"""Writes lora/testdata: what PEFT makes of many adapter configurations on small models of both families, merged weights,
-and what PEFT writes for an adapter with most options. Usage: lora_match.py OUT LLAVANEXT_BACKBONE QWEN2_5_VL_BACKBONE"""
+"""Writes lora/testdata: the layers that PEFT adapts for many adapter configurations on small models of both families, merged
+weights, and the files that PEFT writes for an adapter with most options. Usage: lora_match.py OUT LLAVANEXT_BACKBONE QWEN2_5_VL_BACKBONE"""
 import copy
 import gzip
 import json
@@ -34,7 +34,7 @@ def result(model, fields):
         if "not found in the base model" in text or "were excluded" in text or "No modules were targeted" in text:
             return "none"
         raise
-    # sub-modules of a Conv or Embedding adapter are LoRA layers, too: their kind tells that they are not linear
+    # sub-modules of a Conv or Embedding adapter are also LoRA layers: their type shows that they are not linear
     got = {n: [l.r["default"], l.lora_alpha["default"], l.scaling["default"]]
            for n, l in m.named_modules() if isinstance(l, LoraLayer)}
     return got
@@ -115,7 +115,7 @@ for scorer, dtype in [("scorer", torch.float32), ("scorer_adiee", torch.float32)
             expect[f"{scorer}.{str(dtype)[6:]}.{k}"] = v.flatten()[i].clone()
 save_file(expect, f"{out}/merged.safetensors")
 
-# An adapter with most options, as PEFT saves it.
+# An adapter with most options, saved by PEFT.
 base = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(backbones["llavanext"]))
 torch.manual_seed(3)
 model = get_peft_model(base, LoraConfig(

@@ -16,7 +16,7 @@ gen = torch.Generator().manual_seed(13)
 
 def scores(n, width, spread):
     z = torch.randn(n, width, generator=gen) * spread
-    return z.float().double()  # what float32 holds
+    return z.float().double()  # rounded to float32
 
 
 def edits(n, labels):
@@ -33,7 +33,7 @@ def nearest(values, y):
 
 
 def log_difference(b, a):
-    """log(sigmoid(b) - sigmoid(a)), b > a, from the side where it does not cancel."""
+    """log(sigmoid(b) - sigmoid(a)), b > a, computed on the side where it does not cancel."""
     flip = a > 0
     hi, lo = torch.where(flip, -a, b), torch.where(flip, -b, a)
     h, l = F.logsigmoid(hi), F.logsigmoid(lo)
@@ -41,7 +41,7 @@ def log_difference(b, a):
 
 
 def two_hot(values, y):
-    """y between two values is divided between them, so that the mean stays."""
+    """A y between two values is split between them, which keeps the mean."""
     p = torch.zeros(len(values))
     k = next((i for i, v in enumerate(values) if v >= y), len(values))
     if k in (0, len(values)):
@@ -73,7 +73,7 @@ def pointwise(spec, z, it, values, learned=None):
     v = spec.get("values", [0, 0.5, 1])
     k = nearest(v, it["label"])
     cuts = [(a + b) / 2 for a, b in zip(v, v[1:])]
-    if learned is not None:  # ordered: the first cut, and the logarithms of the gaps
+    if learned is not None:  # increasing: the first cut, and the logarithms of the gaps
         cuts = list(torch.cumsum(torch.cat([learned[:1], learned[1:].exp()]), 0))
     if k == 0:
         return -F.logsigmoid(scale * (cuts[0] - s))
@@ -171,7 +171,7 @@ def tables():
 
 
 def soft(one, two, far, spread):
-    """Several ratings of an edit, each an item. Beside them the losses to a whole distribution, in torch's own words."""
+    """Several ratings of an edit, each an item, checked against torch's own loss for a full distribution."""
     ratings = [[0.25, 0.125, 0.875], [1, 1, 1], [0, 0.5, 1, 0.3125], [0.75], [], [0, 0.0625], [0.5, 0.5625], [0.25, 1], [0, 1],
                [0.4375]]
     items = [{"edits": [i], "label": float(y), "weight": torch.tensor(0.5 / len(r)).float().item()}
@@ -220,7 +220,7 @@ def comparisons(one, two, far, spread):
     labels = [0, 1, 0.5, 0.25, 0.75, 1, 0, 0.3, 1, 0]
     for values, cuts in [([0, 0.5, 1], [0.25, math.log(0.5)]), ([0, 0.25, 0.5, 1], [-0.3, -4, 1.5]), ([0, 1], [0.4]),
                          ([0, 0.5, 1], [0.5, -9])]:
-        for name, z in [("usual", one), ("far", far)][:1 if cuts[-1] == -9 else 2]:  # there torch's differences cancel
+        for name, z in [("usual", one), ("far", far)][:1 if cuts[-1] == -9 else 2]:  # torch's differences cancel there
             for scale in (10, 1):
                 spec = {"kind": "ordinal", "cuts": "learned", "values": values, "scale": scale}
                 out.append(case(f"learned cuts, {name}", spec, z, edits(10, labels), learned=cuts))
@@ -228,7 +228,7 @@ def comparisons(one, two, far, spread):
 
 
 def normal_table():
-    """erfcx(u) (1 + sqrt(pi) u) for u >= 0 as a Chebyshev series in v = (u - 2)/(u + 2), -1 to 1. It goes from 1 to 1."""
+    """erfcx(u) (1 + sqrt(pi) u) for u >= 0 as a Chebyshev series in v = (u - 2)/(u + 2), -1 to 1. The function is 1 at both ends."""
     mpmath.mp.dps = 40
 
     def f(v):

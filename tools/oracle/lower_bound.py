@@ -1,4 +1,4 @@
-"""Writes internal/reward/combine/testdata/lower_bound.json: mean less penalty times standard deviation of torch's mixtures
+"""Writes internal/reward/combine/testdata/lower_bound.json: mean minus penalty times standard deviation of torch's mixtures
 of normal distributions.
 
     pip install torch && python tools/oracle/lower_bound.py

@@ -1,7 +1,7 @@
-"""What transformers generates with a sliding window: writes internal/generate/testdata/sliding.json.
+"""Generation of transformers with a sliding window: writes internal/generate/testdata/sliding.json.
 
-The checkpoint is the LLaVA-NeXT fixture with its language model called Mistral and given a window, so that the first
-words are out of sight of the last ones. Greedy decoding with a repetition penalty, text alone.
+The checkpoint is the LLaVA-NeXT fixture with its language model declared as Mistral with a window, so that the last
+tokens do not see the first ones. Greedy decoding with a repetition penalty, text only.
 """
 import json
 import pathlib

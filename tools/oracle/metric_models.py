@@ -1,12 +1,12 @@
-"""Makes metrics/testdata/models.zip and models.json: models of random weights behind metrics' files, and what their Python
-originals compute with their own preprocessing.
+"""Makes metrics/testdata/models.zip and models.json: models with random weights for the metrics, and the results of their Python
+originals with their own preprocessing.
 
     pip install --no-deps opencv-python-headless scikit-image
     python tools/oracle/metric_models.py testdata/oracle metrics/testdata
 
-ArcFace's original is insightface's: a similarity transform by scikit-image, cv2.warpAffine and cv2.dnn.blobFromImages.
-Those of emotions and of valence, arousal and dominance are transformers' classes and image processors; that of LongCLIP
-is transformers' CLIP with 248 positions.
+The original of ArcFace is insightface's: a similarity transform by scikit-image, cv2.warpAffine and cv2.dnn.blobFromImages;
+for emotions and for valence, arousal and dominance, transformers' classes and image processors; for LongCLIP,
+transformers' CLIP with 248 positions.
 """
 
 import io
@@ -34,7 +34,7 @@ FILES = {}
 
 
 def export(model, size, output, name):
-    """The model as ONNX of one output."""
+    """Exports the model to ONNX with one output."""
     class Bare(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -90,7 +90,7 @@ EMOTIONS = ["angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"]
 
 
 def spread(model):
-    """Random weights of a size that lets answers differ from picture to picture."""
+    """Random weights, large enough that answers differ between pictures."""
     for name, p in model.named_parameters():
         if p.dim() > 1:
             p.data = torch.randn_like(p) * (1.2 / p[0].numel() ** 0.5)
@@ -159,7 +159,7 @@ def longclip():
             t[name] = features(model.get_text_features(**ids))
         seen = lambda p: features(model.get_image_features(**processor(images=p, return_tensors="pt")))
         v = {n: seen(p) for n, p in PICTURES.items()}
-        boxes = [(10, 8, 70, 60), (12, 10, 76, 66)]  # of faces, say
+        boxes = [(10, 8, 70, 60), (12, 10, 76, 66)]  # for example of faces
         cut = [seen(PICTURES[n].crop(box)) for n, box in zip(NAMES, boxes)]
     unit = lambda x: x / x.norm()
     for n in NAMES:

@@ -1,9 +1,9 @@
-"""Makes metrics/testdata: LPIPS, the aesthetic head and the alignment of faces by their Python originals.
+"""Makes metrics/testdata: LPIPS, the aesthetic head and face alignment with their Python originals.
 
     pip install --no-deps lpips torchvision scikit-image
     python tools/oracle/metrics.py metrics/testdata
 
-Weights are a function of their names, so that the fixtures hold numbers only: see value().
+Weights are a function of their names, so that the fixtures only hold numbers: see value().
 """
 
 import json
@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 
 
 def value(name, shape, scale, shift=0.0):
-    """Numbers that Go makes, too: 24 bits of a product with the crc32 of the name."""
+    """Numbers that the Go tests compute as well: 24 bits of a product with the crc32 of the name."""
     n = int(numpy.prod(shape))
     u = (numpy.arange(1, n + 1, dtype=numpy.uint64) * 2654435761 + zlib.crc32(name.encode()) * 40503) % (1 << 32)
     x = (u >> 8).astype(numpy.float64) / (1 << 24) - 0.5
@@ -69,7 +69,7 @@ def lpips_cases():
 
 
 def aesthetic_cases():
-    class Head(torch.nn.Module):  # the published head's layers: what its state dict has
+    class Head(torch.nn.Module):  # the published head's layers, with the names of its state dict
         def __init__(self):
             super().__init__()
             n = torch.nn

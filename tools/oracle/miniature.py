@@ -1,5 +1,5 @@
-"""Writes lab/internal/miniature/testdata/evaluate.json: candidates with true degrees and scores, and what numpy and scipy make of
-them. Run: python tools/oracle/miniature.py"""
+"""Writes lab/internal/miniature/testdata/evaluate.json: candidates with true degrees and scores, and the results of numpy and scipy
+for them. Run: python tools/oracle/miniature.py"""
 import json
 from pathlib import Path
 
@@ -19,7 +19,7 @@ rows = []
 for task in range(15):
     for kind, truth in KINDS.items():
         if kind == "half" and task % 3 == 2:
-            continue  # half a flip there is not
+            continue  # there is no half flip
         score = np.round(0.6 * truth + 0.5 * rng.random(), 1)  # rounded: ties
         rows.append(dict(group=f"{task:06d}", family=FAMILIES[task % 3], kind=kind, parts=1 + task % 2, truth=truth, score=float(score)))
 alive = [r for r in rows if r["kind"] not in ("noop", "corrupt", "foreign")]

@@ -1,5 +1,5 @@
-"""Writes the onnx package's own Attention cases in which rows see no key, or see a window: one model per case with the inputs as
-initializers, and what its reference evaluator makes of them as initializers named want/OUTPUT.
+"""Writes the onnx package's own Attention cases in which rows see no key, or only a window: one model per case with the inputs as
+initializers, and the outputs of its reference evaluator as initializers named want/OUTPUT.
 
     onnx_attention.py FOLDER && pack.py FOLDER onnx/grad/testdata/attention.zip
 """

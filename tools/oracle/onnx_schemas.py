@@ -1,4 +1,4 @@
-"""Writes onnx/schemas.go: how many inputs and outputs every ai.onnx operator takes, and which types go together, by
+"""Writes onnx/schemas.go: how many inputs and outputs every ai.onnx operator has, and which of them share types, by
 version (from the onnx package): python onnx_schemas.py ../../onnx/schemas.go"""
 import sys
 from collections import defaultdict
@@ -21,7 +21,7 @@ def input_type(s, i):
 
 
 def output_type(s, o):
-    """The input whose type an output has, a type's name, or "?" where attributes or subgraphs decide."""
+    """The input with the type of an output, the name of a type, or "?" if it depends on attributes or subgraphs."""
     if not o.is_homogeneous:
         return "?"
     if o.type_str in FIXED:

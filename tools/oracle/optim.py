@@ -1,5 +1,5 @@
-"""Makes internal/optim/testdata/others.json: Adafactor from torch, Lion from lion-pytorch (pip install lion-pytorch), schedules from
-transformers. Run from the repository root."""
+"""Makes internal/optim/testdata/others.json: Adafactor from torch, Lion from lion-pytorch (pip install lion-pytorch), schedules
+from transformers. Run from the repository root."""
 
 import json
 
@@ -38,7 +38,7 @@ runs = []
 for decay, lrs in [(0.0, [1e-2] * 7), (0.1, [0.05 / (t + 1) for t in range(7)])]:
     runs.append(run("adafactor", lambda p: torch.optim.Adafactor(p, lr=1.0, weight_decay=decay, foreach=False), lrs, 0.5, decay, shapes))
     runs.append(run("lion", lambda p: Lion(p, lr=1.0, betas=(0.9, 0.99), weight_decay=decay), lrs, 1.0, decay, shapes))
-clip = 1.5  # and rates above 1 / sqrt(t)
+clip = 1.5  # with rates above 1 / sqrt(t)
 larger = run("adafactor", lambda p: torch.optim.Adafactor(p, lr=1.0, d=clip, foreach=False), [0.9] * 7, 0.5, 0.0, shapes)
 runs.append(larger | {"d": clip})
 

@@ -1,6 +1,6 @@
 """Makes internal/optim/testdata/groups.json: torch.optim.AdamW with parameter groups, LoRA+ groups of PEFT, ReduceLROnPlateau, and AdamW8bit of
-bitsandbytes 0.50 on the CPU (pip install bitsandbytes), with codes that are the nearest ones: its kernel for float32 looks them up in a
-table of bins, its other path and its CUDA kernel do not. Run from the repository root."""
+bitsandbytes 0.50 on the CPU (pip install bitsandbytes), with the nearest codes: its kernel for float32 looks them up in a table of
+bins, its other path and its CUDA kernel do not. Run from the repository root."""
 
 import json
 
@@ -26,7 +26,7 @@ def flat(t):
 
 
 def groups(lrs, decays, steps):
-    """lrs: for each group its rate at every step."""
+    """lrs: for each group its learning rate at every step."""
     shapes = [[3, 4], [5], [4, 3], [2, 2], [1]]
     members = [[0, 3], [1, 4], [2]]
     params = [torch.nn.Parameter(torch.randn(s)) for s in shapes]
@@ -56,7 +56,7 @@ def plateau(mode, patience, factor, threshold, floor, measures):
 
 
 def eight(decay, lrs, scale, shapes):
-    """Gradients are drawn anew by whoever reads this: the numbers i * 2654435761 mod 2^32, i counted over steps and tensors."""
+    """Readers of the file recompute the gradients: the numbers i * 2654435761 mod 2^32, with i counting over steps and tensors."""
     params, count = [], 0
 
     def draw(n):

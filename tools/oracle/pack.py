@@ -1,6 +1,6 @@
 """Packs a folder of fixtures into a zip, which internal/packed opens: python tools/oracle/pack.py FOLDER ZIP [but,these,names]
 
-Names inside are relative to the folder; the same files give the same bytes. What is packed is removed from the folder.
+Names inside are relative to the folder; the same files give the same bytes. Packed files are removed from the folder.
 """
 import sys
 import zipfile

@@ -1,7 +1,7 @@
-"""Layers as bitsandbytes and compressed-tensors store them, with what they give back: python tools/oracle/packed_libraries.py OUT
+"""Layers stored by bitsandbytes and compressed-tensors, with their dequantised weights: python tools/oracle/packed_libraries.py OUT
 
 OUT/CASE/{config.json,model.safetensors,dequantized.safetensors}, which pack.py packs into internal/quant/testdata/libraries.zip. Besides
-torch it wants `pip install --no-deps bitsandbytes compressed-tensors loguru`.
+torch it needs `pip install --no-deps bitsandbytes compressed-tensors loguru`.
 """
 import json
 import sys
@@ -34,7 +34,7 @@ def bits_and_bytes(out, name, kind, double, n, k, block=64):
                                 bnb_4bit_compute_dtype=torch.bfloat16).to_dict()
     most = bnb.dequantize_blockwise(state.absmax, state.state2) + state.offset if double else state.absmax
     dense = generic(packed.reshape(-1), most, state.code, block, (n, k), torch.float32)
-    if k % block == 0:  # the kernel for processors (0.50.2) is wrong for other rows
+    if k % block == 0:  # the CPU kernel (0.50.2) is wrong for other rows
         assert torch.equal(dense, bnb.dequantize_4bit(packed, state))
     save(out / name, config, tensors, dense)
 
@@ -76,7 +76,7 @@ def main(out):
     fp8 = (FloatQuantizationCompressor, "float-quantized")
     compressed(out, "fp8_tensor", *fp8, 16, 40, num_bits=8, type="float", strategy="tensor", symmetric=True)
     compressed(out, "fp8_channel", *fp8, 16, 40, num_bits=8, type="float", strategy="channel", symmetric=True)
-    bits_and_bytes(out, "nf4_rows", "nf4", True, 16, 96)  # rows of a block and a half
+    bits_and_bytes(out, "nf4_rows", "nf4", True, 16, 96)  # rows of one and a half blocks
     bits_and_bytes(out, "fp4_rows", "fp4", False, 8, 40)
 
 

@@ -1,5 +1,5 @@
-"""Adapters of the ways that PEFT has besides plain LoRA, trained for five steps by PEFT, for internal/modeltest: where each begins
-(adapter files as PEFT saves them), the losses, and every trained tensor afterwards.
+"""Adapters with PEFT's variants of LoRA, trained for five steps by PEFT, for internal/modeltest: the start of each (adapter files
+saved by PEFT), the losses, and every trained tensor afterwards.
 
     python peft_ways.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../internal/modeltest/testdata/peft.zip
 """
@@ -58,7 +58,7 @@ def run(family, name, fields):
     base = FAMILIES[family][0].from_pretrained(source / "backbone", dtype=torch.float32, attn_implementation="eager")
     base.name_or_path = base.config._name_or_path = "backbone"
     peft = get_peft_model(base, LoraConfig(**fields))
-    if "use_dora" in fields:  # another start than B = 0, m = |W|
+    if "use_dora" in fields:  # a different start than B = 0, m = |W|
         with torch.no_grad():
             for n, p in peft.named_parameters():
                 if "lora_B" in n:
@@ -96,10 +96,10 @@ def run(family, name, fields):
     with tempfile.TemporaryDirectory() as d:
         adapter_files(peft, Path(d))
         for n, p in load_file(Path(d) / "adapter_model.safetensors").items():
-            final[n if p.numel() <= 4096 else n + "@13"] = p if p.numel() <= 4096 else p.flatten()[::13]  # of large ones some elements
+            final[n if p.numel() <= 4096 else n + "@13"] = p if p.numel() <= 4096 else p.flatten()[::13]  # only some elements of large ones
         files["final/adapter_config.json"] = (Path(d) / "adapter_config.json").read_bytes()
     merged = {}
-    if name in ("dora", "projector", "pissa"):  # what PEFT merges it to
+    if name in ("dora", "projector", "pissa"):  # the weights merged by PEFT
         whole = peft.merge_and_unload().state_dict()
         merged = {n: whole[n].clone() for n in whole if "layers.1.self_attn.v_proj" in n and "language" in n or "multi_modal_projector" in n}
     with tempfile.TemporaryDirectory() as d:

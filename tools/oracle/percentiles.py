@@ -1,4 +1,4 @@
-"""Percentiles as NumPy computes them: heuristics/testdata/percentiles.json. Run: python percentiles.py OUT"""
+"""Percentiles computed with NumPy: heuristics/testdata/percentiles.json. Run: python percentiles.py OUT"""
 import json
 import sys
 

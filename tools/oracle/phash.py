@@ -1,7 +1,6 @@
-"""Looks of pictures by Pillow and numpy: internal/labeling/nearcopy/testdata/phash.json. Run: python phash.py PICTURES OUT
-Pictures are put over white and made RGB before, as the program does. For each: the digest of the grey thumbnail of 24 x 24
-inside of uniform borders,
-and the hash of its lowest frequencies, whose integrals are sums over a fine grid here."""
+"""Perceptual hashes with Pillow and numpy: internal/labeling/nearcopy/testdata/phash.json. Run: python phash.py PICTURES OUT
+Pictures are first put over white and converted to RGB, as the program does. For each: the digest of the grey 24 x 24 thumbnail
+inside uniform borders, and the hash of its lowest frequencies, whose integrals are computed as sums over a fine grid."""
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ order = sorted(((v, u) for v in range(LOW) for u in range(LOW)), key=lambda at: 
 
 
 def above(grey):
-    """How many lines are uniform from the first on."""
+    """The number of uniform lines at the start."""
     n, total = grey.shape[1], int(grey[0].sum())
     like = np.abs(grey.astype(int) - (total + n // 2) // n) <= 4
     other = np.flatnonzero(like.sum(axis=1) < 0.98 * n)
@@ -28,7 +27,7 @@ def above(grey):
 
 
 def inside(grey):
-    """What uniform borders surround, rows first, twice."""
+    """The part inside uniform borders, rows first, twice."""
     full = grey
     for _ in range(2):
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Makes checkpoints/testdata/pickles.zip: what torch.save writes, in its format of today and the one before 1.6, beside the same
+"""Makes checkpoints/testdata/pickles.zip: files of torch.save, in its current format and the one before 1.6, with the same
 tensors as safetensors. Run from the repository root."""
 
 import tempfile

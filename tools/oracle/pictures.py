@@ -1,4 +1,4 @@
-"""Pictures as transformers' models see them."""
+"""Pictures like transformers' models see them."""
 from PIL import Image
 
 

@@ -1,9 +1,9 @@
-"""Makes internal/benchmarks/testdata/published.json: numbers of made-up answers by programs of the benchmarks' authors.
+"""Makes internal/benchmarks/testdata/published.json: numbers for made-up answers, from the benchmark authors' programs.
 
     python tools/oracle/published.py COPIES internal/benchmarks/testdata/published.json
 
 COPIES holds RISEBench, Bagel, ImgEdit and Edit-Compass-and-EditReward-Compass as cloned from GitHub. Their code runs
-here; nothing of it is kept but the numbers.
+here; only the numbers are kept.
 """
 
 import importlib.util
@@ -27,10 +27,10 @@ def load(path, name):
 
 
 def rise():
-    """gpt_eval.py over judges' texts that it finds in its own pickle."""
+    """gpt_eval.py over judges' texts, which it reads from its own pickle."""
     import numpy as np
 
-    np.float_ = np.float64  # its utils name what numpy 2 has no more
+    np.float_ = np.float64  # its utils use a name that numpy 2 has removed
     sys.path.insert(0, f"{COPIES}/RISEBench")
     sys.modules.setdefault("requests", types.ModuleType("requests"))
     program = load(f"{COPIES}/RISEBench/gpt_eval.py", "gpt_eval")
@@ -85,7 +85,7 @@ def rise():
 
 
 def kris():
-    """summarize.py over results of all categories, some of which have no number."""
+    """summarize.py over results of all categories, some without a number."""
     program = load(f"{COPIES}/Bagel/eval/gen/kris/summarize.py", "summarize")
     annotations, results = {}, {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 """Packs the fixtures of packed weights: python tools/oracle/quantized_pack.py FIXTURES/quantized testdata/oracle/quantized.zip
 
-What the backbones share lies once in shared.safetensors, which an index of each names; the tests put it in its place. gptq is
-left out (its layout is that of gptq_act_order with sorted columns, and what train quantize writes), and so are awq's gradients,
-logits, and all but one of the dequantised layers of each.
+Tensors that the backbones share are stored once, in shared.safetensors, which the index of each names; the tests copy it into
+place. Left out are gptq (its layout is that of gptq_act_order with sorted columns, and the output of train quantize), awq's
+gradients, the logits, and all but one of the dequantised layers of each.
 The same files give the same bytes.
 """
 import json
@@ -31,7 +31,7 @@ def main(source, archive):
             save_file(own, b / "packed.safetensors", {"format": "pt"})
             names = {k: "shared.safetensors" if k in shared else "packed.safetensors" for k in sorted(w)}
             (b / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}, indent=1))
-        for file in root.glob("*/dequantized.safetensors"):  # one layer of each, the smallest
+        for file in root.glob("*/dequantized.safetensors"):  # the smallest layer of each
             layers = load_file(file)
             least = min(layers, key=lambda k: layers[k].size)
             save_file({least: layers[least]}, file)

@@ -1,6 +1,6 @@
-"""Small data sets in the layouts in which the real ones are published: python tools/oracle/readers.py data/readers/testdata/layouts.zip
+"""Small datasets in the published layouts of the real ones: python tools/oracle/readers.py data/readers/testdata/layouts.zip
 
-Pictures are 8 x 8 and of one colour, so that tests know them by it: colour(n) is (n, 255 - n, n // 2).
+Pictures are 8 x 8 and of one colour, by which tests recognise them: colour(n) is (n, 255 - n, n // 2).
 Needs datasets, pyarrow, pillow."""
 import io
 import json
@@ -48,7 +48,7 @@ def parquet(path, rows, images):
     pq.write_table(pa.table(columns), path)
 
 
-# MagicBrush, Parquet: two sessions, of two turns and of one, over two files
+# MagicBrush, Parquet: two sessions, of two turns and one turn, in two files
 turns = [("100", 1, 10, 11, "add a hat"), ("100", 2, 11, 12, "make it red"), ("200", 1, 20, 21, "remove the dog")]
 turns = [{"img_id": i, "turn_index": t, "source_img": image(s), "mask_img": image(99), "instruction": p, "target_img": image(g)} for i, t, s, g, p in turns]
 parquet("magicbrush/dev-00000-of-00002.parquet", turns[:1], ["source_img", "mask_img", "target_img"])
@@ -79,14 +79,14 @@ d = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
 datasets.DatasetDict({"train": d}).save_to_disk(os.path.join(out, "adiee"), num_shards={"train": 2})
 d.to_parquet(os.path.join(out, "adiee.parquet"))
 
-# Emu-Edit, and generations of it
+# Emu-Edit, and its generations
 emu = [("add a hat", 10, "add", "a man", "a man with a hat", 61, "mgie"), ("make it a painting", 20, "style", "a dog", "a painting of a dog", 62, "hive")]
 emu = [{"instruction": p, "image": image(n), "task": t, "split": "test", "idx": i, "hash": f"h{i}", "input_caption": a, "output_caption": b,
         "edited_image": image(e), "model": m} for i, (p, n, t, a, b, e, m) in enumerate(emu)]
 parquet("emu_generations.parquet", emu, ["image", "edited_image"])
 parquet("emu.parquet", [{k: v for k, v in r.items() if k not in ("edited_image", "model")} for r in emu], ["image"])
 
-# SEED-Data-Edit part 3 in tar parts, with a corrupt folder and a missing picture; part 2 beside its pictures
+# SEED-Data-Edit part 3 in tar parts, with a corrupt folder and a missing picture; part 2 next to its pictures
 def lines(rows):
     return "".join(json.dumps(r) + "\n" for r in rows)
 

@@ -1,5 +1,5 @@
-"""Writes internal/reward/combine/testdata/rewards.json: what TRL makes of several rewards (its own lines of
-GRPOTrainer's normalize_then_sum, which is GDPO without the last normalisation over the batch), and what pandas ranks are.
+"""Writes internal/reward/combine/testdata/rewards.json: how TRL combines several rewards (its own lines of
+GRPOTrainer's normalize_then_sum, which is GDPO without the last normalisation over the batch), and ranks by pandas.
 
     pip install torch pandas trl && python tools/oracle/rewards.py"""
 import json
@@ -15,9 +15,9 @@ from trl.trainer.utils import nanstd
 
 ROOT = pathlib.Path(__file__).parents[2]
 rng = np.random.default_rng(33)
-torch.set_default_dtype(torch.float64)  # of the correction of the standard deviation, too
+torch.set_default_dtype(torch.float64)  # also for the correction of the standard deviation
 
-# The lines themselves, so that nothing is copied by hand. Importing the trainer would want vLLM and more.
+# The lines themselves, so that nothing is copied by hand. Importing the trainer would need vLLM and more.
 source = (pathlib.Path(trl.__file__).parent / "trainer" / "grpo_trainer.py").read_text()
 block = source.split('self.multi_objective_aggregation == "normalize_then_sum":\n')[-1]
 lines = block.split("            rewards[unscorable_mask]")[0]
@@ -61,7 +61,7 @@ def case(name, scores, weights, size):
 two = rng.normal(size=(24, 2)) * [10, 0.1] + [5, 0.3]
 ties = np.round(rng.uniform(0, 3, size=(12, 3)))
 failed = rng.normal(size=(18, 3))
-failed[[1, 4, 5], 0] = failed[[7], 1] = failed[12:17, 2] = np.nan  # of the last group one is left
+failed[[1, 4, 5], 0] = failed[[7], 1] = failed[12:17, 2] = np.nan  # the last group has one left
 cases = [
     case("two rewards of other sizes", two, [1.0, 0.5], 8),
     case("ties", ties, [0.2, 0.3, -0.5], 4),

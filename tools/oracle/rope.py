@@ -1,4 +1,4 @@
-"""Rotary frequencies of transformers for text_configs in both spellings: model/testdata/rope.json."""
+"""Rotary frequencies from transformers for text_configs in both spellings: model/testdata/rope.json."""
 import json
 from pathlib import Path
 

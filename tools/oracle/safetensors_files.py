@@ -1,4 +1,4 @@
-"""Writes checkpoints/testdata: small safetensors files of every element type, as the Python library lays them out."""
+"""Writes checkpoints/testdata: small safetensors files of every element type, written by the Python library."""
 import sys
 
 import torch

@@ -1,7 +1,7 @@
-"""What transformers samples from where logits are equal: python tools/oracle/sampling_ties.py internal/generate/testdata/sampling_ties.json
+"""The logits that transformers samples from if some are equal: python tools/oracle/sampling_ties.py internal/generate/testdata/sampling_ties.json
 
-Rows of small logits with many equals through temperature, top_k and top_p in generate's order. Written are the logits, the options
-and what is left, sorted: which of the equals at the edge of top_p stay is up to torch's sort, which is not stable.
+Rows of small logits with many equals through temperature, top_k and top_p in generate's order. Writes the logits, the options
+and the remaining logits, sorted: which of the equal ones at the edge of top_p stay depends on torch's sort, which is not stable.
 """
 import json
 import random

@@ -1,9 +1,9 @@
-"""Scores, losses and gradients of edits with several sources, by transformers, with the sequence scorers of testdata/oracle: writes
-cases_several.json beside cases.json, and expect_several.safetensors into expect.zip.
+"""Scores, losses and gradients of edits with several sources, with transformers and the sequence scorers of testdata/oracle: writes
+cases_several.json next to cases.json, and expect_several.safetensors into expect.zip.
 
     python several.py FOLDER_OF_SCORER_PY ../../testdata/oracle
 
-The pictures of a case stand in the prompt in this order: its sources, then the edit, each an image part of the user's turn; behind them
+The pictures of a case are in the prompt in this order: its sources, then the edit, each an image part of the user's turn, followed by
 the question. The tensors are d score01 / d pixel_values of each family's first case.
 """
 import json
@@ -20,7 +20,7 @@ from scorer import Scorer, load_rgb
 
 ASKED = ["Put the second picture's subject into the first one.", "Give picture 1 the colours of picture 2 and the light of picture 3.",
          "Combine all pictures.", "Make it look like the last reference, but keep the sky."]
-ROWS = [([0, 1], 0, 6.0), ([2, 0, 1], 2, 3.5), ([1, 1], 1, 9.0)]  # sources and edit, places in pairs.json from the case's on; label
+ROWS = [([0, 1], 0, 6.0), ([2, 0, 1], 2, 3.5), ([1, 1], 1, 9.0)]  # sources and edit, as offsets in pairs.json from the case; label
 
 fixtures = Path(sys.argv[2])
 pairs = json.loads((fixtures / "images" / "pairs.json").read_text())

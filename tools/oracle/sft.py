@@ -1,14 +1,14 @@
-"""Makes internal/trainer/testdata/sft/: ten steps of supervised fine-tuning by transformers and PEFT on conversations with pictures, for
-the trainer's mode text. Run from the repository root:
+"""Makes internal/trainer/testdata/sft/: ten steps of supervised fine-tuning with transformers and PEFT on conversations with pictures,
+for the trainer's text mode. Run from the repository root:
 
     python tools/oracle/sft.py
 
-In runs.zip a family's folder holds init/ (the adapter that training begins with), final.safetensors (its tensors after ten steps) and
-run.json (losses, gradient norms, losses and right tokens of the validation part at the end; or, of the whole backbone,
-some tensors after the steps). All conversations are in every step: the order of the rows does not count.
+In runs.zip a family's folder holds init/ (the adapter that training starts from), final.safetensors (its tensors after ten steps) and
+run.json (losses, gradient norms, losses and right tokens of the validation part at the end; or, for the full backbone,
+some tensors after the steps). All conversations are in every step: the order of the rows does not matter.
 
-Loss: the mean over all tokens of all answers of -log softmax. The tokens of an answer are those behind the prompt that
-apply_chat_template makes of the messages before it, up to and with the end of the turn. One conversation is run at a time,
+Loss: the mean over all tokens of all answers of -log softmax. The tokens of an answer are those after the prompt that
+apply_chat_template renders from the messages before it, up to and including the end of the turn. One conversation is run at a time,
 without padding; dropout 0; torch.optim.AdamW.
 """
 
@@ -61,7 +61,7 @@ STEPS = 10
 
 
 class Processor:
-    """Tokenizer and image processor (transformers' processors of Qwen-VL want torchvision, for videos)."""
+    """Tokenizer and image processor (transformers' processors of Qwen-VL need torchvision, for videos)."""
 
     def __init__(self, family, backbone):
         image_class, self.placeholder, end = {
@@ -92,20 +92,20 @@ class Processor:
         return out
 
     def __call__(self, messages):
-        """Inputs of a conversation, and the places of its answers' tokens."""
+        """Inputs of a conversation, and the positions of its answers' tokens."""
         whole = self.inputs(messages, False)
         ids = whole["input_ids"][0].tolist()
         places = []
         for i, m in enumerate(messages):
             if m["role"] == "assistant":
                 head = self.inputs(messages[:i], True)["input_ids"][0].tolist()
-                assert ids[: len(head)] == head, "the prompt is no beginning of the conversation"
+                assert ids[: len(head)] == head, "the prompt is not a prefix of the conversation"
                 places += range(len(head), ids.index(self.end, len(head)) + 1)
         return whole, torch.tensor(places)
 
 
 def losses(model, sample):
-    """-log softmax of every token of the answers, and whether it is the likeliest."""
+    """-log softmax of every token of the answers, and how many are the most likely token."""
     inputs, places = sample
     logits = model(**inputs).logits[0, places - 1].float()
     ids = inputs["input_ids"][0, places]

@@ -1,4 +1,4 @@
-"""Sizes that transformers resizes pictures to for Qwen2.5-VL, for model/qwen25vl: python smart_resize.py > ../../model/qwen25vl/testdata/sizes.json"""
+"""Sizes to which transformers resizes images for Qwen2.5-VL, for model/qwen25vl: python smart_resize.py > ../../model/qwen25vl/testdata/sizes.json"""
 import json
 import random
 

@@ -1,7 +1,7 @@
-"""Tables of edits with a column sources, as pyarrow and datasets write lists of pictures: python sources.py ../../data/testdata/sources
+"""Tables of edits with a column sources, a list of pictures, written by pyarrow and datasets: python sources.py ../../data/testdata/sources
 
-paths: list<string>; bytes: list<binary>; structs: list<{bytes, path}>, as datasets writes a Sequence of Image. Rows: three sources; one; two,
-the first of which twice.
+paths: list<string>; bytes: list<binary>; structs: list<{bytes, path}>, like datasets writes a Sequence of Image. Rows: three sources;
+one; three, the first two of which are the same.
 """
 import io
 import sys

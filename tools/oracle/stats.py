@@ -1,4 +1,4 @@
-"""Writes internal/stats/testdata/scipy.json: scipy's and numpy's values that the Go statistics are tested against."""
+"""Writes internal/stats/testdata/scipy.json: values of scipy and numpy to test the Go statistics against."""
 import json
 import math
 import pathlib
@@ -35,7 +35,7 @@ for name, x, y in [
 r = rng.uniform(-0.9, 0.9, 8)
 values = np.sort(rng.normal(size=37))
 truth, predicted = rng.integers(0, 4, 60), rng.integers(0, 5, 60)
-classes = range(6)  # the last occurs nowhere, class 4 is only predicted
+classes = range(6)  # the last does not occur, class 4 is only predicted
 f1 = []
 for c in classes:
     tp = int(((truth == c) & (predicted == c)).sum())

@@ -1,12 +1,12 @@
-"""Tables as strangers write them, and what they read in them: data/testdata/strangers.zip, data/readers/testdata/strangers.zip.
+"""Tables written by third-party tools, and the rows that these read: data/testdata/strangers.zip, data/readers/testdata/strangers.zip.
 
     build/venv/bin/pip install --no-deps --target build/wds webdataset==1.0.2 braceexpand==0.1.7
     PYTHONPATH=build/wds build/venv/bin/python tools/oracle/stranger_tables.py     # from the repository's root
 
-csv.json: texts and the rows that Python's csv module reads in them (null: a quoted field that never ends, an error here).
-braces.json: patterns and what braceexpand makes of them. expect.json: the rows of the files beside it, as pandas or
-pyarrow read them. webdataset/expect.json: the samples that webdataset decodes.
-Needs pandas, pyarrow, datasets, pillow, webdataset. Pictures are of one colour, as in readers.py."""
+csv.json: texts and the rows that Python's csv module reads from them (null: a quoted field without an end, an error in Assay).
+braces.json: patterns and their expansions by braceexpand. expect.json: the rows of the files next to it, read by pandas or
+pyarrow. webdataset/expect.json: the samples that webdataset decodes.
+Needs pandas, pyarrow, datasets, pillow, webdataset. Pictures have one colour, as in readers.py."""
 import csv
 import decimal
 import io
@@ -39,11 +39,11 @@ def dump(path, value):
     path.write_text(text, encoding="utf-8")
 
 
-# --- what csv reads
+# --- CSV texts, read by csv
 def read(text, delimiter):
     lines = io.StringIO(text, newline="")
     rows = [r for r in csv.reader(lines, delimiter=delimiter) if r]
-    # a row after the end is swallowed by a quoted field that never ends
+    # a row after the end is swallowed by a quoted field without an end
     more = [r for r in csv.reader(io.StringIO(text + "\nZ", newline=""), delimiter=delimiter) if r]
     return rows if more and more[-1] == ["Z"] else None
 
@@ -54,7 +54,7 @@ texts = ['a,b\n1,2\n', 'a,b\r\n1,2\r\n', 'a,b\r1,2', 'a\n\n\nb\n', '"a","b ""c""
 texts += ["".join(random.choice('aé",,"\n\r\t b') for _ in range(random.randint(1, 14))) for _ in range(400)]
 dump(TABLES / "csv.json", [{"text": t, "comma": read(t, ","), "tab": read(t, "\t")} for t in dict.fromkeys(texts)])
 
-# --- files by pandas
+# --- files written by pandas
 frame = pd.DataFrame({"source": ["a.png", "b,c.png", "d.png"], "edit": ["x.png", "y.png", "z.png"],
                       "instruction": ['make the 5" screen bigger', "two\nlines, and \"quotes\"", "Größer\tund röter"], "label": [0.25, None, 1.0]})
 frame.to_csv(TABLES / "comma.csv", index=False)
@@ -79,13 +79,13 @@ expect = {name: rows([0.25, None, 1.0]) for name in ("comma.csv", "tab.tsv", "ex
                                                     "not_ascii.jsonl", "pandas.parquet", "decimal.parquet", "crlf.csv")}
 expect["half.parquet"] = rows([float(x) for x in np.array([0.333, 6e-8, 1.0], np.float16)])
 expect["unsigned.parquet"] = rows([0, None, 1])
-for name in expect:  # what pandas reads is what was written
+for name in expect:  # pandas reads what was written
     if name.endswith((".csv", ".tsv")):
         back = pd.read_csv(TABLES / name, sep="\t" if name.endswith("tsv") else ",")
         assert [x for x in back["instruction"]] == list(frame["instruction"]), name
 dump(TABLES / "expect.json", expect)
 
-# --- what must be refused: file -> a part of the message
+# --- files that must be refused: file -> a part of the message
 bad = {}
 frame.to_csv(TABLES / "latin1.csv", index=False, encoding="latin-1")
 bad["latin1.csv"] = "line 5: not UTF-8: byte 0xf6"
@@ -142,7 +142,7 @@ def png(n):
     return b.getvalue()
 
 
-# --- webdataset: two shards by its own writer, keys in folders, JSON beside texts
+# --- webdataset: two shards by its own writer, keys in folders, JSON and texts
 (READERS / "webdataset").mkdir()
 samples = [{"__key__": "0000/a", "source.png": picture(10), "edit.png": picture(61), "target.png": picture(11),
             "json": {"instruction": "add a hat", "method": "mgie", "label": 0.5, "source_caption": "a man", "target_caption": "a man with a hat"}},
@@ -158,7 +158,7 @@ dump(READERS / "webdataset/expect.json", [
 patterns = ["a.tar", "x-{0..3}.tar", "x-{000..011}.tar", "x-{8..12}", "x-{08..12}", "{a,b}/y-{0..1}", "x{,_more}.tar", "x{a,b{1,2}}", "{1..2}{3..4}"]
 dump(READERS / "braces.json", {p: list(braceexpand.braceexpand(p)) for p in patterns})
 
-# --- InstructPix2Pix as the Hub has it, by datasets
+# --- InstructPix2Pix in the layout of the Hub, by datasets
 features = datasets.Features({"original_prompt": datasets.Value("string"), "original_image": datasets.Image(), "edit_prompt": datasets.Value("string"),
                               "edited_prompt": datasets.Value("string"), "edited_image": datasets.Image()})
 hub = datasets.Dataset.from_dict({"original_prompt": ["a man", "a dog"], "original_image": [{"bytes": png(10), "path": None}, {"bytes": png(20), "path": None}],
@@ -168,7 +168,7 @@ hub = datasets.Dataset.from_dict({"original_prompt": ["a man", "a dog"], "origin
 hub.select([0]).to_parquet(READERS / "hub/train-00000-of-00002.parquet")
 hub.select([1]).to_parquet(READERS / "hub/train-00001-of-00002.parquet")
 
-# --- half floats in arrow files, as datasets saves them
+# --- half floats in Arrow files saved by datasets
 halves = [0.333, 6e-8, -1.5, float("nan"), None]
 d = datasets.Dataset.from_dict({"source": ["a.png"] * 5, "edit": ["b.png"] * 5, "instruction": ["x"] * 5, "clip_d": halves},
                                features=datasets.Features({"source": datasets.Value("string"), "edit": datasets.Value("string"),

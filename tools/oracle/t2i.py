@@ -1,7 +1,7 @@
-"""Makes t2i/testdata/t2i.zip: tiny random rewards in their released layouts, and the scores and gradients by pixels that their authors'
-code gives. Run from the repository root with the packages image-reward, hpsv2, fairscale, timm, ftfy and torchvision (pip install
---no-deps --target DIR, and DIR in PYTHONPATH) beside build/venv. The authors' classes are used as they are; where transformers 5
-has lost a name that they import, it is put back."""
+"""Makes t2i/testdata/t2i.zip: tiny random rewards in their released layouts, and the scores and pixel gradients of their authors'
+code. Run from the repository root with the packages image-reward, hpsv2, fairscale, timm, ftfy and torchvision (pip install
+--no-deps --target DIR, and DIR in PYTHONPATH) in addition to build/venv. The authors' classes are used as they are; names that
+they import and transformers 5 has removed are put back."""
 
 import gzip
 import io
@@ -27,7 +27,7 @@ SIDE, PATCH = 32, 8
 SIZES = {"wide.png": (61, 40), "tall.png": (38, 83), "square.png": (32, 32), "small.png": (21, 20), "odd.png": (44, 40), "odder.png": (49, 40)}
 LONG = "a photograph of a cup of coffee on a wooden table beside a window, " * 9
 TEXTS = ["a cup", "A photo of a cup of coffee on a wooden table.", LONG, "don't: 3 cats & 2 dogs?", "", "café  ÉTÉ 日本"]
-# Texts that open_clip's tokenizer cleans; the last ones are no mojibake for ftfy.
+# Texts that open_clip's tokenizer cleans; the last ones are not mojibake to ftfy.
 DIRTY = ["it’s a “cup” &amp; a saucer", "ﬁne ﬂowers　ＬＯＵＤ　１２", "a &lt;b&gt; c", "<i>x &amp; y</i>", "tabs\tand\r\nlines\u2028here ", "e\u0301te",
          "&amp;lt;3", "x\x07y\ufeffz \x1b[31mred\x1b[0m", "naïve café, Ærø", "Сёмга на столе", "5° ± 2 µm ½", "«CAFÉ» — ‘été’", "na\u00a0me", "&hellip;&nbsp;&copy"]
 GARBLED = ["cafÃ© au lait", "itâ€™s a cup", "a\x85b", "ðŸ˜€ face"]
@@ -43,12 +43,12 @@ def pictures():
 def randomise(model, scale=0.25):
     for name, p in model.named_parameters():
         p.data = scale * torch.randn_like(p) + (1 if p.ndim == 1 and "bias" not in name else 0)
-        p.data = p.data.bfloat16().float()  # half of the bytes are zeros, which a zip leaves out
+        p.data = p.data.bfloat16().float()  # half of the bytes are zeros, which compress well
     return model.eval()
 
 
 def merges():
-    """Merges of pairs of letters as CLIP's: the last letter of a word ends in </w>."""
+    """BPE merges like CLIP's: the last letter of a word ends in </w>."""
     tok = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
     tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "removed"), pre_tokenizers.ByteLevel(add_prefix_space=False)])
     trainer = trainers.BpeTrainer(vocab_size=420, end_of_word_suffix="</w>", min_frequency=1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
@@ -58,7 +58,7 @@ def merges():
 
 
 def gradient(picture, pixels, score, resize, margin):
-    """d score / d level of the picture: autograd to the pixels that the model saw, then the transposed resize, which is linear."""
+    """d score / d level of the picture: autograd to the model's input pixels, then the transposed resize, which is linear."""
     (by,) = torch.autograd.grad(score, pixels)
     x = torch.zeros(1, 3, picture.height, picture.width, requires_grad=True)
     w, h = picture.size
@@ -103,7 +103,7 @@ def every(kind, run, texts=TEXTS):
 
 
 def clip_model(name, act, end):
-    """A CLIP of transformers, as openai/clip-vit-large-patch14 and PickScore_v1 are."""
+    """A CLIP of transformers, like openai/clip-vit-large-patch14 and PickScore_v1."""
     found = merges()
     alphabet = list(bytes_to_unicode().values())
     words = alphabet + [c + "</w>" for c in alphabet] + ["".join(m) for m in found] + ["<|startoftext|>", "<|endoftext|>"]
@@ -140,7 +140,7 @@ def pickscore(kind, model, tok, processor):
 
 
 def aesthetic(model):
-    """improved-aesthetic-predictor over a CLIP: the package image-reward has its MLP, with this embedding's width."""
+    """improved-aesthetic-predictor on top of a CLIP: its MLP from the package image-reward, with this embedding's width."""
     from ImageReward.models.AestheticScore import MLP
     from ImageReward.ImageReward import _transform  # OpenAI's clip has the same preprocessing
 
@@ -169,11 +169,11 @@ def stub(name, path=None, **values):
 def hpsv2(found):
     """HPSv2's copy of open_clip: its model, its preprocessing of tensors, its tokenizer with our merges."""
     base = next(Path(p) / "hpsv2" for p in sys.path if (Path(p) / "hpsv2").is_dir())
-    stub("hpsv2", str(base))  # whose __init__ imports much else
+    stub("hpsv2", str(base))  # whose __init__ imports many other modules
     stub("hpsv2.src", str(base / "src"))
     stub("hpsv2.src.open_clip", str(base / "src/open_clip"))
     text = ("#version\n" + "\n".join(" ".join(m) for m in found)).encode()
-    real, gzip.open = gzip.open, lambda *_: io.BytesIO(text)  # in place of the file of all merges
+    real, gzip.open = gzip.open, lambda *_: io.BytesIO(text)  # instead of the file with all merges
     from hpsv2.src.open_clip import model as open_clip
     from hpsv2.src.open_clip import tokenizer, transform
 
@@ -185,7 +185,7 @@ def hpsv2(found):
     }
     (OUT / "hpsv2.json").write_text(json.dumps(config))
     model = randomise(open_clip.CLIP(output_dict=True, **config))
-    state = {k: v.half() for k, v in model.state_dict().items()}  # as the compressed checkpoints are
+    state = {k: v.half() for k, v in model.state_dict().items()}  # like the compressed checkpoints
     model.load_state_dict({k: v.float() for k, v in state.items()})
     torch.save({"state_dict": state}, OUT / "HPS_v2_compressed.pt")
     save_file({k: v.contiguous() for k, v in state.items()}, OUT / "HPS_v2.1.safetensors")

@@ -1,11 +1,11 @@
-"""Steps of scorers whose samples have unequally many text tokens, by torch, for internal/trainer/pooled_test.go: the text loss is the
-cross-entropy of all target tokens of the batch together, as torch gives it and transformers with num_items_in_batch.
+"""Steps of scorers whose samples have different numbers of text tokens, with torch, for internal/trainer/pooled_test.go: the text loss
+is the cross-entropy over all target tokens of the batch, as in torch and in transformers with num_items_in_batch.
 
     python text_tokens.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../internal/trainer/testdata/text_tokens.zip
 
-In the zip a run's folder holds run.json (rows, templates, and of each step loss, text loss and gradient norm) and
-final.safetensors (trained tensors after the steps). per_sample is what the text loss of the first step would be as a mean
-over samples of their means: a test that cannot tell the two apart is none.
+In the zip a run's folder holds run.json (rows, templates, and for each step loss, text loss and gradient norm) and
+final.safetensors (trained tensors after the steps). per_sample is the text loss of a step as a mean over samples of their means:
+a test that cannot tell the two apart is worthless.
 """
 import json
 import shutil
@@ -29,7 +29,7 @@ fixtures, out = Path(sys.argv[2]), Path(tempfile.mkdtemp())
 STEPS, SEED = 3, 7
 OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01)
 SHORT, LONG = "It is [SCORE].", "After a close look at both pictures the edit gets the score [SCORE], and no more than that."
-ROWS = [  # source, edit, instruction, label; edits of one source and instruction are one group
+ROWS = [  # source, edit, instruction, label; edits with the same source and instruction are a group
     ("coffee", "coffee_blur", "blur it", 0.9),
     ("coffee", "coffee", "blur it", 0.1),
     ("rocket", "rocket_grey", "Take every colour out of the picture, but leave all of its shapes, the tower and the smoke as they are.", 0.6),
@@ -44,7 +44,7 @@ RUNS = {
 
 
 def mix(seed, purpose, *numbers):
-    """internal/trainer/dataset/order.go: the draw of a template is a function of seed, purpose, epoch and row."""
+    """Same as internal/trainer/dataset/order.go: the draw of a template is a function of seed, purpose, epoch and row."""
     mask = (1 << 64) - 1
 
     def finalise(z):
@@ -106,7 +106,7 @@ for name, run in RUNS.items():
         optimizer.zero_grad()
         parts = [forward(scorer, pre, meta, row, drawn(run, step, i)) for i, row in enumerate(ROWS)]
         text = cross_entropy(torch.cat([x for x, _, _ in parts]), torch.cat([ids for _, ids, _ in parts]))
-        # what transformers' Trainer adds up over micro-batches
+        # the sum over micro-batches in transformers' Trainer
         accumulated = sum(fixed_cross_entropy(x, ids, num_items_in_batch=sum(len(i) for _, i, _ in parts)) for x, ids, _ in parts)
         assert abs(text.item() - accumulated.item()) < 1e-5
         score = sum(s for _, _, s in parts) / len(parts)

@@ -10,7 +10,7 @@ torch.set_num_threads(1)
 
 
 def flat(t):
-    return [float(f"{x:.9g}") for x in t.detach().flatten()]  # nine digits tell every float32
+    return [float(f"{x:.9g}") for x in t.detach().flatten()]  # nine digits identify every float32
 
 
 def adamw(betas, eps, decay, clip, lrs, scale):

@@ -1,5 +1,5 @@
-"""Adapters of vision towers and gradients of whole backbones, for internal/modeltest: every linear layer of the tower, the projector
-and the language model gets a LoRA; one case's loss is differentiated with respect to it and to every parameter of the backbone.
+"""Adapters of vision towers and gradients of full backbones, for internal/modeltest: every linear layer of the tower, the projector
+and the language model gets a LoRA; the loss of one case is differentiated with respect to the LoRA and to every parameter of the backbone.
 
     python vision_lora.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../internal/modeltest/testdata/vision.zip
 """

@@ -14,7 +14,7 @@ import (
 	"assay/internal/benchmarks/report"
 )
 
-// A null in the first line does not make another number of the file.
+// A null in the first line must not select another field of the file.
 func TestNumberOfAllLines(t *testing.T) {
 	const golden = "../../../testdata/golden/imagenhub/human_ratings"
 	set := benchtest.LoadSet(t, ImagenHub, protocol.Options{Data: golden, Target: "SC"})
@@ -127,11 +127,11 @@ func TestThresholdAsAuthors(t *testing.T) {
 	s := benchtest.LoadSet(t, GenAIBench, protocol.Options{Data: "../testdata", Epsilon: 0.5})
 	if _, ok := benchtest.NumbersOf(benchtest.Must[protocol.Predictions](t)(
 		s.Read("../testdata/genaibench_scores.jsonl")))["threshold as run"]; ok {
-		t.Error("a margin that was chosen elsewhere has a number as run, too")
+		t.Error("a margin that was chosen elsewhere also has a number as run")
 	}
 }
 
-// TestOfficialAsAuthors: answers as models give them are right and wrong as GenAI-Bench's inference.py has it.
+// TestOfficialAsAuthors: models' answers are right and wrong as in GenAI-Bench's inference.py.
 func TestOfficialAsAuthors(t *testing.T) {
 	right := 0
 	for n, list := range benchtest.Authors[authorsVotes](t, "votes") {
@@ -148,7 +148,7 @@ func TestOfficialAsAuthors(t *testing.T) {
 		}
 	}
 	if right == 0 {
-		t.Error("no answer is right")
+		t.Error("a missing answer is right")
 	}
 }
 
@@ -212,7 +212,7 @@ func TestImagenHubConstantAndMissing(t *testing.T) {
 	}
 	if u := fmt.Sprint(got["undefined"], got["notes"]); !strings.Contains(u, "[SDEdit]") ||
 		!strings.Contains(u, "1 of 8 methods is undefined") {
-		t.Errorf("undefined methods are told as %s", u)
+		t.Errorf("undefined methods are reported as %s", u)
 	}
 	// the other seven of the golden file, one item short in CycleDiffusion
 	benchtest.Near(t, "published", got["published"], math.Tanh((8*0.4024653053902596-0.36492442319759405)/7), 2e-3)
@@ -278,7 +278,7 @@ func TestImagenHubBrokenRatings(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := loadImagenHub(protocol.Options{Data: benchtest.Golden + "imagenhub", Target: "X"}); err == nil {
-		t.Error("a wrong target passed")
+		t.Error("a wrong target was accepted")
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"assay/internal/benchmarks/runner"
 )
 
-// A file that answers some pairs and scores others is refused, since either rule would take half of it for missing.
+// A file that answers some pairs and scores others is refused, since either rule would treat half of it as missing.
 func TestAnswersAndScoresMixed(t *testing.T) {
 	s := benchtest.LoadSet(t, GenAIBench, protocol.Options{Data: "../testdata"})
 	line := func(i int, answer, scores bool) string {
@@ -81,7 +81,7 @@ func TestGenAIBenchParquet(t *testing.T) {
 				"threshold.epsilon"})
 		if benchtest.At(got, "rules", "threshold", "epsilon_from") != "test set" ||
 			!strings.Contains(fmt.Sprint(got["notes"]), "chosen on the test set itself") {
-			t.Error("it is not said that the margin was chosen on the test set")
+			t.Error("the notes do not say that the margin was chosen on the test set")
 		}
 		for i, truth := range genAIVotes {
 			for k, predicted := range genAIVotes {
@@ -96,7 +96,7 @@ func TestGenAIBenchParquet(t *testing.T) {
 	if benchtest.Near(t, "epsilon", benchtest.At(got, "rules", "threshold", "epsilon"), 0.5, 0); benchtest.At(got,
 		"rules", "threshold",
 		"epsilon_from") != "option" {
-		t.Error("a given margin is not told from one chosen here")
+		t.Error("a given margin is not distinguished from one chosen here")
 	}
 	items := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items())
 	if len(items) != 80 || protocol.ItemKey(items[79]) != (protocol.Key{ID: "39", Model: "right"}) ||
@@ -186,7 +186,8 @@ func TestAurora(t *testing.T) {
 	}
 }
 
-// GenAI-Bench's captions are its own columns, and its wanted results ImagenHub's, found by instruction and captions.
+// GenAI-Bench's captions are from its own columns, and its wanted results from ImagenHub, found by instruction and
+// captions.
 func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 	const row = `{"vote_type": "leftvote", "instruct_prompt": "let it rain", "source_prompt": "a street", ` +
 		`"target_prompt": "a street in rain", "source_image": "s.png", "left_output_image": "l.png", ` +
@@ -213,7 +214,7 @@ func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 	}
 }
 
-// Means over different methods have columns of their own that name the methods, no difference, and no chance of all.
+// Means over different methods have separate columns that name the methods, no difference, and no chance.
 func TestMeansOverDifferentMethods(t *testing.T) {
 	for _, tt := range []struct {
 		b            *protocol.Benchmark

@@ -14,7 +14,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// What is written as the authors' programs write it reads back to the same numbers, whichever way it came.
+// Results written in the authors' format read back to the same numbers, however they were read.
 func TestAIMBenchAuthorsFiles(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata",
 		By: map[string]string{"d_vad": "some/judge"}})
@@ -55,11 +55,12 @@ func TestAIMBenchAuthorsFiles(t *testing.T) {
 	editors = benchtest.Must[[]protocol.Editor](t)(plain.(protocol.Mixed).ReadAll([]string{model}))
 	notes := strings.Join(editors[0].Result().Notes, " ")
 	if !strings.Contains(notes, "emotion_accuracy of the authors'") {
-		t.Errorf("a total that the list contradicts is not told: %q", notes)
+		t.Errorf("a total that the list contradicts is not reported: %q", notes)
 	}
 }
 
-// Files of components mix: halves of the components, and a scorer's column, give the numbers of the whole.
+// Files of components are merged: halves of the components, and a scorer's column, give the numbers of a complete
+// file.
 func TestAIMBenchMixes(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"}).(protocol.Mixed)
 	whole := benchtest.Must[[]protocol.Editor](t)(s.ReadAll([]string{"../testdata/aim.jsonl"}))[0].Result()
@@ -139,7 +140,7 @@ func TestAIMBenchItems(t *testing.T) {
 	}
 }
 
-// s_sm and s_vs may come in files of their own; one without the other, or a list for a number, is refused.
+// s_sm and s_vs may come in separate files; one without the other, or a list for a number, is refused.
 func TestAIMBenchHalves(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"}).(protocol.Mixed)
 	sm := benchtest.Write(t, "sm.jsonl", `{"id": 0, "s_sm": 7}`+"\n"+`{"id": 1, "s_sm": null}`)
@@ -164,8 +165,8 @@ func TestAIMBenchHalves(t *testing.T) {
 	}
 }
 
-// TestAIMBenchTruth: an entry whose target is another one than the data's, or none, is refused, and the message says no
-// more than that.
+// TestAIMBenchTruth: an entry whose target differs from the data's, or is missing, is refused, and the message says
+// no more than that.
 func TestAIMBenchTruth(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	for truth, want := range map[string]string{
@@ -184,7 +185,7 @@ func TestAIMBenchTruth(t *testing.T) {
 	}
 }
 
-// TestAIMBenchCorrect: where is_correct contradicts the emotions, the emotions count, and a note says so.
+// TestAIMBenchCorrect: if is_correct contradicts the emotions, the emotions count, and a note says so.
 func TestAIMBenchCorrect(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	target := s.(*aim).samples[0].emotion
@@ -200,7 +201,7 @@ func TestAIMBenchCorrect(t *testing.T) {
 	}
 }
 
-// TestAIMAsAuthors: the columns and Overall of an editor's result files are those of overall_auto.py.
+// TestAIMAsAuthors: the columns and Overall of an editor's result files equal those of overall_auto.py.
 func TestAIMAsAuthors(t *testing.T) {
 	for n, f := range benchtest.Authors[authorsAIM](t, "aim") {
 		dir := t.TempDir()
@@ -214,7 +215,7 @@ func TestAIMAsAuthors(t *testing.T) {
 		numbers := benchtest.NumbersOf(p)
 		benchtest.EqualNumbers(t, fmt.Sprintf("file %d", n), benchtest.ByRule(numbers), f.Expect)
 		if _, whole := numbers["overall"]; whole {
-			t.Errorf("file %d: what is missing of overall is not told: %v", n, numbers)
+			t.Errorf("file %d: what overall lacks is not reported: %v", n, numbers)
 		}
 		again := t.TempDir()
 		if err := p.(protocol.Writer).WriteAuthors(again); err != nil {
@@ -244,7 +245,7 @@ func TestAIMOverallStandsOn(t *testing.T) {
 	}
 }
 
-// A sample that the data have twice is refused, and so are ratings by people that do not say whose output they are of.
+// A duplicate sample in the data is refused, and so are human ratings that do not state whose output they rate.
 func TestWhoseSample(t *testing.T) {
 	entry := `{"original_image": "o.jpg", "edited_image": %q, "edit_type": "x", "edit_prompt": "p", ` +
 		`"target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}`
@@ -329,7 +330,7 @@ func TestAIMBenchMeans(t *testing.T) {
 	}
 }
 
-// A line may name its item in several ways. What contradicts is refused: it would score another item.
+// A line may name its item in several ways. A contradiction is refused: it would score another item.
 func TestContradictingNames(t *testing.T) {
 	set := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	for _, tt := range []struct{ row, want string }{ // the item that has a prediction, or what the error says

@@ -17,7 +17,8 @@ import (
 	"assay/metrics"
 )
 
-// TestKRISAsAuthors: the means are those of Bagel's summarize.py, and the pooled ones say of how many values.
+// TestKRISAsAuthors: the means equal those of Bagel's summarize.py, and the pooled ones state how many values they
+// cover.
 func TestKRISAsAuthors(t *testing.T) {
 	for n, f := range benchtest.Authors[authorsKRIS](t, "kris") {
 		dir := t.TempDir()
@@ -39,7 +40,7 @@ func TestKRISAsAuthors(t *testing.T) {
 	}
 }
 
-// TestMagicBrushAsAuthors: distances of pictures with every kind of transparency are those of image_eval.py.
+// TestMagicBrushAsAuthors: distances of pictures with every kind of transparency equal those of image_eval.py.
 func TestMagicBrushAsAuthors(t *testing.T) {
 	for n, pairs := range benchtest.Authors[authorsMagicBrush](t, "magicbrush") {
 		dir, want := t.TempDir(), map[string]float64{}
@@ -132,7 +133,7 @@ func TestGEditMeansAsAuthors(t *testing.T) {
 	}
 }
 
-// What no such number can be is refused by name, and so is a name that the benchmark does not have.
+// Impossible values of a number are refused with its name, and so is a name that the benchmark does not have.
 func TestGradedRefusals(t *testing.T) {
 	brush := benchtest.LoadSet(t, MagicBrush, protocol.Options{Data: benchtest.GradedFolder(t, 2)})
 	dir := t.TempDir()
@@ -219,7 +220,7 @@ func TestSharesInJSON(t *testing.T) {
 	}
 }
 
-// Samples of several sources are asked about with all of them, frames in the order of their places.
+// Samples with several sources are asked about with all of them, frames in the order of their positions.
 func TestKRISSources(t *testing.T) {
 	for _, tt := range []struct {
 		category, names, kind, sources string

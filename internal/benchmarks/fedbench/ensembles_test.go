@@ -49,7 +49,7 @@ func TestEnsembles(t *testing.T) {
 		t.Error("eight of seven models voted")
 	}
 	if _, err := r.Search([]int{3, 1, 3}); err == nil || !strings.Contains(err.Error(), "of 3 are requested twice") {
-		t.Errorf("a size that is there twice: %v", err)
+		t.Errorf("a duplicate size: %v", err)
 	}
 	const line = `{"id": 1, "truth": "happy", "model": "a", "answer": "Happy "}`
 	for want, text := range map[string]string{
@@ -72,7 +72,8 @@ func TestEnsembles(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an answer outside of the expressions is counted, is wrong, and is no vote, however many say it.
+// TestUnreadable: an answer outside of the expressions is counted, is wrong, and is not a vote, however many models
+// give it.
 func TestUnreadable(t *testing.T) {
 	var text strings.Builder
 	for id, said := range []string{

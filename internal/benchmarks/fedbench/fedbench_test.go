@@ -188,7 +188,7 @@ func TestFEDBenchVotes(t *testing.T) {
 	}
 }
 
-// What --lower names is lower in the votes as in tables: also of numbers whose names begin so.
+// For the names of --lower, less is better in the votes as in tables: also for numbers with this prefix.
 func TestFEDBenchLower(t *testing.T) {
 	const line = `{"sample": %q, "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
 		`"lpips_src_gt": 0.1, "far_l": %d}` + "\n"
@@ -209,7 +209,7 @@ func TestFEDBenchLower(t *testing.T) {
 	}
 }
 
-// Lines of FED-Bench that name no samples are not put together with those of another file, and are told of.
+// Lines of FED-Bench that name no samples are not merged with those of another file, and are reported.
 func TestUnnamedSamples(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{BGNorm: "linear:255", Sigma: 0.5}).(protocol.Mixed)
 	line := strings.Replace(benchtest.FedLines([]int{1}, 0), `"sample": "s1", `, "", 1)
@@ -277,6 +277,6 @@ func TestFEDBench(t *testing.T) {
 		t.Errorf("failed %q, n %d", r.Failed, r.N)
 	}
 	if _, err := Benchmark.Load(protocol.Options{BGNorm: "cubic:1", Sigma: 0.5}); err == nil {
-		t.Error("an unknown normalisation passed")
+		t.Error("an unknown normalisation was accepted")
 	}
 }

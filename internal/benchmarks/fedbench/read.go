@@ -55,7 +55,7 @@ var fedColumnNames = map[string][]string{
 	"caption":        {"caption", "target_caption", "gt_caption"},
 }
 
-// readTriplets reads the table of the triplets. Pictures lie in its columns, or start at a folder ("": the table's).
+// readTriplets reads the table of the triplets. Pictures are in its columns, or relative to a folder ("": the table's).
 func (s *fed) readTriplets(path, folder string) error {
 	files, err := protocol.LocateAll(path, "*.parquet", "*.jsonl", "*.csv", "*.json")
 	if err != nil {

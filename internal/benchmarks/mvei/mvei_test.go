@@ -60,7 +60,7 @@ func TestMVEI(t *testing.T) {
 	}
 }
 
-// A line may name its item in several ways. What contradicts is refused: it would score another item.
+// A line may name its item in several ways. A contradiction is refused: it would score another item.
 func TestContradictingNames(t *testing.T) {
 	meta := `[{"image_id": "p.png", "statement_list": [{"statement": "a", "label": "correct", "class": "c"},
 		{"statement": "b", "label": "incorrect", "class": "c"}]},

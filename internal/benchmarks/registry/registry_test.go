@@ -22,7 +22,7 @@ import (
 	"assay/internal/benchmarks/runner"
 )
 
-// Published rows belong to benchmarks and numbers that exist, and those of AIM-Bench are the golden ones.
+// Published rows belong to benchmarks and numbers that exist, and those of AIM-Bench equal the golden ones.
 func TestPublished(t *testing.T) {
 	for _, b := range All() {
 		for row := range strings.Lines(b.PublishedCSV) {
@@ -51,7 +51,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// A component by two of its names is refused: one of both would be passed over.
+// A component under two of its names is refused: one of the two would be ignored.
 func TestComponentByTwoNames(t *testing.T) {
 	set := benchtest.LoadSet(t, fedbench.Benchmark, protocol.Options{BGNorm: "linear:255", Sigma: 0.5})
 	line := strings.Replace(benchtest.FedLines([]int{1}, 0), `"pq"`, `"PQ": 9, "pq"`, 1)
@@ -67,7 +67,7 @@ func TestComponentByTwoNames(t *testing.T) {
 	}
 }
 
-// A field, a caption or a file that is there twice is refused: one of both would be hidden, or count twice.
+// A duplicate field, caption or file is refused: one of the two would be hidden, or count twice.
 func TestSecondValues(t *testing.T) {
 	edits := benchtest.LoadSet(t, aimbench.Benchmark, protocol.Options{Data: "../testdata"})
 	for row, want := range map[string]string{
@@ -106,7 +106,7 @@ func TestSecondValues(t *testing.T) {
 	}
 }
 
-// Nor is a field of an object within a file's objects, whose second value would hide the first.
+// So is a duplicate field of a nested object, whose second value would hide the first.
 func TestSecondNamesWithin(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
@@ -160,7 +160,7 @@ func TestSecondNamesWithin(t *testing.T) {
 	}
 }
 
-// Data that say a row twice count it twice, and the notes tell. What is empty, or named for some rows alone, is
+// A row that the data have twice counts twice, with a note. Values that are empty, or given for only some rows, are
 // refused.
 func TestRepeatedRows(t *testing.T) {
 	const a = `{"input": "i", "prompt": "p", "gen": "g", "score": 2, "model": "m"}`
@@ -210,7 +210,7 @@ func TestEditorsOfOneName(t *testing.T) {
 	}
 }
 
-// Values in another unit are refused by the measure's name.
+// Values in another unit are refused with the measure's name.
 func TestRanges(t *testing.T) {
 	aimSet := benchtest.LoadSet(t, aimbench.Benchmark, protocol.Options{Data: "../testdata"})
 	fedSet := benchtest.LoadSet(t, fedbench.Benchmark, protocol.Options{BGNorm: "linear:255", Sigma: 0.5})
@@ -341,7 +341,7 @@ func TestStatedNumbers(t *testing.T) {
 	}
 }
 
-// What the data cannot mean is refused by name.
+// Values that the data cannot have are refused with their name.
 func TestRefusedValues(t *testing.T) {
 	fedLine := `{"sample": "a", "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
 		`"lpips_src_gt": 0.1, %s}`

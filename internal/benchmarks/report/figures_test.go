@@ -26,7 +26,7 @@ import (
 	"assay/internal/stats"
 )
 
-// The leaderboard has each method's means by kind of instructions, as the means of the lines alone.
+// The leaderboard has each method's means by kind of instructions, equal to the means of the single lines.
 func TestFEDBenchLeaderboard(t *testing.T) {
 	s := benchtest.LoadSet(t, fedbench.Benchmark, protocol.Options{BGNorm: "linear:255", Sigma: 0.5})
 	r := &Report{Benchmark: fedbench.Benchmark}
@@ -64,8 +64,8 @@ func TestFEDBenchLeaderboard(t *testing.T) {
 	}
 }
 
-// Components that are missing in part show in the coverage; judges, normalisation and instructions keep printed numbers
-// apart.
+// Partly missing components are visible in the coverage; printed numbers of other judges, normalisations and
+// instructions are kept separate.
 func TestFEDBenchBasis(t *testing.T) {
 	const line = `{"sample": "%", "method": "m", "instructions": "dense", "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, ` +
 		`"gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0.1, "by": {"pq": "Gemini-2.5-Pro"}}`
@@ -88,7 +88,7 @@ func TestFEDBenchBasis(t *testing.T) {
 		"its normalisation is not public, not linear:255",
 		"its judge is arcface-r100, the other's is not stated"} {
 		if !strings.Contains(strings.Join(apart, "\n"), want) {
-			t.Errorf("%q is no reason: %q", want, apart)
+			t.Errorf("%q is not among the reasons: %q", want, apart)
 		}
 	}
 	if _, err := s.Read(benchtest.Write(t, "c.jsonl", strings.Replace(line, "%", "z", 1))); err == nil ||
@@ -97,8 +97,8 @@ func TestFEDBenchBasis(t *testing.T) {
 	}
 }
 
-// Coverage is of the data's triplets on every table, by method and kind of instructions. Means do not mix kinds that
-// other methods lack, and say on how many samples they stand.
+// Coverage refers to the data's triplets in every table, by method and kind of instructions. Means do not mix kinds
+// that other methods lack, and state how many samples they cover.
 func TestFEDBenchCoverage(t *testing.T) {
 	line := func(sample, method, kind, pq string) string {
 		return fmt.Sprintf(`{"sample": %q, "method": %q, "instructions": %q, "id": 0.5, "bg_rmse": 1, "pq": %s, "sc": 5, `+
@@ -150,7 +150,7 @@ func TestFEDBenchCoverage(t *testing.T) {
 		t.Error("what one method lacks is taken for what the other lacks")
 	}
 	if without(a1) != without(b1) || without(a1) == without(line("s1", "A", "simple", "1")) {
-		t.Error("what a single method lacks goes by its name, or not by the kind of instructions")
+		t.Error("what a single method lacks depends on its name, or not on the kind of instructions")
 	}
 	if without(b1, a2, a1) != without(a1, a2, b1) {
 		t.Error("the digest of what is missing depends on the order of the lines")
@@ -209,7 +209,7 @@ func TestFEDBenchAlignsFiles(t *testing.T) {
 	r.Add("c", back)
 	for _, c := range r.Summary().Rows[1].Cells {
 		if math.IsNaN(c.Value) {
-			t.Error("the same samples in another order stand apart")
+			t.Error("the same samples in another order are kept separate")
 		}
 	}
 }
@@ -237,11 +237,11 @@ func TestCoverageStandsApart(t *testing.T) {
 		isHalf := row.Name == "half"
 		if math.IsNaN(row.Cells[whole].Value) != isHalf && row.Ranked() ||
 			math.IsNaN(row.Cells[part].Value) == isHalf {
-			t.Errorf("%s stands in the wrong column: %v", row.Name, row.Cells)
+			t.Errorf("%s is in the wrong column: %v", row.Name, row.Cells)
 		}
 	}
 	if remarks := strings.Join(r.Remarks(), "\n"); !strings.Contains(remarks, "it covers 716 of 1432 items") {
-		t.Errorf("the reason is not told: %s", remarks)
+		t.Errorf("the reason is not given: %s", remarks)
 	}
 	if err := r.Compare(20, 1); err != nil || len(r.Comparison.Notes) != 1 {
 		t.Errorf("%v: %+v: no source has all of its edits in both", err, r.Comparison)
@@ -265,8 +265,8 @@ func TestCoverageStandsApart(t *testing.T) {
 	}
 }
 
-// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one stands in the column,
-// marked, the others apart.
+// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one is in the column, marked,
+// the others are kept separate.
 func TestContradictionsOfPapers(t *testing.T) {
 	places := func(b *protocol.Benchmark, number string) (out []string) {
 		for _, f := range printed(b) {
@@ -308,7 +308,7 @@ func TestContradictionsOfPapers(t *testing.T) {
 	}
 }
 
-// Printed numbers of AIM-Bench's Table 2 and FED-Bench's Table 4 are those of the golden files.
+// Printed numbers of AIM-Bench's Table 2 and FED-Bench's Table 4 equal those of the golden files.
 func TestPrintedTables(t *testing.T) {
 	find := func(b *protocol.Benchmark, method, subset, number string) float64 {
 		for _, f := range printed(b) {
@@ -399,14 +399,15 @@ func TestEditRewardCoverage(t *testing.T) {
 	}
 }
 
-// Nobody states on how many comparisons the paper's numbers of EditReward-Bench stand: no data share their columns.
+// The number of comparisons behind the paper's numbers of EditReward-Bench is not stated: no data share their
+// columns.
 func TestUnstatedSizesStandApart(t *testing.T) {
 	s := benchtest.LoadSet(t, rewardbench.EditRewardBench, protocol.Options{Data: "../testdata/tiger.parquet"})
 	r := &Report{Benchmark: rewardbench.EditRewardBench}
 	r.Add("rows", benchtest.Must[protocol.Predictions](t)(s.Read("../testdata/tiger_rows.jsonl")))
 	for _, row := range r.Summary().Rows {
 		if row.Printed {
-			t.Errorf("%s stands beside another data set", row.Name)
+			t.Errorf("%s shares columns with another data set", row.Name)
 		}
 	}
 	var notes []string
@@ -418,7 +419,7 @@ func TestUnstatedSizesStandApart(t *testing.T) {
 	}
 }
 
-// Scores that plainly are on another scale than the rule is made for have a column of their own.
+// Scores that are clearly on another scale than the rule is made for have a separate column.
 func TestScaleOfADIEERule(t *testing.T) {
 	s := benchtest.LoadSet(t, adiee.GenAIBench, protocol.Options{Data: "../testdata"})
 	lines := func(scale float64) protocol.Predictions {
@@ -460,7 +461,7 @@ func TestCompareAndBaselines(t *testing.T) {
 	benchtest.Near(t, "difference", float64(c.Differences[0].Difference), 0.2728093758207022-0.38205639488565435, 1e-9)
 	if d := c.Differences[0]; d.Number != "published" || !(d.Low < d.Difference && d.Difference < d.High &&
 		d.High < 0) {
-		t.Errorf("%+v: the interval of GPT-4o's lead does not lie below 0", d)
+		t.Errorf("%+v: the interval of GPT-4o's lead is not below 0", d)
 	}
 	if d := c.Differences[2]; d.Difference != 0 || d.Low != 0 || d.High != 0 {
 		t.Errorf("a judge differs from itself: %+v", d)
@@ -485,7 +486,7 @@ func TestCompareAndBaselines(t *testing.T) {
 	}
 	if _, err := runner.NewBaseline(benchtest.LoadSet(t, aimbench.Benchmark, protocol.Options{Data: "../testdata"}),
 		"random", 1); err == nil {
-		t.Error("random components were made up")
+		t.Error("random components were generated")
 	}
 }
 

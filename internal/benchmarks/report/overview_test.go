@@ -7,7 +7,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// TestOverviewNumbers: numbers of two names never share a line, and a failed judge fails in each.
+// TestOverviewNumbers: numbers with different names never share a line, and a failed judge fails in each.
 func TestOverviewNumbers(t *testing.T) {
 	one, two := protocol.Value(0.25), protocol.Value(0.75)
 	o := Overview{Judges: []string{"a", "b", "c"}, Rows: []OverviewRow{

@@ -19,14 +19,14 @@ import (
 	"assay/internal/benchmarks/registry"
 )
 
-// Editors with equal records have one rank, in whatever order their votes come.
+// Editors with equal records have the same rank, whatever the order of their votes.
 func TestEqualStrengths(t *testing.T) {
 	var votes []string
 	won := func(a, b string, n int) {
 		votes = append(votes, slices.Repeat([]string{fmt.Sprintf(`{"left": %q, "right": %q, "winner": "left"}`, a, b)},
 			n)...)
 	}
-	for _, x := range []string{"A", "B"} { // A and B did the same
+	for _, x := range []string{"A", "B"} { // A and B have equal records
 		won(x, "C", 3)
 		won("C", x, 2)
 		won(x, "D", 5)
@@ -60,7 +60,7 @@ func TestEqualStrengths(t *testing.T) {
 	}
 }
 
-// Scores and ranks do not mix in a given ranking, and a null is a value of an editor.
+// Scores and ranks do not mix in a given ranking, and a null counts as a value of an editor.
 func TestGivenRankings(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model": "A"}` + "\n" + `{"model": "B", "rank": 2}`:                `there is no "rank"`,
@@ -80,7 +80,7 @@ func TestGivenRankings(t *testing.T) {
 	}
 }
 
-// A ranking by a distance puts the smallest first, whether it was told or not.
+// A ranking by a distance puts the smallest first, with and without lower.
 func TestRankingByDistance(t *testing.T) {
 	rows := `{"id": "1", "model": "far", "l1": 0.5}` + "\n" + `{"id": "1", "model": "near", "l1": 0.1}` + "\n" +
 		`{"id": "2", "model": "far", "l1": 0.1}` + "\n" + `{"id": "2", "model": "near", "l1": 0.1}`
@@ -121,7 +121,7 @@ func TestSidesOfVotes(t *testing.T) {
 	}
 }
 
-// Editors that two judges scored are not compared sample by sample, and the reason is told.
+// Editors scored by different judges are not compared sample by sample, and the reason is given.
 func TestDuelsOfOneJudge(t *testing.T) {
 	s := benchtest.LoadSet(t, editors.MagicBrush, protocol.Options{Data: benchtest.GradedFolder(t, 2)}).(protocol.Mixed)
 	line := func(model string) string {
@@ -198,7 +198,7 @@ func TestReport(t *testing.T) {
 	page := read("index.html")
 	if m := regexp.MustCompile(`(?i)(src|href|url\()\s*=?\s*["']?(https?:|//)|https?:|<script|<link|@import`).
 		FindString(page); m != "" {
-		t.Errorf("the page asks for something outside: %q", m)
+		t.Errorf("the page loads external content: %q", m)
 	}
 	for _, want := range []string{"&lt;one&gt;", `src="data:image/png;base64,`, "ADIEE (in ADIEE)", "edit 3",
 		"bothbad_vote", "95 % intervals of 20 paired resamples", "viewport"} {
@@ -255,7 +255,7 @@ func TestReportRanks(t *testing.T) {
 	if h := view.Head[column("d_vad")]; h.Arrow != " ↓" {
 		t.Errorf("d_vad has the arrow %q", h.Arrow)
 	}
-	// of distances the smaller one is the better one
+	// for distances smaller is better
 	low := protocol.Table{Columns: []string{"d"}, Better: []int{-1},
 		Rows: []protocol.TableRow{{Name: "a", Cells: protocol.Cells(3)},
 			{Name: "b", Cells: protocol.Cells(2)}, {Name: "human", Cells: protocol.Cells(1), Printed: true}}}
@@ -284,7 +284,7 @@ func TestReportRanks(t *testing.T) {
 	}
 }
 
-// Less is better of a distance in every part of a benchmark, not of the column's bare name alone.
+// For a distance less is better in every part of a benchmark, not only for the column's bare name.
 func TestDirectionOfParts(t *testing.T) {
 	s := benchtest.LoadSet(t, editors.MagicBrush, protocol.Options{Data: benchtest.GradedFolder(t, 2)}).(protocol.Mixed)
 	line := func(model string, l1, dino float64) string {
@@ -343,7 +343,7 @@ func TestAbsentSamplesAreWrong(t *testing.T) {
 	}
 }
 
-// A draw of samples may lack a part: its numbers are then of fewer draws, and never those of another part.
+// A draw of samples may lack a part: its numbers then come from fewer draws, and never from another part.
 func TestPartsMissingInDraws(t *testing.T) {
 	s := benchtest.LoadSet(t, editors.MagicBrush, protocol.Options{Data: benchtest.GradedFolder(t, 2)})
 	editor := func(name string, single, multi float64) protocol.Predictions {
@@ -376,7 +376,7 @@ func TestPartsMissingInDraws(t *testing.T) {
 	}
 }
 
-// Resamples without a number are told of, by number and system.
+// Resamples without a number are reported, by number and system.
 func TestUndefinedResamples(t *testing.T) {
 	s := benchtest.LoadSet(t, editors.MagicBrush, protocol.Options{Data: benchtest.GradedFolder(t, 2)})
 	rows := `{"id": "7/1", "l1": 0.5}` + "\n" + `{"id": "7/2", "l1": 0.5}` + "\n" + `{"id": "7/final", "l1": 0.25}`

@@ -76,7 +76,7 @@ func TestTigerWithoutScores(t *testing.T) {
 	numbers := benchtest.NumbersOf(benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "p.jsonl",
 		lines.String()))))
 	if v, ok := numbers["k3 as run (0% of 12)"]; !ok || !math.IsNaN(v) {
-		t.Errorf("%v: k3 as run should stand on nothing", numbers)
+		t.Errorf("%v: k3 as run should cover nothing", numbers)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestEditReward(t *testing.T) {
 	}
 }
 
-// No answer is missing, an unknown one is told; the official rule counts both as wrong.
+// An absent answer is missing, an unknown one is reported; the official rule counts both as wrong.
 func TestAnswersThatAreNone(t *testing.T) {
 	s := benchtest.LoadSet(t, adiee.GenAIBench, protocol.Options{Data: "../testdata"})
 	var lines strings.Builder

@@ -11,7 +11,7 @@ import (
 type tigerRun struct {
 	human []int     // of each pair of candidates: 1: the one with the earlier letter is better, -1: the other, 0: a tie
 	d     []float64 // its score minus the other's
-	order bool      // the scores have the order that people gave
+	order bool      // the scores have the human order
 }
 
 // run returns a sample as the program sees it; nil if it lacks scores, or if a candidate has several. The program sorts

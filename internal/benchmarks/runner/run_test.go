@@ -102,7 +102,7 @@ func TestContentUnknown(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if lines, err := os.ReadFile(file); err != nil || len(lines) > 0 {
-		t.Errorf("a prediction was kept: %s, %v", lines, err)
+		t.Errorf("a prediction was stored: %s, %v", lines, err)
 	}
 	if _, err := run.Score(context.Background(), f.judge("fake")); err != nil {
 		t.Errorf("the next run: %v", err)
