@@ -94,12 +94,13 @@ func TestParse(t *testing.T) {
 		want   tensorName
 		err    string
 	}{
-		"A":                    {p + "q.lora_A.weight", plain, tensorName{kindA, "q"}, ""},
-		"A of one that saves":  {p + "q.lora_A.weight", save, tensorName{kindA, "q"}, ""},
-		"B":                    {p + "q.lora_B.weight", plain, tensorName{kindB, "q"}, ""},
-		"B with DoRA":          {p + "q.lora_B.weight", dora, tensorName{kindB, "q"}, ""},
-		"m":                    {p + "q.lora_magnitude_vector", dora, tensorName{kindM, "q"}, ""},
-		"m without DoRA":       {p + "q.lora_magnitude_vector", save, tensorName{}, "adapter_config.json does not have use_dora"},
+		"A":                   {p + "q.lora_A.weight", plain, tensorName{kindA, "q"}, ""},
+		"A of one that saves": {p + "q.lora_A.weight", save, tensorName{kindA, "q"}, ""},
+		"B":                   {p + "q.lora_B.weight", plain, tensorName{kindB, "q"}, ""},
+		"B with DoRA":         {p + "q.lora_B.weight", dora, tensorName{kindB, "q"}, ""},
+		"m":                   {p + "q.lora_magnitude_vector", dora, tensorName{kindM, "q"}, ""},
+		"m without DoRA": {p + "q.lora_magnitude_vector", save, tensorName{},
+			"adapter_config.json does not have use_dora"},
 		"parameter":            {p + "norm.weight", save, tensorName{kindWhole, "norm.weight"}, ""},
 		"bias":                 {p + "q.base_layer.bias", bias, tensorName{kindWhole, "q.bias"}, ""},
 		"no parameters":        {p + "norm.weight", plain, tensorName{}, unexpected(p + "norm.weight")},

@@ -55,7 +55,7 @@ type Config struct {
 
 	Calibration string `yaml:"calibration,omitempty"` // written by `score calibrate` next to the file; "": none
 
-	Scale []float64 `yaml:"scale,flow,omitempty"` // [a, b]: the score is a + b times the reward's number; empty: that number
+	Scale []float64 `yaml:"scale,flow,omitempty"` // [a, b]: score = a + b * the reward's number; empty: that number
 }
 
 // kind describes a kind of reward.

@@ -122,7 +122,8 @@ func TestRows(t *testing.T) {
 	if diff := cmp.Diff([]float64{-1, -2}, got[1].LogProbs); diff != "" || got[1].Finish != "stop" {
 		t.Error(diff, got[1].Finish)
 	}
-	for i, want := range []string{"refused", "num_beams", "video", "messages: empty", "none.png", "max_new_tokens", "row"} {
+	for i, want := range []string{"refused", "num_beams", "video", "messages: empty", "none.png", "max_new_tokens",
+		"row"} {
 		if a := got[2+i]; !strings.Contains(a.Error, want) || a.Answer != nil {
 			t.Errorf("row %d: %q, want %q", 2+i, a.Error, want)
 		}

@@ -447,7 +447,8 @@ func TestRetries(t *testing.T) {
 		}
 		s.Requests()
 		_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
-		if err == nil || !strings.Contains(err.Error(), "try again in 30m0s; with HF_TOKEN the limit is higher") || len(s.Requests()) != 1 {
+		if err == nil || !strings.Contains(err.Error(), "try again in 30m0s; with HF_TOKEN the limit is higher") ||
+			len(s.Requests()) != 1 {
 			t.Errorf("got error %v, want one with the wait, at once", err)
 		}
 	})

@@ -248,7 +248,8 @@ func TestScorerFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := ScorerFiles(dir, ""); err == nil || !strings.Contains(err.Error(), "the backbone is ../base, a local folder") {
+	if _, err := ScorerFiles(dir, ""); err == nil ||
+		!strings.Contains(err.Error(), "the backbone is ../base, a local folder") {
 		t.Errorf("a folder as backbone: got error %v, want one", err)
 	}
 	files, err := ScorerFiles(dir, "hf://org/base@v1")

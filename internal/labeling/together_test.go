@@ -41,7 +41,8 @@ func TestTwoMerges(t *testing.T) {
 	}
 	defer lock.Close()
 	j := &Job{Config: &Config{Out: out}, plan: &plan{}}
-	if _, err := j.Merge(context.Background()); err == nil || !strings.Contains(err.Error(), "another process is writing the table") {
+	if _, err := j.Merge(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "another process is writing the table") {
 		t.Error(err)
 	}
 }

@@ -36,7 +36,8 @@ J = "\q"
 		})
 	}
 	for name, want := range map[string]string{
-		"D": "not a plain string", "E": "line ends", "F": "more than a plain name", "G": "2 times", "X": "not defined", "J": "escape",
+		"D": "not a plain string", "E": "line ends", "F": "more than a plain name", "G": "2 times",
+		"X": "not defined", "J": "escape",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Find(strings.ReplaceAll(source, "\n", "\r\n"), name)

@@ -208,7 +208,8 @@ func TestS3Faults(t *testing.T) {
 		t.Errorf("got %d of %d requests that failed, want at least 3", failed.Load(), n.Load())
 	}
 	denied.Store(true)
-	if _, err := Open(context.Background(), "s3://edits/x"); err == nil || !strings.Contains(err.Error(), "access denied") {
+	if _, err := Open(context.Background(), "s3://edits/x"); err == nil ||
+		!strings.Contains(err.Error(), "access denied") {
 		t.Errorf("Open: got error %v, want one with %q", err, "access denied")
 	}
 }
@@ -241,7 +242,8 @@ func TestS3Expired(t *testing.T) {
 	answer.Store(http.StatusForbidden)
 	_, first := Stat(ctx, "s3://edits/b")
 	_, second := Stat(ctx, "s3://edits/b")
-	if first == nil || Failed(first) || !strings.Contains(first.Error(), "access denied") || first.Error() != second.Error() {
+	if first == nil || Failed(first) || !strings.Contains(first.Error(), "access denied") ||
+		first.Error() != second.Error() {
 		t.Errorf("an object without access: got %v, then %v, want one error twice with %q, no failure of the storage", first,
 			second, "access denied")
 	}

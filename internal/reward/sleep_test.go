@@ -235,7 +235,8 @@ func TestPerCall(t *testing.T) {
 // TestNothingSleeps: judges without weights on this server do not sleep, and the answer says so.
 func TestNothingSleeps(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
-	if code, body := postTo(t, h.URL+"/v1/sleep"); code != 422 || !strings.Contains(body, "no judge of this server has weights to unload") {
+	if code, body := postTo(t, h.URL+"/v1/sleep"); code != 422 ||
+		!strings.Contains(body, "no judge of this server has weights to unload") {
 		t.Errorf("got %d %s", code, body)
 	}
 }
