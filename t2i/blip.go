@@ -198,7 +198,7 @@ func (n *blip) feeds(_ context.Context, text string) (map[string]*tensor.Dense, 
 		}
 	}
 	if len(row) == 0 || len(row) > n.text.Positions {
-		return nil, fmt.Errorf("the text %.40q has %d tokens", text, len(row))
+		return nil, fmt.Errorf("the text %.40q has %d tokens, want 1 to %d", text, len(row), n.text.Positions)
 	}
 	return map[string]*tensor.Dense{inIDs: tensor.New(tensor.WithShape(1, len(row)), tensor.WithBacking(row))}, nil
 }

@@ -60,11 +60,12 @@ type Tracker struct {
 	root   *url.URL         // URL of the run's files; nil: they cannot be sent
 	at     int64            // bytes of the event file that the server has
 
-	warned sync.Once
-	ctx    context.Context
-	cancel context.CancelFunc
-	ending chan struct{} // closed when the run has ended
-	done   chan struct{} // closed when follow has returned
+	warned   sync.Once
+	rejected sync.Once
+	ctx      context.Context
+	cancel   context.CancelFunc
+	ending   chan struct{} // closed when the run has ended
+	done     chan struct{} // closed when follow has returned
 
 	mu     sync.Mutex
 	expiry *time.Timer // cancels a Close without progress; nil: the run trains
@@ -132,6 +133,13 @@ func (t *Tracker) warn(err error) {
 	t.warned.Do(func() {
 		t.run.Warn(fmt.Sprintf("MLflow at %s: %v: training continues; the missing data is sent later", t.state.Server,
 			err))
+	})
+}
+
+// warnRejected warns once that the server does not accept parameters.
+func (t *Tracker) warnRejected(err error) {
+	t.rejected.Do(func() {
+		t.run.Warn(fmt.Sprintf("MLflow at %s rejects parameters: %v: the run there lacks them", t.state.Server, err))
 	})
 }
 
@@ -270,7 +278,7 @@ func (t *Tracker) sendParams(there []pair) error {
 		err := t.call(t.ctx, "runs/log-batch", nil, batch{RunID: t.state.RunID, Params: part}, nil)
 		var refused *statusError
 		if errors.As(err, &refused) && refused.status == http.StatusBadRequest {
-			t.warn(fmt.Errorf("the parameters: %w", err))
+			t.warnRejected(err)
 		} else if err != nil {
 			t.opened = false
 			return err

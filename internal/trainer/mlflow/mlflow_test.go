@@ -1,6 +1,7 @@
 package mlflow
 
 import (
+	"bytes"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -183,6 +184,30 @@ func TestValues(t *testing.T) {
 	}
 	if want := []string{`"NaN"`, `"Infinity"`, `"-Infinity"`, "0"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestRejectedParams: a server that rejects the parameters, as older ones do with long values, gets the metrics.
+func TestRejectedParams(t *testing.T) {
+	server, s, r := newRun(t)
+	server.Fault(func(w http.ResponseWriter, q *http.Request) bool {
+		body, err := io.ReadAll(q.Body)
+		q.Body = io.NopCloser(bytes.NewReader(body))
+		if err != nil || !bytes.Contains(body, []byte(`"params"`)) {
+			return false
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		return true
+	})
+	tracker := r.start(s)
+	r.train(3)
+	tracker.Close(t.Context(), Finished)
+	if run := whole(t, server, 3, Finished); len(run.Params) > 0 {
+		t.Errorf("got parameters %v, want none", run.Params)
+	}
+	want := "MLflow at " + server.URL + " rejects parameters: it responded 400 Bad Request: the run there lacks them"
+	if !slices.Equal(r.warnings, []string{want}) {
+		t.Errorf("got warnings %q, want %q", r.warnings, want)
 	}
 }
 
