@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"image"
 	"image/gif"
+
+	"assay/internal/lzw"
 )
 
 // decodeGIF decodes the first frame. If it is smaller than the picture, the rest is transparent (here white) if the
@@ -75,7 +77,7 @@ func decodePlainGIF(raw []byte) *Picture {
 	}
 	packed, _ := gifBlocks(b[1:])
 	indices := make([]byte, width*height)
-	if !new(lzwTable).unpack(indices, packed, uint(b[0]), false) {
+	if !new(lzw.Table).Unpack(indices, packed, uint(b[0]), false) {
 		return nil
 	}
 	table := paletteOf(palette)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/image/tiff"
 
 	"assay/internal/codecs"
+	"assay/internal/lzw"
 )
 
 // TIFF tags, and the values that are checked.
@@ -38,7 +39,7 @@ const (
 
 	whiteIsZero, blackIsZero, photometricRGB, photometricPalette = 0, 1, 2, 3
 
-	noCompression, fax3, fax4, lzw, deflate, packBits, oldDeflate = 1, 3, 4, 5, 8, 32773, 32946
+	noCompression, fax3, fax4, tiffLZW, deflate, packBits, oldDeflate = 1, 3, 4, 5, 8, 32773, 32946
 )
 
 // tiffAsked are the tags whose values are read.
@@ -66,7 +67,7 @@ func tiffUnread(dir tiffDirectory) string {
 	}
 	compression, photometric := dir.number(tiffCompression, noCompression), dir.number(tiffPhotometric, whiteIsZero)
 	fax := compression == fax3 || compression == fax4
-	packed := compression == lzw || compression == deflate || compression == oldDeflate
+	packed := compression == tiffLZW || compression == deflate || compression == oldDeflate
 	if !fax && !packed && !slices.Contains([]float64{noCompression, packBits}, compression) {
 		return "compression other than Group 3 and 4, LZW, Deflate and PackBits"
 	}
@@ -175,7 +176,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 		return nil, nil
 	}
 	p := NewPicture(width, height)
-	var table lzwTable
+	var table lzw.Table
 	for i, offset := range offsets {
 		if f.ctx.Err() != nil {
 			return nil, errStopped
@@ -198,12 +199,12 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 }
 
 // unpackStrip decompresses a strip into dst, and reports whether it fills dst exactly.
-func unpackStrip(ctx context.Context, dst, packed []byte, compression float64, table *lzwTable) bool {
+func unpackStrip(ctx context.Context, dst, packed []byte, compression float64, table *lzw.Table) bool {
 	switch compression {
 	case noCompression:
 		return copy(dst, packed) == len(dst) && len(packed) == len(dst)
-	case lzw:
-		return table.unpack(dst, packed, 8, true)
+	case tiffLZW:
+		return table.Unpack(dst, packed, 8, true)
 	case deflate, oldDeflate:
 		if inflatesWhole(len(packed), len(dst)) {
 			return codecs.Inflate(ctx, packed, dst) == nil

@@ -41,6 +41,7 @@ internal/long:
 internal/journal: internal/filelock
 internal/library:
 internal/codecs: internal/library
+internal/lzw:
 internal/jpegscan:
 internal/testfile:
 internal/packed:
@@ -62,7 +63,8 @@ checkpoints: onnx internal/atomicfile internal/workers internal/jsonfile interna
 internal/quant: onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora: onnx checkpoints internal/quant internal/atomicfile internal/workers internal/exit
 data/parquet: onnx internal/remote
-data: onnx data/parquet internal/atomicfile internal/codecs internal/jpegscan internal/remote internal/workers
+data: onnx data/parquet internal/atomicfile internal/codecs internal/remote internal/workers
+data: internal/jpegscan internal/lzw
 edit: data
 onnx/gradjob: onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle: checkpoints internal/packed
@@ -176,12 +178,13 @@ internal/labeling: internal/atomicfile internal/filelock internal/hub internal/p
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
 internal/reward/combine: internal/stats
+internal/reward/conn:
 internal/reward/gate:
 internal/reward/once:
 internal/reward/pictures: data
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 internal/reward: internal/workers internal/graceful internal/version ort internal/reward/combine internal/reward/gate
-internal/reward: internal/reward/once internal/reward/pictures
+internal/reward: internal/reward/conn internal/reward/once internal/reward/pictures
 internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol internal/benchmarks/registry
 internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
 .: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge

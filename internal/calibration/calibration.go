@@ -205,8 +205,8 @@ func (m *Map) check() error {
 
 func (i *Interval) check() error {
 	if i != nil && !(i.Coverage > 0 && i.Coverage < 1 && i.HalfWidth >= 0 && finite(i.HalfWidth)) {
-		return fmt.Errorf("interval: got coverage %g and half width %g, want a coverage between 0 and 1 and a finite half width "+
-			"that is not negative", i.Coverage, i.HalfWidth)
+		return fmt.Errorf("interval: got coverage %g and half width %g, want a coverage between 0 and 1 and a finite "+
+			"half width that is not negative", i.Coverage, i.HalfWidth)
 	}
 	return nil
 }

@@ -11,7 +11,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"assay/internal/reward/conn"
 )
+
+// keepAliveInterval is the time between two 100 Continue responses. The shortest client timeout of a trainer is a
+// minute.
+var keepAliveInterval = 15 * time.Second
 
 // front handles what all protocols share: authentication, time limits, metrics and error responses.
 type front struct {
@@ -100,7 +106,7 @@ func (f *front) handle(pattern string, h func(http.ResponseWriter, *http.Request
 		ctx, stop := context.WithTimeout(r.Context(), f.timeout)
 		defer stop()
 		http.NewResponseController(w).SetReadDeadline(deadline(0)) // for bodies that no handler reads
-		w, stopKeepAlive := keepAlive(w, r)
+		w, stopKeepAlive := conn.KeepAlive(w, r, keepAliveInterval)
 		defer stopKeepAlive()
 		status := http.StatusOK
 		defer func() {

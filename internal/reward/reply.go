@@ -167,7 +167,7 @@ func (s *Server) answer(
 	default:
 		s.engine.metrics.retries.Inc()
 	}
-	out, err := call.Wait(r.Context()) // w's header must not be used before this: see keepAlive
+	out, err := call.Wait(r.Context()) // w's header must not be used before this: see conn.KeepAlive
 	if err != nil {
 		out = &response{err: err}
 	}

@@ -24,6 +24,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/graceful"
+	"assay/internal/reward/conn"
 	"assay/internal/reward/once"
 )
 
@@ -230,7 +231,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 		Handler: s,
 		Cert:    s.o.Cert,
 		Key:     s.o.Key,
-		Wrap:    func(l net.Listener) net.Listener { return jsonListener{l} },
+		Wrap:    conn.JSONErrors,
 		Drain:   drain,
 		Ending:  func() { s.front.draining.Store(true) },
 	})

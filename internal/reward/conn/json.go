@@ -1,4 +1,6 @@
-package reward
+// Package conn adapts net/http's connections to the clients of a reward server: net/http's own error responses become
+// JSON, and clients with a short timeout learn that a long request is still in progress.
+package conn
 
 import (
 	"bytes"
@@ -8,8 +10,10 @@ import (
 	"strconv"
 )
 
-// jsonListener turns net/http's own error responses into JSON: for malformed requests, headers that are too large,
-// and unknown Expect headers.
+// JSONErrors returns a listener that turns net/http's own error responses into JSON: for malformed requests, headers
+// that are too large, and unknown Expect headers.
+func JSONErrors(l net.Listener) net.Listener { return jsonListener{l} }
+
 type jsonListener struct{ net.Listener }
 
 func (l jsonListener) Accept() (net.Conn, error) {

@@ -1,4 +1,4 @@
-package data
+package lzw
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	tiffs "golang.org/x/image/tiff/lzw"
 )
 
-// TestLZW decompresses data compressed by Go's package for GIF; TIFF's variant is covered by Pillow's files
-// (TestHeaders).
-func TestUnLZW(t *testing.T) {
-	var table lzwTable
+// TestUnpack decompresses data compressed by Go's package for GIF; TIFF's variant is covered by Pillow's files
+// (TestHeaders of package data).
+func TestUnpack(t *testing.T) {
+	var table Table
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, bits := range []int{2, 5, 8} {
 		for _, colours := range []int{1, 2, 1 << bits} {
@@ -33,16 +33,16 @@ func TestUnLZW(t *testing.T) {
 						t.Fatal(err)
 					}
 					got := make([]byte, n)
-					if !table.unpack(got, packed.Bytes(), uint(bits), false) || !bytes.Equal(got, want) {
+					if !table.Unpack(got, packed.Bytes(), uint(bits), false) || !bytes.Equal(got, want) {
 						t.Errorf("got other bytes than were compressed, want the same")
 					}
 					for _, length := range []int{n - 1, n + 1} {
-						if table.unpack(make([]byte, length), packed.Bytes(), uint(bits), false) {
+						if table.Unpack(make([]byte, length), packed.Bytes(), uint(bits), false) {
 							t.Errorf("into %d bytes: got true, want false", length)
 						}
 					}
-					if table.unpack(got, packed.Bytes()[:packed.Len()-1], uint(bits), false) ||
-						table.unpack(got, append(packed.Bytes(), 0), uint(bits), false) {
+					if table.Unpack(got, packed.Bytes()[:packed.Len()-1], uint(bits), false) ||
+						table.Unpack(got, append(packed.Bytes(), 0), uint(bits), false) {
 						t.Errorf("of a byte less and more: got true, want false")
 					}
 				})
@@ -51,10 +51,10 @@ func TestUnLZW(t *testing.T) {
 	}
 }
 
-// TestLZWClears compares with Go's packages when clear codes are frequent, rare, or absent, in both bit orders. One
+// TestClears compares with Go's packages when clear codes are frequent, rare, or absent, in both bit orders. One
 // table decodes all.
-func TestLZWClears(t *testing.T) {
-	var table lzwTable
+func TestClears(t *testing.T) {
+	var table Table
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, tiff := range []bool{true, false} {
 		for _, bits := range []uint{8, 2, 5, 8} {
@@ -70,7 +70,7 @@ func TestLZWClears(t *testing.T) {
 					}
 					name := fmt.Sprintf("TIFF %v, %d bits, runs of %d, cleared after %d codes", tiff, bits, run, every)
 					t.Run(name, func(t *testing.T) {
-						packed := lzwPack(want, bits, tiff, every)
+						packed := pack(want, bits, tiff, every)
 						var r io.Reader = gifs.NewReader(bytes.NewReader(packed), gifs.LSB, int(bits))
 						if tiff {
 							r = tiffs.NewReader(bytes.NewReader(packed), tiffs.MSB, int(bits))
@@ -79,7 +79,7 @@ func TestLZWClears(t *testing.T) {
 							t.Fatalf("Go's package gives other bytes or error %v: the test is wrong", err)
 						}
 						got := make([]byte, len(want))
-						if !table.unpack(got, packed, bits, tiff) || !bytes.Equal(got, want) {
+						if !table.Unpack(got, packed, bits, tiff) || !bytes.Equal(got, want) {
 							t.Errorf("got other bytes than were packed, want the same")
 						}
 					})
@@ -89,8 +89,8 @@ func TestLZWClears(t *testing.T) {
 	}
 }
 
-// lzwPack compresses b, and clears the table after a given number of codes.
-func lzwPack(b []byte, bits uint, tiff bool, every int) []byte {
+// pack compresses b, and clears the table after a given number of codes.
+func pack(b []byte, bits uint, tiff bool, every int) []byte {
 	clear := 1 << bits
 	known, codes := map[string]int{}, 0
 	width, next := bits+1, clear+2 // as in the decoder, which is one string behind
@@ -112,10 +112,10 @@ func lzwPack(b []byte, bits uint, tiff bool, every int) []byte {
 		}
 		if codes++; code == clear {
 			known, codes, width, next = map[string]int{}, 0, bits+1, clear+2
-		} else if codes > 1 && next < 1<<lzwMaxWidth {
+		} else if codes > 1 && next < 1<<maxWidth {
 			next++
 		}
-		if early := map[bool]int{true: 1}[tiff]; next == 1<<width-early && width < lzwMaxWidth {
+		if early := map[bool]int{true: 1}[tiff]; next == 1<<width-early && width < maxWidth {
 			width++
 		}
 	}
@@ -130,7 +130,7 @@ func lzwPack(b []byte, bits uint, tiff bool, every int) []byte {
 			}
 			code = longer
 		}
-		if at := clear + 2 + len(known); size < len(b) && at < 1<<lzwMaxWidth-1 {
+		if at := clear + 2 + len(known); size < len(b) && at < 1<<maxWidth-1 {
 			known[string(b[:size+1])] = at
 		}
 		put(code)
