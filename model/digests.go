@@ -3,9 +3,7 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -13,40 +11,16 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/exit"
-	"assay/internal/store"
-	"assay/internal/workers"
 	"assay/lora"
 	"assay/model/backbone"
+	"assay/model/digests"
 	"assay/model/text"
 )
-
-// Digests are the SHA-256 digests of the files that a scorer's numbers depend on, by file name. They are recorded when
-// a scorer is written, and compared whenever it is opened. A section that is empty is not compared.
-type Digests struct {
-	Weights  map[string]string `yaml:"weights,omitempty"`  // tensor files, of the backbone or a separate folder
-	Backbone map[string]string `yaml:"backbone,omitempty"` // configuration, tokenizer, chat template, processor
-	Scorer   map[string]string `yaml:"scorer,omitempty"`   // head, adapter, calibration
-}
-
-// check rejects names that escape their folder.
-func (d *Digests) check() error {
-	if d == nil {
-		return nil
-	}
-	for _, section := range []map[string]string{d.Weights, d.Backbone, d.Scorer} {
-		for name := range section {
-			if !filepath.IsLocal(filepath.FromSlash(name)) {
-				return fmt.Errorf("digests: %q is not a file of the scorer or its backbone", name)
-			}
-		}
-	}
-	return nil
-}
 
 // RecordDigests records in c the digests of the backbone and the weights as they are now. The digests of the scorer's
 // own files are recorded when they are written.
 func RecordDigests(c *ScorerConfig) error {
-	d := Digests{}
+	d := digests.Digests{}
 	if c.Digests != nil {
 		d.Scorer = c.Digests.Scorer
 	}
@@ -59,10 +33,10 @@ func RecordDigests(c *ScorerConfig) error {
 		return err
 	}
 	defer w.Close()
-	if d.Weights, err = digestsOf(weightFiles(w)); err != nil {
+	if d.Weights, err = digests.Of(digests.WeightFiles(w)); err != nil {
 		return err
 	}
-	d.Backbone, err = digestsOf(c.backboneFiles(nil))
+	d.Backbone, err = digests.Of(c.backboneFiles(nil))
 	c.Digests = &d
 	return err
 }
@@ -76,20 +50,15 @@ func RecordOrigin(c *ScorerConfig) error {
 	return RecordDigests(c)
 }
 
-// recorded reports whether the digests of backbone and weights are known.
-func (c *ScorerConfig) recorded() bool {
-	return c.Digests != nil && len(c.Digests.Weights) > 0 && len(c.Digests.Backbone) > 0
-}
-
 // completeDigests records the digests of the scorer's own files in dir, and of backbone and weights if they are
 // unknown.
 func (c *ScorerConfig) completeDigests(dir string) error {
-	if !c.recorded() {
+	if !c.Digests.Complete() {
 		if err := RecordDigests(c); err != nil {
 			return err
 		}
 	}
-	own, err := digestsOf(c.ownFiles(dir))
+	own, err := digests.Of(c.ownFiles(dir))
 	d := *c.Digests
 	d.Scorer, c.Digests = own, &d
 	return err
@@ -101,7 +70,7 @@ func (c *ScorerConfig) adoptOrigin() {
 		return
 	}
 	if c.Digests == nil {
-		c.Digests = &Digests{Weights: c.Origin.Weights, Backbone: c.Origin.Base}
+		c.Digests = &digests.Digests{Weights: c.Origin.Weights, Backbone: c.Origin.Base}
 	}
 	o := *c.Origin
 	o.Weights, o.Base, c.Origin = nil, nil, &o
@@ -122,7 +91,7 @@ func (c *ScorerConfig) checkBackbone() error {
 	if c.Digests == nil {
 		return nil
 	}
-	return compareDigests("backbone", c.Digests.Backbone, c.backboneFiles(c.Digests.Backbone), c.remedy())
+	return digests.Compare("digests.backbone in "+ConfigFile, c.Digests.Backbone, c.backboneFiles(c.Digests.Backbone), c.remedy())
 }
 
 // checkWeights refuses weights that differ from those the scorer was made with. Absent ones are not compared.
@@ -130,7 +99,7 @@ func (c *ScorerConfig) checkWeights(w *checkpoints.Weights) error {
 	if c.Digests == nil || len(c.Digests.Weights) == 0 || w.Absent() {
 		return nil
 	}
-	files := weightFiles(w)
+	files := digests.WeightFiles(w)
 	if c.Digests.Weights[checkpoints.IndexFile] == "" { // not recorded by an earlier version of `score import`
 		delete(files, checkpoints.IndexFile)
 	}
@@ -139,7 +108,7 @@ func (c *ScorerConfig) checkWeights(w *checkpoints.Weights) error {
 			files[name] = filepath.Join(w.Dir(), name)
 		}
 	}
-	return compareDigests("weights", c.Digests.Weights, files, c.remedy())
+	return digests.Compare("digests.weights in "+ConfigFile, c.Digests.Weights, files, c.remedy())
 }
 
 // checkOwn refuses a head, an adapter or a calibration in dir that differs from the one written with scorer.yaml.
@@ -157,7 +126,7 @@ func (c *ScorerConfig) checkOwn(dir string) error {
 		remedy += "; if only the calibration is lost, remove its line from " + ConfigFile +
 			" and refit it with `score calibrate`"
 	}
-	return compareDigests("scorer", recorded, files, remedy)
+	return digests.Compare("digests.scorer in "+ConfigFile, recorded, files, remedy)
 }
 
 // remedy says what to do about a backbone that is not the recorded one.
@@ -172,83 +141,10 @@ func (c *ScorerConfig) remedy() string {
 	return text
 }
 
-// compareDigests refuses files, given by name, that differ from the recorded ones: changed, missing, or new.
-func compareDigests(section string, recorded, files map[string]string, remedy string) error {
-	if len(recorded) == 0 {
-		return nil
-	}
-	found, err := digestsOf(files)
-	if err != nil {
-		return err
-	}
-	names := slices.Sorted(maps.Keys(recorded))
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if recorded[name] == "" {
-			names = append(names, name)
-		}
-	}
-	var wrong []string
-	for _, name := range names {
-		switch want, got := recorded[name], found[name]; {
-		case want == got:
-		case got == "":
-			wrong = append(wrong, fmt.Sprintf("%s is missing", files[name]))
-		case want == "":
-			wrong = append(wrong, fmt.Sprintf("%s was not there when the scorer was made", files[name]))
-		default:
-			wrong = append(wrong, fmt.Sprintf("%s is not the file that the scorer was made with (recorded %.12s, found %.12s)",
-				files[name], want, got))
-		}
-	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	more := ""
-	if n := len(wrong) - 1; n > 0 {
-		more = fmt.Sprintf(", and %d more files differ", n)
-	}
-	return exit.Usagef("%s%s: the scores would be another scorer's (digests.%s in %s): %s", wrong[0], more, section,
-		ConfigFile, remedy)
-}
-
 // digest is the SHA-256 of a pass's prompt and answer.
 func (q *PassConfig) digest() string {
 	sum := sha256.Sum256([]byte(string(q.Prompt) + "\x00" + string(q.Answer)))
 	return hex.EncodeToString(sum[:])
-}
-
-// digestsOf returns the digests of files, given as name and path; missing files are left out. Large files are read
-// once: see [store.Files].
-func digestsOf(files map[string]string) (map[string]string, error) {
-	names := slices.Sorted(maps.Keys(files))
-	sums := make([]string, len(names))
-	err := workers.Each(len(names), 4, func(i int) error {
-		k, err := store.FileDigest(files[names[i]])
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		sums[i] = k.String()
-		return err
-	})
-	out := map[string]string{}
-	for i, name := range names {
-		if sums[i] != "" {
-			out[name] = sums[i]
-		}
-	}
-	return out, err
-}
-
-// weightFiles are a checkpoint's tensor files by name, plus the index if there are several.
-func weightFiles(w *checkpoints.Weights) map[string]string {
-	files := map[string]string{}
-	for _, s := range w.Shards() {
-		files[s.Name] = s.Path()
-	}
-	if len(files) > 1 {
-		files[checkpoints.IndexFile] = filepath.Join(w.Dir(), checkpoints.IndexFile)
-	}
-	return files
 }
 
 // backboneFiles are the files of the backbone, besides its weights and their index, that are read or recorded. A chat
@@ -293,7 +189,7 @@ func (c *ScorerConfig) ownFiles(dir string) map[string]string {
 func (c *ScorerConfig) Undigested(dir string) string {
 	d := c.Digests
 	if d == nil {
-		d = &Digests{}
+		d = &digests.Digests{}
 	}
 	var lacks []string
 	if len(d.Backbone) == 0 {

@@ -104,7 +104,7 @@ func (c *ScorerConfig) Normalize() error {
 	if c.Calibration != "" && !filepath.IsLocal(filepath.FromSlash(c.Calibration)) {
 		return fmt.Errorf("calibration: %q is not a file in the scorer's folder", c.Calibration)
 	}
-	if err := c.Digests.check(); err != nil {
+	if err := c.Digests.Check(); err != nil {
 		return err
 	}
 	p := problems{}

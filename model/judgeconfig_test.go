@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"assay/edit"
+	"assay/model/digests"
 
 	"github.com/goccy/go-yaml"
 )
@@ -98,13 +99,13 @@ dtype: float32
 // TestKeysCount: every key of scorer.yaml that scores depend on changes the fingerprint, and the keys of format 1
 // survive a round trip through format 2. A new key gets a value here.
 func TestKeysCount(t *testing.T) {
-	digests := &Digests{}
+	files := &digests.Digests{}
 	one := (&OnePassConfig{Backbone: "b", Question: "Is it [INSTRUCTION]?", Answer: "It is [SCORE]."}).Scorer().OnePass()
 	oneOther := OnePassConfig{Format: 1, Backbone: "c", Pair: Concat, PairSize: []int{8, 9}, Layout: InstructionFirst,
 		Question: "Why [INSTRUCTION]?", Answer: "So [SCORE].", TextLoss: "all", ScoreRange: edit.Range{1, 5},
 		Head:       HeadConfig{Hidden: []int{3}, Activation: "relu", Kind: classification, Values: []float64{0, 1}},
 		ScoreToken: "[S]", ScorePosition: "before", DType: "bfloat16", ChatTemplate: "{{ x }}", EndOfTurn: "</s>",
-		NumberPictures: "{n}: ", Members: []string{"a", "b"}, Calibration: "c.json", Digests: digests}
+		NumberPictures: "{n}: ", Members: []string{"a", "b"}, Calibration: "c.json", Digests: files}
 	for name, set := range otherFields(t, reflect.ValueOf(oneOther), "Format", "Backbone", "Calibration", "Digests") {
 		t.Run("format 1 "+name, func(t *testing.T) {
 			c := *one
@@ -123,7 +124,7 @@ func TestKeysCount(t *testing.T) {
 		Kind:    "choices",
 		Weights: "w", Positions: "plain", Rotary: "bfloat16", Alpha: "drop", Pixels: &PixelLimits{},
 		Passes: []PassConfig{{Name: "q"}}, Heads: map[string]DimensionConfig{"h": {}}, Score: &FusionConfig{Fusion: "min"},
-		Origin: &Origin{}, Members: []string{"a", "b"}, Digests: digests, Layout: InstructionFirst, TextLoss: "all"}
+		Origin: &Origin{}, Members: []string{"a", "b"}, Digests: files, Layout: InstructionFirst, TextLoss: "all"}
 	for name, set := range otherFields(t, reflect.ValueOf(twoOther), "Format", "Backbone", "Calibration", "Weights",
 		"Origin", "Digests", "Layout", "TextLoss") {
 		t.Run("format 2 "+name, func(t *testing.T) {

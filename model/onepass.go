@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"assay/edit"
+	"assay/model/digests"
 )
 
 // OnePassConfig is scorer.yaml of format 1: one pass whose answer contains a score token that is new to the vocabulary,
@@ -28,9 +29,9 @@ type OnePassConfig struct {
 
 	NumberPictures string `yaml:"number_pictures,omitempty"` // "Picture {n}: " before each picture; "": nothing
 
-	Calibration string   `yaml:"calibration,omitempty"`
-	Members     []string `yaml:"members,omitempty,flow"`
-	Digests     *Digests `yaml:"digests,omitempty"`
+	Calibration string           `yaml:"calibration,omitempty"`
+	Members     []string         `yaml:"members,omitempty,flow"`
+	Digests     *digests.Digests `yaml:"digests,omitempty"`
 }
 
 // HeadConfig is the `head` of scorer.yaml of format 1: an MLP from the hidden state at the score token.

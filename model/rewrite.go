@@ -80,7 +80,7 @@ func (c *ScorerConfig) identityKeys() yaml.MapSlice {
 	return keys
 }
 
-// addDigests records missing digests in a scorer.yaml: see [Digests].
+// addDigests records missing digests in a scorer.yaml: see [digests.Digests].
 func addDigests(file string) error {
 	c, err := ReadScorerConfig(file)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"assay/model/digests"
 )
 
 // TestWithKeys: keys are replaced in place, removed or added, and every other line is unchanged.
@@ -25,7 +27,7 @@ digests:
 # the end
 weights: w # no newline behind`
 	set := yaml.MapSlice{
-		{Key: "backbone", Value: "."}, {Key: "digests", Value: &Digests{Weights: map[string]string{"m": "1"}}},
+		{Key: "backbone", Value: "."}, {Key: "digests", Value: &digests.Digests{Weights: map[string]string{"m": "1"}}},
 		{Key: "weights"}, {Key: "passes"}, {Key: "absent"}, {Key: "calibration", Value: "c.json"},
 	}
 	const want = `# a comment

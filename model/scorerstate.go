@@ -94,7 +94,7 @@ func (p *ScorerState) At(backbone string) *ScorerState {
 
 // CheckBackbone compares the backbone with its digests in scorer.yaml; known: there are such digests.
 func (p *ScorerState) CheckBackbone() (known bool, err error) {
-	if err := p.missing(); err != nil || !p.Config.recorded() {
+	if err := p.missing(); err != nil || !p.Config.Digests.Complete() {
 		return false, err
 	}
 	b, err := p.backbone()

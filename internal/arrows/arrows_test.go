@@ -87,7 +87,8 @@ model/batch: model/backbone model/nn model/text edit
 model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints data lora internal/store
 model/exec: internal/workers
 model/language: model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora internal/store
-model: internal/hub
+model/digests: checkpoints internal/exit internal/store internal/workers
+model: internal/hub model/digests
 model: model/backbone model/batch model/exec model/nn model/text onnx losses ort internal/calibration
 model: checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson

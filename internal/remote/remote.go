@@ -51,7 +51,7 @@ func split(name string) (bucket, key string, err error) {
 		return "", "", fmt.Errorf("%s: names a folder, want an object", name)
 	}
 	if key != path.Clean(key) || strings.HasPrefix(key, "../") || strings.HasPrefix(key, "/") {
-		return "", "", fmt.Errorf("%s: its key contains empty, . or .. segments", name)
+		return "", "", fmt.Errorf("%s: its key is not a path: it has empty, . or .. segments", name)
 	}
 	return scheme + "://" + host, key, nil
 }
