@@ -4,12 +4,12 @@ import (
 	_ "embed" // run.py
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/internal/graphfiles"
 	"assay/internal/jsonfile"
 	"assay/model/backbone"
 	"assay/model/batch"
@@ -154,32 +154,20 @@ func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, ou
 	if err := vision.Err(); err != nil {
 		return nil, err
 	}
-	packed := packedFile{graphs: []*onnx.Model{vision.M}}
+	graphs := []*onnx.Model{vision.M}
 	for _, o := range others {
 		g := graph(o.name)
 		if err := o.build(g); err != nil {
 			return nil, fmt.Errorf("%s.onnx: %w", o.name, err)
 		}
-		packed.graphs = append(packed.graphs, g.M)
+		graphs = append(graphs, g.M)
 	}
 	out.Format, out.Backbone, out.Opset, out.Processor = 1, filepath.Base(b.Dir), nn.Opset, b.Processor()
-	err := atomicfile.WriteDir(dir, func(tmp string) error {
-		renamed, err := placeWeights(b.Weights, tmp)
-		if err != nil {
+	err := atomicfile.WriteDir(dir, func(tmp string) (err error) {
+		if out.Weights, err = graphfiles.Write(tmp, b.Weights, graphs); err != nil {
 			return err
 		}
-		for _, n := range renamed {
-			out.Weights = append(out.Weights, n)
-		}
-		if err := packed.write(tmp, renamed); err != nil {
-			return err
-		} else if packed.size > 0 {
-			out.Weights = append(out.Weights, packedName)
-		}
-		for _, m := range packed.graphs {
-			if err := writeGraph(m, filepath.Join(tmp, m.Name+".onnx"), renamed); err != nil {
-				return err
-			}
+		for _, m := range graphs {
 			out.Graphs = append(out.Graphs, describe(m, b.Inputs()))
 		}
 		if err := checkpoints.CopyCompanions(b.Dir, tmp); err != nil {
@@ -193,51 +181,6 @@ func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, ou
 		return jsonfile.Write(filepath.Join(tmp, "graphs.json"), out)
 	})
 	return out, err
-}
-
-// placeWeights puts the checkpoint's files next to the graphs: as hard links if the file system allows it, so that an
-// 8B model is not stored twice, otherwise as copies. It returns the new name of every location.
-func placeWeights(w *checkpoints.Weights, dir string) (map[string]string, error) {
-	names := map[string]string{}
-	for _, s := range w.Shards() {
-		target := filepath.Join(dir, s.Name)
-		if err := linkOrCopy(s.Path(), target); err != nil {
-			return nil, err
-		}
-		names[s.Location()] = s.Name
-	}
-	return names, nil
-}
-
-func linkOrCopy(from, to string) error {
-	real, err := filepath.EvalSymlinks(from)
-	if err != nil {
-		return err
-	}
-	if os.Link(real, to) == nil {
-		return nil
-	}
-	return atomicfile.Copy(real, to)
-}
-
-func writeGraph(m *onnx.Model, path string, location map[string]string) error {
-	for i, t := range m.Initializers {
-		if t.External == nil {
-			continue
-		}
-		name, ok := location[t.External.Location]
-		if !ok {
-			return fmt.Errorf("%s: weight %q is in %q, which is not a file of the checkpoint", path, t.Name, t.External.Location)
-		}
-		moved := *t
-		moved.External = &onnx.External{Location: name, Offset: t.External.Offset, Length: t.External.Length}
-		m.Initializers[i] = &moved
-	}
-	data, err := m.Encode()
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(path, data)
 }
 
 func describe(m *onnx.Model, vision map[string]string) ExportedGraph {

@@ -60,6 +60,7 @@ losses: onnx
 ort: onnx internal/library internal/workers
 internal/calibration: internal/jsonfile
 checkpoints: onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
+internal/graphfiles: checkpoints internal/atomicfile onnx
 internal/quant: onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora: onnx checkpoints internal/quant internal/atomicfile internal/workers internal/exit
 data/parquet: onnx internal/remote
@@ -88,7 +89,7 @@ model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints 
 model/exec: internal/workers
 model/language: model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora internal/store
 model/digests: checkpoints internal/exit internal/store internal/workers
-model: internal/hub model/digests
+model: internal/graphfiles internal/hub model/digests
 model: model/backbone model/batch model/exec model/nn model/text onnx losses ort internal/calibration
 model: checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
