@@ -75,22 +75,21 @@ def write(path, versions, rows, encoders, gradients, together, tokens, rounds):
     lines = [
         "# Measured beside PyTorch",
         "",
-        "Made by `make bench` on the machine named below: ratios in one run, each side in fresh processes that take "
-        "turns. Speed above",
-        "1x means that this program is faster, memory below 1x that it needs less.",
+        "Written by `make bench` on the machine named below: ratios within one run, each side in fresh processes that "
+        "alternate.",
+        "Speed above 1x means that Assay is faster, memory below 1x that it needs less.",
         "",
-        f"LLaVA-NeXT architecture, 8 layers of width 1024 with random weights, two pictures in sequence, {tokens} "
-        f"tokens, float32, batch 1 or 4,",
-        "LoRA r 8 on q_proj and v_proj. The step is forward, loss and backward over given image features; scoring "
-        "starts from decoded",
-        "pictures (resizing, tiling, vision tower, language model). PyTorch runs eagerly with its fused attention; "
-        "its logits are computed",
-        "for the answer's tokens only, as ours are. The tiny scorer is backbones/tiny-scorer (Qwen2.5-VL's "
-        "architecture, pairs",
-        "as frames of 64 x 64 pixels). Before our steps of 4 pairs the same pairs are scored, as in a run's "
-        "validation. The tiny",
-        "scorer's 2,419 pairs are PNG files. PyTorch takes batches of 64, without the start of the process; ours is "
-        "timed with it.",
+        f"LLaVA-NeXT architecture, 8 layers of width 1024 with random weights, two pictures in sequence, {tokens} tokens, "
+        "float32,",
+        "batch 1 or 4, LoRA r 8 on q_proj and v_proj. A step is forward, loss and backward over precomputed image features.",
+        "Scoring starts from decoded pictures (resizing, tiling, vision tower, language model). PyTorch runs eagerly with "
+        "its",
+        "fused attention; both sides compute logits for the answer's tokens only. The tiny scorer is backbones/tiny-scorer",
+        "(Qwen2.5-VL's architecture, frames of 64 x 64 pixels). Before our steps of 4 pairs the same pairs are scored, as "
+        "in a",
+        "run's validation. The tiny scorer's 2,419 pairs are PNG files. PyTorch uses batches of 64 and is timed without "
+        "process",
+        "start-up, ours with it.",
         "",
         "| what | ours | PyTorch | speed | our peak memory | PyTorch's | memory |",
         "|---|---|---|---|---|---|---|",
