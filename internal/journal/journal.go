@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"os"
 
 	"assay/internal/filelock"
@@ -93,9 +92,7 @@ func open[Result any](path string, head any, each func(r Result, at int64)) (*Jo
 // if even the head is incomplete.
 func read[Result any](path string, head []byte, each func(r Result, at int64)) (size int64, err error) {
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	} else if err != nil {
+	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
