@@ -91,7 +91,8 @@ func (c *ScorerConfig) checkBackbone() error {
 	if c.Digests == nil {
 		return nil
 	}
-	return digests.Compare("digests.backbone in "+ConfigFile, c.Digests.Backbone, c.backboneFiles(c.Digests.Backbone), c.remedy())
+	return digests.Compare("digests.backbone in "+ConfigFile, c.Digests.Backbone,
+		c.backboneFiles(c.Digests.Backbone), c.remedy())
 }
 
 // checkWeights refuses weights that differ from those the scorer was made with. Absent ones are not compared.

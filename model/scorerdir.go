@@ -47,7 +47,7 @@ type ScorerConfig struct {
 
 	Members []string `yaml:"members,omitempty,flow"` // of an ensemble: folders with head and adapter, see WriteEnsemble
 
-	Digests *digests.Digests `yaml:"digests,omitempty"` // of files that scores depend on; nil: written by an earlier version
+	Digests *digests.Digests `yaml:"digests,omitempty"` // of files that scores depend on; nil: by an earlier version
 
 	Layout   string `yaml:"-"` // of format 1: InstructionFirst, or ""
 	TextLoss string `yaml:"-"` // of format 1: over the answer, or all; "": the scorer has no text loss
