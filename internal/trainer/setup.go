@@ -32,6 +32,7 @@ type setup struct {
 	dir     string            // folder of that checkpoint
 	trains  models.Trained    // what the run trains, for the user
 	mlflow  *mlflow.Settings  // nil: nothing is sent to MLflow
+	tracker *mlflow.Tracker   // sends the records to MLflow; nil: off
 	closers []func() error
 }
 

@@ -21,7 +21,6 @@ import (
 	"assay/internal/trainer/checkpoint"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
-	"assay/internal/trainer/mlflow"
 	"assay/internal/trainer/models"
 	"assay/internal/trainer/objective"
 	"assay/internal/trainer/optimizer"
@@ -42,7 +41,6 @@ type Trainer struct {
 	validator   *validator               // metrics, and the benchmark
 	checkpoints *checkpoint.Checkpointer // when the state was saved
 	records     *records.Recorder        // metrics, TensorBoard, progress; nil except on the main process
-	tracker     *mlflow.Tracker          // sends the records to MLflow; nil: off
 	state       checkpoint.State         // what a checkpoint holds besides tensors
 }
 
@@ -126,7 +124,7 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 	}
 	s := &setup{Trainer: t, o: &o, here: here}
 	defer func() { err = exit.Join(err, s.close()) }()
-	defer func() { t.tracker.Close(ctx, trackedStatus(result, err)) }()
+	defer func() { s.tracker.Close(ctx, trackedStatus(result, err)) }()
 	if err := s.run(ctx); err != nil {
 		return nil, t.interrupted(ctx, err)
 	}
