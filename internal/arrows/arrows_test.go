@@ -152,7 +152,7 @@ internal/modeltest: internal/optim internal/oracle internal/packed internal/long
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
 internal/distil: chat data edit internal/atomicfile internal/exit internal/jsonfile internal/scoring internal/stats
-internal/distil: internal/store internal/table internal/trainer internal/trainer/config model textjudge
+internal/distil: internal/store internal/strictyaml internal/table internal/trainer internal/trainer/config model textjudge
 internal/scoring/calibrate: internal/calibration data edit t2i model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"assay/internal/strictyaml"
 	"assay/internal/trainer/config"
 	"assay/model"
 )
@@ -59,6 +60,13 @@ func (r *run) configuration() ([]byte, error) {
 			}
 		}
 	}
+	validate, _ := get(c, "validate").(map[string]any)
+	benchmark, _ := validate["benchmark"].(map[string]any)
+	for _, key := range []string{"ratings", "images", "votes", "targets"} {
+		if text, ok := benchmark[key].(string); ok {
+			benchmark[key] = strictyaml.Absolute(folder, text)
+		}
+	}
 	if get(c, "cache") != nil {
 		return nil, fmt.Errorf("%s: cache: leave it out; the run uses its own cache", r.Config)
 	}
@@ -68,7 +76,7 @@ func (r *run) configuration() ([]byte, error) {
 		data = map[string]any{}
 	}
 	data["train"] = filepath.Join(out, labelsFile)
-	if _, tables := data["validation"].(string); tables { // other labels: only a fraction can be held out
+	if _, fraction := strictyaml.Float(data["validation"]); !fraction { // tables have other labels
 		delete(data, "validation")
 	}
 	for _, key := range []string{"train_split", "validation_split", "columns"} {

@@ -13,10 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
+
 	"assay/chat"
 	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/store"
+	"assay/internal/strictyaml"
 	"assay/textjudge"
 )
 
@@ -265,6 +268,45 @@ func TestConfiguration(t *testing.T) {
 			put(t, path, string(text))
 			if _, err := load(path); err != nil {
 				t.Errorf("train reads it: got error %v, want none", err)
+			}
+		})
+	}
+}
+
+// TestConfigurationData: tables of other labels are not validated on, and paths are those of the user's file.
+func TestConfigurationData(t *testing.T) {
+	backbone, err := filepath.Abs("../../backbones/tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	o := Options{Config: filepath.Join(dir, "student.yaml"), Out: filepath.Join(dir, "out")}
+	for validation, want := range map[string]float64{"a.jsonl": 0, "[a.jsonl, b.jsonl]": 0, "0.25": 0.25, "0": 0} {
+		t.Run(validation, func(t *testing.T) {
+			put(t, o.Config, "backbone: "+backbone+"\ndata: {train: elsewhere.jsonl, validation: "+validation+"}\n"+
+				"validate: {by: benchmark, benchmark: {name: genai-bench, ratings: r.jsonl, images: pictures}}\n")
+			text, err := newRun(t, People{}, o).configuration()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Data struct {
+					Validation any `yaml:"validation"`
+				} `yaml:"data"`
+				Validate struct {
+					Benchmark map[string]string `yaml:"benchmark"`
+				} `yaml:"validate"`
+			}
+			if err := yaml.Unmarshal(text, &got); err != nil {
+				t.Fatal(err)
+			}
+			if f, _ := strictyaml.Float(got.Data.Validation); f != want {
+				t.Errorf("got data.validation %v, want %g", got.Data.Validation, want)
+			}
+			b := got.Validate.Benchmark
+			if b["ratings"] != filepath.Join(dir, "r.jsonl") || b["images"] != filepath.Join(dir, "pictures") ||
+				b["name"] != "genai-bench" {
+				t.Errorf("got benchmark %v, want its paths below %s", b, dir)
 			}
 		})
 	}
