@@ -152,7 +152,8 @@ internal/modeltest: internal/optim internal/oracle internal/packed internal/long
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
 internal/distil: chat data edit internal/atomicfile internal/exit internal/jsonfile internal/scoring internal/stats
-internal/distil: internal/store internal/strictyaml internal/table internal/trainer internal/trainer/config model textjudge
+internal/distil: internal/strictyaml
+internal/distil: internal/store internal/table internal/trainer internal/trainer/config model textjudge
 internal/scoring/calibrate: internal/calibration data edit t2i model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats
@@ -174,6 +175,7 @@ internal/benchmarks/report: internal/page internal/stats
 internal/benchmarks/benchtest: internal/benchmarks/protocol data internal/testfile
 internal/labeling/nearcopy: data internal/workers
 internal/labeling/guard: data internal/workers internal/labeling/nearcopy
+internal/labeling: internal/exit
 internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
 internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
 internal/labeling: internal/atomicfile internal/filelock internal/hub internal/page ort

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"assay/heuristics"
 )
 
@@ -116,6 +118,66 @@ func TestOwnSplit(t *testing.T) {
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
 	if err != nil || strings.Count(string(listed), `split \"0.7\" is not one of [train validation val dev test]`) != 2 {
 		t.Errorf("got %s (%v), want two rows whose split is 0.7", listed, err)
+	}
+}
+
+// tableSource writes a CSV file, and returns it as a source with a split.
+func tableSource(t *testing.T, name, split string, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name+".csv")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("{layout: table, path: %s, pictures: %s/magicbrush_files/images, name: %s, split: %s}", path,
+		fixtures, name, split)
+}
+
+// TestOwnSplitOfNone: a source whose rows have no split cannot be split by its own.
+func TestOwnSplitOfNone(t *testing.T) {
+	c := load(t, "out: out\nprofile: adiee-released\nsources: ["+tableSource(t, "plain", "own", "source,edit,instruction",
+		one+","+two+",x")+"]\n")
+	_, err := run(t, c, models{}, 1)
+	if err == nil || !strings.Contains(err.Error(), `source "plain": split: own, but none of its rows has a split`) {
+		t.Errorf("got error %v, want one that names the source", err)
+	}
+}
+
+// TestSplitOfRepeatedRows: an edit that is also held out is held out, and an edit in two sessions joins them, whatever
+// the order of the rows.
+func TestSplitOfRepeatedRows(t *testing.T) {
+	const head = "id,source,edit,target,method,instruction,label"
+	a := "a," + one + "," + three + "," + two + ",aurora,edit,0.5"
+	b := "b," + one + "," + four + "," + two + ",ip2p,edit,0.5"
+	const sessions = "id,session,source,edit,method,instruction,label"
+	first, again := "a,s1,"+one+","+two+",aurora,edit,0.5", "b,s2,"+one+","+two+",aurora,edit,0.5"
+	other := "c,s2," + three + "," + four + ",aurora,edit,0.5"
+	for name, c := range map[string]struct {
+		sources []string
+		want    map[string]int
+		skipped int
+	}{
+		"held out, all of it twice": {[]string{tableSource(t, "big", "train", head, a, b),
+			tableSource(t, "held", "validation", head, a)}, map[string]int{"validation": 3}, 1},
+		"held out with one more": {[]string{tableSource(t, "big", "train", head, a),
+			tableSource(t, "held", "validation", head, a, b)}, map[string]int{"validation": 4}, 0},
+		"held out first": {[]string{tableSource(t, "held", "validation", head, a, b),
+			tableSource(t, "big", "train", head, a)}, map[string]int{"validation": 4}, 0},
+		"of no split, also held out": {[]string{tableSource(t, "big", `""`, head, a, b),
+			tableSource(t, "held", "test", head, a)}, map[string]int{"test": 4}, 0},
+		"sessions": {[]string{tableSource(t, "t", `""`, sessions, first, again, other)}, map[string]int{"train": 4}, 0},
+		"sessions, the repeated edit first": {[]string{tableSource(t, "t", `""`, sessions, again, other, first)},
+			map[string]int{"train": 4}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := run(t, load(t, "out: out\nprofile: adiee-released\nmax_bad: 0\nsplit: {validation: 0.5}\nsources:\n  - "+
+				strings.Join(c.sources, "\n  - ")+"\n"), models{}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(c.want, r.Splits); d != "" || r.Skipped["split"] != c.skipped {
+				t.Errorf("splits (-want +got):\n%s\ngot %v left out, want %d by their splits", d, r.Skipped, c.skipped)
+			}
+		})
 	}
 }
 

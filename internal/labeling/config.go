@@ -231,6 +231,8 @@ func (s *SourceConfig) check(d *strictyaml.Document, key string) {
 		wantFile(d, s.Path, key+".path")
 	}
 	wantFile(d, s.Pictures, key+".pictures")
+	d.Want(s.Split == "" || s.Split == splitOwn || slices.Contains(splitNames, s.Split), key+".split",
+		"want own or one of %v, not %q", splitNames, s.Split)
 	for field := range s.Columns {
 		_, ok := l.Fields[field]
 		d.Want(ok, key+".columns", "layout %s has no field %q, only %v", s.Layout, field, slices.Sorted(maps.Keys(l.Fields)))

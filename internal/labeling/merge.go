@@ -12,6 +12,7 @@ import (
 
 	"assay/heuristics"
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/filelock"
 	"assay/internal/labeling/guard"
 	"assay/internal/shards"
@@ -56,6 +57,7 @@ type merger struct {
 	splits   splits
 	repeats  *dedup
 	votes    votes
+	own      map[int]bool // by source with split: own: whether a row has a split
 	labels   labels
 	log      *mergeLog
 	outcomes []outcome // by row.number
@@ -65,6 +67,7 @@ type merger struct {
 type outcome struct {
 	scene   int32
 	foreign int32 // scene of a foreign picture; -1: none
+	want    split // that its data set requires, or that of a row that repeats it; noSplit: none
 	drop    bool
 }
 
@@ -125,6 +128,9 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.checkOwnSplits(); err != nil {
+		return nil, err
+	}
 	r := m.log.report
 	if total := r.Bad + r.Rows; float64(r.Bad) > j.Config.MaxBad*float64(total) {
 		return nil, &BadError{r.Bad, total, j.Config.MaxBad, m.log.firstBad, filepath.Join(out, SkippedFile)}
@@ -146,6 +152,7 @@ func (j *Job) merger(ctx context.Context) (*merger, error) {
 	m := &merger{
 		job:     j,
 		repeats: newDedup(),
+		own:     map[int]bool{},
 		votes:   votes{renamed: map[string]string{}},
 		labels:  labels{rules: j.Config.Rules, chains: j.Config.Chains},
 		log:     newMergeLog(j),
@@ -242,6 +249,9 @@ func (m *merger) row(r *row) error {
 	f := outcome{foreign: -1, drop: true}
 	defer func() { m.outcomes = append(m.outcomes, f) }()
 	source := &m.job.Config.Sources[r.source]
+	if source.Split == splitOwn {
+		m.own[r.source] = m.own[r.source] || r.Split != ""
+	}
 	if want := source.wantedSplit(r); source.Split == splitOwn && want != "" && !slices.Contains(splitNames, want) {
 		m.log.report.Rows--
 		return m.log.bad(r, fmt.Sprintf("split %q is not one of %v: map another column, or set one split for all rows",
@@ -267,20 +277,38 @@ func (m *merger) row(r *row) error {
 			"unique; otherwise do not map a column to id", first.Sample, m.job.plan.Sources[first.source].Name))
 	}
 	m.repeats.keep(r, key)
-	f.drop = false
+	f.drop, f.want = false, splitNamed(source.wantedSplit(r))
 	m.labels.note(r)
 	if r.By != "" {
 		m.log.given[givenKey{r.source, r.By}]++
 	}
-	f.scene, f.foreign = m.pictures.join(r)
-	if r.Session != "" {
-		scenes := m.pictures.scenes
-		scenes.join(f.scene, scenes.node("session "+m.job.plan.Sources[r.source].Name+"/"+r.Session))
+	f.scene, f.foreign = m.join(r)
+	return nil
+}
+
+// checkOwnSplits refuses a source with split: own of which no row has a split: its held-out rows would be trained on.
+func (m *merger) checkOwnSplits() error {
+	for i := range m.job.plan.Sources {
+		if some, own := m.own[i]; own && !some {
+			return exit.Usagef("source %q: split: own, but none of its rows has a split: map its column (columns: {split: "+
+				"NAME}), or make a source of each file, with its split", m.job.plan.Sources[i].Name)
+		}
 	}
 	return nil
 }
 
-// again decides about a row whose edit another row already has.
+// join joins the scenes of a row's pictures and of its session.
+func (m *merger) join(r *row) (scene, foreign int32) {
+	scene, foreign = m.pictures.join(r)
+	if r.Session != "" {
+		scenes := m.pictures.scenes
+		scenes.join(scene, scenes.node("session "+m.job.plan.Sources[r.source].Name+"/"+r.Session))
+	}
+	return scene, foreign
+}
+
+// again decides about a row whose edit another row already has. The other one stays, also for the split and the session
+// of this one.
 func (m *merger) again(r, first *row) error {
 	if first.ID != r.ID {
 		m.votes.rename(r.ID, first.ID)
@@ -289,6 +317,9 @@ func (m *merger) again(r, first *row) error {
 		m.log.report.Rows--
 		return m.log.bad(r, fmt.Sprintf("the same edit as %s, with another %s: one of the two is wrong", first.ID, what))
 	}
+	m.join(r)
+	kept := &m.outcomes[first.number]
+	kept.want = kept.want.or(splitNamed(m.job.Config.Sources[r.source].wantedSplit(r)))
 	m.log.duplicate(r)
 	return nil
 }
@@ -313,7 +344,7 @@ func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
 			other = m.splits[f.foreign]
 		}
 		var reason string
-		if want := m.job.Config.Sources[r.source].wantedSplit(r); want != "" && want != have {
+		if want := f.want.String(); want != "" && want != have {
 			reason = "a picture of its scene is in split " + have
 		} else if other != "" && other != have {
 			reason = "its foreign picture is in split " + other + ", and its scene in " + have
@@ -339,11 +370,9 @@ func (m *merger) wantedSplits(ctx context.Context) (splits, error) {
 		if err != nil {
 			return nil, err
 		}
-		want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[r.number].scene
-		// Held-out data stay complete: pictures that are also in them leave the training data, not the other way
-		// round.
-		if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
-			wanted[root] = want
+		f := &m.outcomes[r.number]
+		if want := splitNamed(wanted[f.scene]).or(f.want); want != noSplit {
+			wanted[f.scene] = want.String()
 		}
 	}
 	return wanted, nil

@@ -97,7 +97,7 @@ func (r *row) pictures() iter.Seq[*picture] {
 
 // claims returns the part of a row that another row of the same edit must not contradict.
 func (r *row) claims() *row {
-	return &row{source: r.source, Sample: r.Sample, ID: r.ID, By: r.By, Candidate: r.Candidate}
+	return &row{source: r.source, number: r.number, Sample: r.Sample, ID: r.ID, By: r.By, Candidate: r.Candidate}
 }
 
 // contradicts names a value that another row of the edit sets differently, or sets although this row does not; "" if

@@ -218,6 +218,30 @@ func (s *SourceConfig) wantedSplit(r *row) string {
 	return s.Split
 }
 
+// split is a required split in one byte: its place in splitNames, from 1.
+type split uint8
+
+const noSplit split = 0
+
+func splitNamed(name string) split { return split(slices.Index(splitNames, name) + 1) }
+
+func (s split) String() string {
+	if s == noSplit {
+		return ""
+	}
+	return splitNames[s-1]
+}
+
+// or returns which of two required splits counts. Held-out data stay complete: what is also in them leaves the
+// training data, not the other way round.
+func (s split) or(other split) split {
+	train := splitNamed(splitTrain)
+	if other != noSplit && (s == noSplit || s == train || other != train && other.String() < s.String()) {
+		return other
+	}
+	return s
+}
+
 // assign returns a split for every scene, by its root: the wanted split, if there is one. The other scenes are
 // visited in the order of a hash of their key and the seed, and each goes to validation if it still fits into the
 // share of the rows. At least one goes to validation, if it has at most half of the rows. The rest is train. sizes
