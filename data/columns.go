@@ -1,20 +1,28 @@
 package data
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 
 	"assay/data/parquet"
 )
 
 // cell is a value as it is written to a Parquet column: nil, []byte, bool, int64, float64 or parquet.Image.
 func cell(k Kind, v any) (any, error) {
-	if k == KindImages {
+	switch raw, isRaw := v.(json.RawMessage); {
+	case k == KindImages:
 		return cellImages(v)
+	case k == KindInteger && isRaw && isInteger(raw): // not through float64, which rounds above 2^53
+		return strconv.ParseInt(string(raw), 10, 64)
+	case k == KindJSON && isRaw && !IsNull(v):
+		return json.Marshal(raw)
 	}
+	given := v
 	v, err := unwrap(v)
 	if err != nil || v == nil {
 		return nil, err
@@ -27,7 +35,7 @@ func cell(k Kind, v any) (any, error) {
 		}
 		return parquet.Image(m), nil
 	case KindText:
-		s, err := Text(v)
+		s, err := Text(given) // numbers as they are written
 		return []byte(s), err
 	case KindJSON:
 		return json.Marshal(finite(v))
@@ -92,6 +100,9 @@ func (t *Table) inferColumns() ([]Column, error) {
 				continue
 			}
 			k := kindFor(v)
+			if raw, ok := f.Value.(json.RawMessage); ok && isInteger(raw) {
+				k = kindOfInteger(raw)
+			}
 			if f.Name == sourcesName(t.names) {
 				list, err := ToImages(f.Value)
 				if err == nil && list == nil {
@@ -108,6 +119,21 @@ func (t *Table) inferColumns() ([]Column, error) {
 		}
 	}
 	return columns, nil
+}
+
+// isInteger reports whether a JSON value is a number without fraction and exponent.
+func isInteger(raw json.RawMessage) bool {
+	digits := bytes.TrimPrefix(raw, []byte("-"))
+	return len(digits) > 0 && len(bytes.Trim(digits, "0123456789")) == 0
+}
+
+// kindOfInteger is the kind of a JSON integer: text if it has no int64, as a float64 would make equal ids of different
+// ones.
+func kindOfInteger(raw json.RawMessage) Kind {
+	if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
+		return KindText
+	}
+	return KindInteger
 }
 
 func kindFor(v any) Kind {

@@ -59,7 +59,11 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		for _, v := range []any{f.Name, finite(f.Value)} {
+		value := finite(f.Value)
+		if raw, ok := f.Value.([]byte); ok && f.Name == "bytes" { // of a picture: base64
+			value = raw
+		}
+		for _, v := range []any{f.Name, value} {
 			if err := e.Encode(v); err != nil {
 				return nil, fmt.Errorf("column %q: %w", f.Name, err)
 			}
@@ -72,12 +76,21 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// finite returns a value that JSON can represent.
 func finite(v any) any {
 	switch v := v.(type) {
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil
 		}
+	case []byte: // some writers do not mark text as such; JSON has no other binary data than that of pictures
+		if v == nil {
+			return nil
+		}
+		if _, err := detectFormat(v); err != nil && utf8.Valid(v) {
+			return string(v)
+		}
+		return Image{Bytes: v}
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {

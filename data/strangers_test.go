@@ -98,7 +98,7 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]any{"n": int64(4000000000), "m": float64(1 << 63)} {
+	for name, want := range map[string]any{"n": int64(4000000000), "m": "9223372036854775808"} {
 		if v, _ := rec.Get(name); v != want {
 			t.Errorf("%s is %v, want %v", name, v, want)
 		}

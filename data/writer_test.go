@@ -318,3 +318,96 @@ func TestRewriteEncodings(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeIntegers: ids beyond 2^53 are rewritten digit by digit, from JSONL and from unsigned columns of Parquet.
+func TestLargeIntegers(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "in.jsonl")
+	const rest = `,"source":"","instruction":""}` + "\n"
+	lines := `{"id":1234567890123456789,"big":18446744073709551616,"small":3,"list":[9007199254740993,1.50],"edit":"a"` +
+		rest + `{"id":-1234567890123456788,"big":1,"small":4.0,"list":null,"edit":"b"` + rest
+	if err := os.WriteFile(text, []byte(lines), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	type unsigned struct {
+		ID          uint64 `parquet:"id"`
+		Source      string `parquet:"source"`
+		Edit        string `parquet:"edit"`
+		Instruction string `parquet:"instruction"`
+	}
+	columns := filepath.Join(dir, "in.parquet")
+	ids := []unsigned{{ID: 1<<64 - 1, Edit: "a"}, {ID: 1<<63 - 1, Edit: "b"}}
+	if err := parquet.WriteFile(columns, ids); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ in, out, column, first, second string }{
+		{text, "a.parquet", "id", "1234567890123456789", "-1234567890123456788"},
+		{text, "a.parquet", "big", "18446744073709551616", "1"},
+		{text, "a.parquet", "small", "3", "4"},
+		{text, "a.parquet", "list", "[9007199254740993,1.50]", ""},
+		{text, "a.jsonl", "id", "1234567890123456789", "-1234567890123456788"},
+		{columns, "b.jsonl", "id", "18446744073709551615", "9223372036854775807"},
+		{columns, "b.parquet", "id", "18446744073709551615", "9223372036854775807"},
+	} {
+		t.Run(c.out+" "+c.column, func(t *testing.T) {
+			o := rewritten(t, c.in, filepath.Join(dir, c.out))
+			for i, want := range []string{c.first, c.second} {
+				rec, err := o.Record(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v, _ := rec.Get(c.column)
+				if got, err := Text(v); got != want || err != nil {
+					t.Errorf("row %d: got %s, %v, want %s", i+1, got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// rewritten rewrites a table unchanged, and opens the copy.
+func rewritten(t *testing.T, in, out string) *Table {
+	t.Helper()
+	from, err := OpenTable(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	f, err := FormatOf(out)
+	if err == nil {
+		err = from.Rewrite(t.Context(), out, f, nil, func(int, *Record) error { return nil })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := OpenTable(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { to.Close() })
+	return to
+}
+
+// TestUnmarkedText: binary columns of Parquet that hold text or pictures are the same in JSONL.
+func TestUnmarkedText(t *testing.T) {
+	dir := t.TempDir()
+	type binary struct {
+		ID          []byte `parquet:"id"`
+		Source      []byte `parquet:"source"`
+		Edit        []byte `parquet:"edit"`
+		Instruction []byte `parquet:"instruction"`
+	}
+	grey := picture(t, "grey.png")
+	in := filepath.Join(dir, "in.parquet")
+	if err := parquet.WriteFile(in, []binary{{[]byte("first"), []byte("a.png"), grey, []byte("grün")}}); err != nil {
+		t.Fatal(err)
+	}
+	row, err := rewritten(t, in, filepath.Join(dir, "out.jsonl")).Read(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row.ID != "first" || row.Source.Path != "a.png" || !bytes.Equal(row.Edit.Bytes, grey) || row.Instruction != "grün" {
+		t.Errorf("got id %q, source %q, edit of %d bytes, instruction %q, want first, a.png, %d bytes, grün", row.ID,
+			row.Source.Path, len(row.Edit.Bytes), row.Instruction, len(grey))
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/big"
+	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -139,7 +140,7 @@ func (s *column) integer(x int64, bits uint64) any {
 			return decimal(big.NewInt(x), kind.Scale)
 		case *format.IntType:
 			if !kind.IsSigned && bits > math.MaxInt64 {
-				return float64(bits)
+				return strconv.FormatUint(bits, 10) // a float64 would round it
 			} else if !kind.IsSigned {
 				return int64(bits)
 			}
