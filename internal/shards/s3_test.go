@@ -52,9 +52,9 @@ func TestS3Workers(t *testing.T) {
 
 // TestObjects: the guarantees of object storage as a place, and its errors.
 func TestObjects(t *testing.T) {
-	s3test.Start(t, "shards")
+	s3test.Start(t, "places") // a bucket of its own: package remote keeps the connection to the other one
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	const dir = "s3://shards/some/place"
+	const dir = "s3://places/some/place"
 	o := objects(dir)
 	if err := o.check(); err != nil {
 		t.Fatal(err)

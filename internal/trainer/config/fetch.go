@@ -18,6 +18,9 @@ func (c *Config) fetch(d *strictyaml.Document, folder string) error {
 		d.Problem("out", "%s: a run writes into a local folder", c.Out)
 	}
 	models := map[string]*string{"backbone": &c.Backbone, "init": &c.Init}
+	for key, r := range c.scoringRewards() {
+		models[key] = &r.Judge
+	}
 	for _, key := range slices.Sorted(maps.Keys(models)) {
 		if strings.HasPrefix(*models[key], filepath.Clean(c.Out)+"/") {
 			continue // output of an earlier run in the same folder

@@ -3,6 +3,7 @@ package config
 import (
 	"assay/internal/strictyaml"
 	"cmp"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,10 +44,18 @@ const (
 // RewardConfig is a term of the reward. An unreadable answer has reward 0.
 type RewardConfig struct {
 	Kind   string    `yaml:"kind"`
-	Weight float64   `yaml:"weight,omitempty"` // 0: 1
+	Weight *float64  `yaml:"weight,omitempty"` // nil: 1
 	Column string    `yaml:"column,omitempty"` // of the truth; "": the conversation's last message
 	Judge  string    `yaml:"judge,omitempty"`  // text judge that parses answer and truth; for kind judge: a scorer
 	Range  []float64 `yaml:"range,omitempty"`  // of distance: the smallest and the largest truth
+}
+
+// Factor is the weight of the term in the sum.
+func (r *RewardConfig) Factor() float64 {
+	if r.Weight == nil {
+		return 1
+	}
+	return *r.Weight
 }
 
 // Name is the name of the reward in metrics.
@@ -70,6 +79,20 @@ func (c *Config) RewardColumns() (names []string) {
 	return names
 }
 
+// scoringRewards lists the rewards that a scorer gives, by their keys.
+func (c *Config) scoringRewards() map[string]*RewardConfig {
+	out := map[string]*RewardConfig{}
+	if c.GRPO == nil {
+		return out
+	}
+	for i := range c.GRPO.Rewards {
+		if r := &c.GRPO.Rewards[i]; r.Kind == RewardJudge {
+			out[fmt.Sprintf("grpo.rewards[%d].judge", i)] = r
+		}
+	}
+	return out
+}
+
 // StepRows returns the number of rows in a step: batch_size counts answers if a model generates several per row.
 func (c *Config) StepRows() int {
 	if c.GRPO == nil {
@@ -86,26 +109,38 @@ func (c *Config) Iterations() int64 {
 	return max(1, c.GRPO.NumIterations)
 }
 
-// settleGRPO fills in the defaults.
-func (c *Config) settleGRPO(folder string) {
+// settleGRPO fills in the defaults of absent keys: an explicit 0 is left to the checks.
+func (c *Config) settleGRPO(d *strictyaml.Document, folder string) {
 	g := c.GRPO
 	if g == nil {
 		return
 	}
-	g.NumGenerations = cmp.Or(g.NumGenerations, 8)
-	g.MaxCompletionLength = cmp.Or(g.MaxCompletionLength, 512)
-	g.GenerationBatchSize = cmp.Or(g.GenerationBatchSize, g.NumGenerations)
-	g.Temperature, g.TopP = cmp.Or(g.Temperature, 1), cmp.Or(g.TopP, 1)
-	g.NumIterations = cmp.Or(g.NumIterations, 1)
-	g.Epsilon = cmp.Or(g.Epsilon, 0.2)
+	unset(d, "grpo.num_generations", &g.NumGenerations, 8)
+	unset(d, "grpo.max_completion_length", &g.MaxCompletionLength, 512)
+	unset(d, "grpo.generation_batch_size", &g.GenerationBatchSize, max(1, g.NumGenerations))
+	unset(d, "grpo.temperature", &g.Temperature, 1)
+	unset(d, "grpo.top_p", &g.TopP, 1)
+	unset(d, "grpo.num_iterations", &g.NumIterations, 1)
+	unset(d, "grpo.epsilon", &g.Epsilon, 0.2)
 	g.EpsilonHigh = cmp.Or(g.EpsilonHigh, g.Epsilon)
-	g.LossType, g.ScaleRewards = cmp.Or(g.LossType, "dapo"), cmp.Or(g.ScaleRewards, "group")
+	unset(d, "grpo.loss_type", &g.LossType, "dapo")
+	unset(d, "grpo.scale_rewards", &g.ScaleRewards, "group")
 	for i := range g.Rewards {
 		r := &g.Rewards[i]
-		r.Weight = cmp.Or(r.Weight, 1)
-		if strings.ContainsAny(r.Judge, `./\`) { // a path; others are names of shipped judges
+		if r.Weight == nil { // config.yaml records it
+			r.Weight = new(r.Factor())
+		}
+		// A scorer is always a folder; of text judges, other names are those of shipped ones.
+		if r.Kind == RewardJudge || strings.ContainsAny(r.Judge, `./\`) {
 			r.Judge = strictyaml.Absolute(folder, filepath.FromSlash(r.Judge))
 		}
+	}
+}
+
+// unset sets the default of a key that the file leaves out.
+func unset[T any](d *strictyaml.Document, key string, field *T, usual T) {
+	if !d.Has(key) {
+		*field = usual
 	}
 }
 
@@ -136,7 +171,7 @@ func (c *Config) checkGRPO(d checker) {
 	d.Want(g.Beta == 0 || c.Text == nil || c.Text.Tune == "lora", "grpo.beta",
 		"the base is the model with its adapter disabled, and tune: full has no adapter: leave beta out, or use tune: lora")
 	d.Want(g.Epsilon > 0 && g.Epsilon < 1, "grpo.epsilon", "want more than 0 and less than 1, not %g", g.Epsilon)
-	d.Want(g.EpsilonHigh > 0, "grpo.epsilon_high", "want more than 0, not %g", g.EpsilonHigh)
+	d.Want(g.EpsilonHigh > 0 || g.EpsilonHigh == g.Epsilon, "grpo.epsilon_high", "want more than 0, not %g", g.EpsilonHigh)
 	d.oneOf("grpo.loss_type", g.LossType, "dapo", "grpo", "bnpo", "dr_grpo")
 	d.oneOf("grpo.scale_rewards", g.ScaleRewards, "group", "batch", "none")
 	d.Want(len(g.Rewards) > 0, "grpo.rewards", "want one or more")

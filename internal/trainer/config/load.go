@@ -85,7 +85,7 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 		}
 	}
 	c.settleText()
-	c.settleGRPO(folder)
+	c.settleGRPO(d, folder)
 	c.settleTrain(checker{d})
 	if c.Steps > 0 && !d.Has("epochs") {
 		c.Epochs = 0
@@ -103,6 +103,9 @@ func (c *Config) refuseStorage(d *strictyaml.Document) {
 	paths := map[string][]string{
 		"backbone": {c.Backbone}, "init": {c.Init}, "scorer": {c.Scorer}, "out": {c.Out}, "cache.folder": {c.Cache.Folder},
 		"data.train": c.Data.Train, "data.validation": c.Data.Validation.Tables,
+	}
+	for key, r := range c.scoringRewards() {
+		paths[key] = []string{r.Judge}
 	}
 	for _, key := range slices.Sorted(maps.Keys(paths)) {
 		for _, path := range paths[key] {

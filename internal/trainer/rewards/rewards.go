@@ -128,7 +128,7 @@ func (r *Reward) Of(
 // Sum returns the weighted sum of the terms' values.
 func (r *Reward) Sum(values []float64) (sum float64) {
 	for i, v := range values {
-		sum += r.terms[i].Weight * v
+		sum += r.terms[i].Factor() * v
 	}
 	return sum
 }

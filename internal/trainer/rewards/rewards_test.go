@@ -39,7 +39,7 @@ func (*picky) Close() error { return nil }
 // error.
 func TestJudgeOfAnyAnswer(t *testing.T) {
 	judge := &picky{}
-	r, err := Open([]config.RewardConfig{{Kind: config.RewardJudge, Judge: "picky", Weight: 1}},
+	r, err := Open([]config.RewardConfig{{Kind: config.RewardJudge, Judge: "picky"}},
 		func(string) (edit.Judge, error) { return judge, nil })
 	if err != nil {
 		t.Fatal(err)
@@ -60,5 +60,17 @@ func TestJudgeOfAnyAnswer(t *testing.T) {
 	judge.never = true
 	if _, _, err := of("blur it"); err == nil {
 		t.Error("pictures that the judge refuses: got no error")
+	}
+}
+
+// TestSum: a term without a weight counts once, one with weight 0 does not count.
+func TestSum(t *testing.T) {
+	r, err := Open([]config.RewardConfig{{Kind: config.RewardMatch}, {Kind: config.RewardMatch, Weight: new(0.0)},
+		{Kind: config.RewardMatch, Weight: new(0.5)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Sum([]float64{1, 10, 100}); got != 51 {
+		t.Errorf("got a sum of %g, want 51", got)
 	}
 }
