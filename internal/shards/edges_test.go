@@ -223,6 +223,27 @@ func TestBusy(t *testing.T) {
 	}
 }
 
+// TestFinishedMeanwhile: a shard that another worker finishes during the wait was not done before.
+func TestFinishedMeanwhile(t *testing.T) {
+	w := few(t, 2)
+	other := *w
+	w.Lease = 200 * time.Millisecond // the time between two looks is a quarter of it
+	elsewhere(t, w, leaseName(2, 1), 0)
+	w.Told = func(string) {
+		results, err := plain(t.Context(), Shard{From: 3, To: 6})
+		if err == nil {
+			_, err = other.commit(Shard{Index: 2, From: 3, To: 6}, results)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := w.Do(t.Context(), Ref{0, 2}, plain)
+	if err != nil || r.Before != 0 || !slices.Equal(r.Shards, []int{1}) {
+		t.Errorf("got %+v, %v, want shard 1, none done before", r, err)
+	}
+}
+
 // TestClaimed: of two workers one gets a shard, and the other is told who has it; a released or lost lease is free.
 func TestClaimed(t *testing.T) {
 	w := few(t, 1)
