@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -148,16 +149,18 @@ func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableRe
 	}{{"clip_d", m.CLIP, l.Value.ClipD}, {"clip_i", m.CLIP, l.Value.ClipI}, {"dino_i", m.DINO, l.Value.DinoI},
 		{"clip_t", m.CLIP, l.Value.ClipT}} {
 		undefined := l.Value.Undefined
-		if n.by == nil { // not measured: keep the value in the table
-			old, _ := rec.Get(n.name)
-			if x, err := data.Number(old); err == nil {
-				n.x = x
-			}
+		if n.by == nil { // not measured: the value in the table stays, also one that is not a number
 			undefined = strings.Fields(said)
-		}
-		rec.Set(n.name, nil)
-		if n.x != nil {
+			old, _ := rec.Get(n.name)
+			if x, err := data.AnyNumber(old); err != nil {
+				continue
+			} else if n.x = x; x != nil && math.IsNaN(*x) { // undefined, in a format that has NaN
+				n.x, undefined = nil, []string{n.name}
+			}
+		} else if rec.Set(n.name, nil); n.x != nil {
 			rec.Set(n.name, *n.x)
+		}
+		if n.x != nil {
 			result.Known[n.name]++
 		} else if slices.Contains(undefined, n.name) {
 			if result.Not == nil {

@@ -1,12 +1,15 @@
 package encoders
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"assay/data"
+	"assay/internal/table"
 )
 
 // TestSeveralSources: similarities compare with one source; a row with a list of several is refused.
@@ -17,16 +20,36 @@ func TestSeveralSources(t *testing.T) {
 	if err := os.WriteFile(path, []byte(rows), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	table, err := data.OpenTable(path, data.WithRequired("source", "edit"))
+	rowsOf, err := data.OpenTable(path, data.WithRequired("source", "edit"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer table.Close()
+	defer rowsOf.Close()
 	const want = "the edit has 2 sources, but similarities compare with one"
-	if _, err := readEdit(table, nil, 0); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := readEdit(rowsOf, nil, 0); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("two sources: got error %v, want one with %q", err, want)
 	}
-	if e, err := readEdit(table, nil, 1); err != nil || len(e.Sources) != 1 {
+	if e, err := readEdit(rowsOf, nil, 1); err != nil || len(e.Sources) != 1 {
 		t.Errorf("a list of one: got %d sources (%v), want 1", len(e.Sources), err)
+	}
+}
+
+// TestNotMeasured: values of an encoder that is not given stay as they are. NaN is also named in the column undefined.
+func TestNotMeasured(t *testing.T) {
+	var rec data.Record
+	rec.Set("clip_d", math.NaN())
+	rec.Set("clip_i", "high")
+	rec.Set("dino_i", 0.5)
+	r := &TableResult{Known: map[string]int{}}
+	if err := (&Measurer{}).set(&table.Line[Numbers]{}, &rec, r, "in"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"clip_d": "NaN", "clip_i": "high", "dino_i": "0.5", "undefined": "clip_d"} {
+		if got, _ := rec.Get(name); fmt.Sprint(got) != want {
+			t.Errorf("%s: got %v, want %s", name, got, want)
+		}
+	}
+	if r.Not["clip_d"] != 1 || r.Known["dino_i"] != 1 || r.Known["clip_i"] != 0 {
+		t.Errorf("got %d undefined and %v known, want clip_d undefined and dino_i known", r.Not["clip_d"], r.Known)
 	}
 }

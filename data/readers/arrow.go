@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -318,7 +319,7 @@ func arrowValue(a arrow.Array, i int) (any, error) {
 	return nil, fmt.Errorf("values of type %s are not supported", a.DataType())
 }
 
-// arrowNumber returns a number as int64 or float64; nil for other types.
+// arrowNumber returns a number as int64 or float64, or as text if it has neither; nil for other types.
 func arrowNumber(a arrow.Array, i int) any {
 	switch a := a.(type) {
 	case *array.Float64:
@@ -339,7 +340,7 @@ func arrowNumber(a arrow.Array, i int) any {
 		if x := a.Value(i); x <= math.MaxInt64 {
 			return int64(x)
 		}
-		return float64(a.Value(i))
+		return strconv.FormatUint(a.Value(i), 10) // a float64 would round it
 	case *array.Uint32:
 		return int64(a.Value(i))
 	case *array.Uint16:

@@ -79,24 +79,51 @@ func (r *magicBrushTable) turn(i int) (t magicBrushTurn, err error) {
 	return t, c.err()
 }
 
-// Read returns turn i, or with Chains the session that starts with it.
+// begins reports whether a chain begins with row i: turn 1, or a turn that does not follow the previous row's. A turn
+// that is there twice is an error, since it is not known which of them the next turn continues.
+func (r *magicBrushTable) begins(i int, t *magicBrushTurn) (bool, error) {
+	if i == 0 {
+		return true, nil
+	}
+	before, err := r.turn(i - 1)
+	switch {
+	case err != nil: // the chain with that row has the error
+		return t.turn == 1, nil
+	case before.Session != t.Session:
+		return true, nil
+	case before.turn == t.turn:
+		return false, fmt.Errorf("session %s has turn %d twice, in rows %d and %d", t.Session, t.turn, i, i+1)
+	case before.turn+1 != t.turn:
+		return true, nil
+	}
+	_, repeated := r.begins(i-1, &before)
+	return repeated != nil, nil
+}
+
+// Read returns turn i, or with Chains the session, or consecutive part of it, that starts with it.
 func (r *magicBrushTable) Read(i int) (*Sample, error) {
 	first, err := r.turn(i)
 	if err != nil || !r.o.Chains {
 		return &first.Sample, err
 	}
-	if first.turn > 1 {
+	if begins, err := r.begins(i, &first); err != nil {
+		return nil, err
+	} else if !begins {
 		return nil, Left("a later turn of a chain")
 	}
-	s := &Sample{ID: first.Session, Session: first.Session, Split: first.Split,
+	id := first.Session
+	if first.turn > 1 {
+		id = first.ID
+	}
+	s := &Sample{ID: id, Session: first.Session, Split: first.Split,
 		Chain: &Chain{[]data.Image{first.Source, first.Target}, []string{first.Instruction}}}
 	for next := i + 1; next < r.Len(); next++ {
 		t, err := r.turn(next)
 		if err != nil {
 			return nil, fmt.Errorf("turn %d of session %s: %w", next-i+1, first.Session, err)
 		}
-		if t.Session != first.Session || t.turn == 1 {
-			break
+		if t.Session != first.Session || t.turn != first.turn+next-i {
+			break // also where turns are missing: the pictures on both sides do not belong together
 		}
 		s.Chain.Pictures = append(s.Chain.Pictures, t.Target)
 		s.Chain.Instructions = append(s.Chain.Instructions, t.Instruction)
@@ -111,13 +138,33 @@ type magicBrushFiles struct {
 	folder   string // on disk; "": pictures are in the archive
 	split    string
 	turns    []magicBrushEdit
-	sessions []string // of chains, sorted
+	sessions []magicBrushPart // of chains, sorted
 	byID     map[string][]magicBrushEdit
 	captions map[string]map[string]string // session -> file -> caption
 	closer   io.Closer
 }
 
 type magicBrushEdit struct{ Input, Output, Instruction string }
+
+// magicBrushPart is a session, or a part of it in which each edit's input is the previous one's output.
+type magicBrushPart struct {
+	id, session string
+	turns       []magicBrushEdit
+}
+
+func partsOf(sessions map[string][]magicBrushEdit) (parts []magicBrushPart) {
+	for _, session := range slices.Sorted(maps.Keys(sessions)) {
+		parts = append(parts, magicBrushPart{id: session, session: session})
+		for i, t := range sessions[session] {
+			if i > 0 && t.Input != sessions[session][i-1].Output { // a turn is missing
+				parts = append(parts, magicBrushPart{id: strings.TrimSuffix(t.Output, path.Ext(t.Output)), session: session})
+			}
+			last := &parts[len(parts)-1]
+			last.turns = append(last.turns, t)
+		}
+	}
+	return parts
+}
 
 func openMagicBrushFiles(files fs.FS, o Options, folder string) (*magicBrushFiles, error) {
 	found, err := fs.Glob(files, "edit_turns.json")
@@ -139,7 +186,7 @@ func openMagicBrushFiles(files fs.FS, o Options, folder string) (*magicBrushFile
 		if err := readJSON(files, "edit_sessions.json", &r.byID); err != nil {
 			return nil, err
 		}
-		r.sessions = slices.Sorted(maps.Keys(r.byID))
+		r.sessions = partsOf(r.byID)
 	} else if err := readJSON(files, "edit_turns.json", &r.turns); err != nil {
 		return nil, err
 	}
@@ -171,7 +218,7 @@ func (r *magicBrushFiles) Close() error {
 
 func (r *magicBrushFiles) Read(i int) (*Sample, error) {
 	if r.sessions != nil {
-		return r.chain(r.sessions[i])
+		return r.chain(&r.sessions[i])
 	}
 	t := r.turns[i]
 	session, _, ok := strings.Cut(t.Input, "-")
@@ -194,9 +241,10 @@ func (r *magicBrushFiles) Read(i int) (*Sample, error) {
 	return s, err
 }
 
-func (r *magicBrushFiles) chain(session string) (*Sample, error) {
-	s := &Sample{ID: session, Session: session, Split: r.split, Chain: &Chain{}}
-	for i, t := range r.byID[session] {
+func (r *magicBrushFiles) chain(part *magicBrushPart) (*Sample, error) {
+	session := part.session
+	s := &Sample{ID: part.id, Session: session, Split: r.split, Chain: &Chain{}}
+	for i, t := range part.turns {
 		if i == 0 {
 			p, err := r.picture(session, t.Input)
 			if err != nil {

@@ -344,3 +344,90 @@ func TestListOfSources(t *testing.T) {
 		t.Errorf("got %q, want a second row with %q", got, want)
 	}
 }
+
+// TestBrokenSessions: a chain ends where turns are missing, and another begins; a turn that is there twice is an error.
+func TestBrokenSessions(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short := func(r Reader, i int) string {
+		s, err := r.Read(i)
+		if err != nil {
+			return err.Error()
+		}
+		return s.ID + ": " + strings.Join(s.Chain.Instructions, " ")
+	}
+	check := func(path string, want ...string) {
+		t.Helper()
+		r, err := Open(t.Context(), "magicbrush", Options{Path: path, Chains: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		var got []string
+		for i := range r.Len() {
+			got = append(got, short(r, i))
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("chains (-want +got):\n%s", d)
+		}
+	}
+	csv := "img_id,turn_index,source_img,target_img,instruction\n"
+	for _, turn := range []string{"a,1", "a,2", "a,4", "a,5", "b,2", "c,1", "c,2", "c,2", "c,3", "d,1"} {
+		csv += turn + ",s.png,t.png," + strings.Replace(turn, ",", "", 1) + "\n"
+	}
+	write("t.csv", csv)
+	const later = "a later turn of a chain"
+	check(filepath.Join(dir, "t.csv"), "a: a1 a2", later, "a-4: a4 a5", later, "b-2: b2", "c: c1 c2", later,
+		"session c has turn 2 twice, in rows 7 and 8", "c-3: c3", "d: d1")
+	write("edit_turns.json", "[]")
+	write("edit_sessions.json", `{"7": [{"input": "7-input.png", "output": "7-output1.png", "instruction": "one"},
+		{"input": "7-output2.png", "output": "7-output3.png", "instruction": "three"}]}`)
+	check(dir, "7: one", "7-output3: three")
+}
+
+// TestFolderOfTables: every kind of table in a folder is read, but not the files that only describe a data set.
+func TestFolderOfTables(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.CSV":             "source,instruction,edit\ns.png,a,e.png\n",
+		"b.json":            `[{"source": "s.png", "instruction": "b", "edit": "e.png"}]`,
+		"c.ndjson":          `{"source": "s.png", "instruction": "c", "edit": "e.png"}`,
+		"d.json":            `{"source": "s.png", "instruction": "d", "edit": "e.png"}` + "\n" + `{"instruction": "e"}`,
+		"dataset_info.json": "{\n  \"features\": {}\n}",
+		"state.json":        `{"_data_files": [{"filename": "a"}]}`,
+		"numbers.json":      "[1, 2]",
+		"README.md":         "# Data",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := openRows(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	var got []string
+	for i := range r.len() {
+		rec, err := r.record(i)
+		text, _ := rec.Get("instruction")
+		if err != nil {
+			t.Errorf("row %d: got error %v, want none", i, err)
+		}
+		name, _ := data.Text(text)
+		got = append(got, name)
+	}
+	if d := cmp.Diff([]string{"a", "b", "c", "d", "e"}, got); d != "" {
+		t.Errorf("rows (-want +got):\n%s", d)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x.arrow"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openRows(dir); err == nil || !strings.Contains(err.Error(), "x.arrow and ") {
+		t.Errorf("with an arrow file: got error %v, want one that names the files", err)
+	}
+}

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,7 +80,7 @@ func openRows(path string) (rows, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		if filepath.Ext(path) == ".arrow" {
+		if strings.EqualFold(filepath.Ext(path), ".arrow") {
 			return openArrow(filepath.Dir(path), []string{path})
 		}
 		return openTables([]string{path})
@@ -89,23 +90,64 @@ func openRows(path string) (rows, error) {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		switch filepath.Ext(p) {
+		switch strings.ToLower(filepath.Ext(p)) {
 		case ".arrow":
 			arrow = append(arrow, p)
-		case ".parquet", ".jsonl", ".csv", ".tsv", ".tab":
+		case ".parquet", ".jsonl", ".ndjson", ".csv", ".tsv", ".tab":
 			tables = append(tables, p)
+		case ".json":
+			is, err := isJSONTable(p)
+			if is {
+				tables = append(tables, p)
+			}
+			return err
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
 		return nil, err
+	case len(arrow) > 0 && len(tables) > 0:
+		return nil, fmt.Errorf("%s has arrow files and other tables (%s and %s): name one file or folder of one kind", path,
+			arrow[0], tables[0])
 	case len(arrow) > 0:
 		return openArrow(path, arrow)
 	case len(tables) > 0:
 		return openTables(tables)
 	}
-	return nil, fmt.Errorf("%s: no .parquet, .jsonl, .csv, .tsv or .arrow files in it", path)
+	return nil, fmt.Errorf("%s: no .parquet, .jsonl, .json, .ndjson, .csv, .tsv or .arrow tables in it", path)
+}
+
+// isJSONTable reports whether a .json file has rows: an array of objects, or an object on each of several lines. A
+// single object describes a data set, as dataset_info.json and state.json of `datasets` do.
+func isJSONTable(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	d := json.NewDecoder(f)
+	first, err := d.Token()
+	if err != nil || first != json.Delim('[') && first != json.Delim('{') {
+		return false, nil
+	}
+	if first == json.Delim('[') {
+		row, err := d.Token()
+		return err == nil && row == json.Delim('{'), nil
+	}
+	for depth := 1; depth > 0; {
+		t, err := d.Token()
+		switch {
+		case err != nil:
+			return false, nil
+		case t == json.Delim('{') || t == json.Delim('['):
+			depth++
+		case t == json.Delim('}') || t == json.Delim(']'):
+			depth--
+		}
+	}
+	next, err := d.Token()
+	return err == nil && next == json.Delim('{'), nil
 }
 
 // tables are several files of data.Table with the same columns. Only one is open at a time.

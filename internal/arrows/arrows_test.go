@@ -151,9 +151,9 @@ internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model m
 internal/modeltest: internal/optim internal/oracle internal/packed internal/long internal/testfile model/text
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
-internal/distil: chat data edit internal/atomicfile internal/exit internal/jsonfile internal/scoring internal/stats
-internal/distil: internal/strictyaml
-internal/distil: internal/store internal/table internal/trainer internal/trainer/config model textjudge
+internal/distil: chat data edit internal/atomicfile internal/exit internal/hub internal/jsonfile internal/remote
+internal/distil: internal/scoring internal/stats internal/store internal/strictyaml internal/table internal/trainer
+internal/distil: internal/trainer/config internal/trainer/models model textjudge
 internal/scoring/calibrate: internal/calibration data edit t2i model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,6 +30,8 @@ import (
 	"assay/internal/stats"
 	"assay/internal/store"
 	"assay/internal/trainer"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/models"
 )
 
 // Options describe what is distilled into what.
@@ -158,7 +161,7 @@ func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error
 	if err := r.readTruths(held); err != nil {
 		return nil, nil, err
 	}
-	if err := readable(text); err != nil {
+	if err := r.readable(text); err != nil {
 		return nil, nil, exit.Usage(err)
 	}
 	if o.DryRun {
@@ -184,7 +187,7 @@ func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error
 	if err != nil {
 		return nil, nil, err
 	}
-	scorer, err := r.train(ctx, text)
+	scorer, err := r.train(ctx, train, text)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -356,7 +359,7 @@ func ratedRow(rec *data.Record) (r Rated) {
 }
 
 // train trains the student, or returns the scorer already trained on the same inputs.
-func (r *run) train(ctx context.Context, text []byte) (scorer string, err error) {
+func (r *run) train(ctx context.Context, t *data.Table, text []byte) (scorer string, err error) {
 	path := r.path(configFile)
 	err = atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -365,20 +368,19 @@ func (r *run) train(ctx context.Context, text []byte) (scorer string, err error)
 	if err != nil {
 		return "", err
 	}
-	content, err := store.FileDigest(r.path(labelsFile))
+	o := r.Train
+	if o.Config, err = load(path); err != nil {
+		return "", exit.Usage(err)
+	}
+	of, err := r.inputs(o.Config, t, text)
 	if err != nil {
 		return "", err
 	}
-	of := []string{string(text), content.String()}
 	scorer = r.path("run/scorer")
 	if _, err := os.Stat(scorer); err == nil && r.done("train", of...) {
 		return scorer, nil
 	}
 	r.Note("training the student: train --config " + path)
-	o := r.Train
-	if o.Config, err = load(path); err != nil {
-		return "", exit.Usage(err)
-	}
 	if err := r.begin(of...); err != nil {
 		return "", err
 	}
@@ -387,6 +389,55 @@ func (r *run) train(ctx context.Context, text []byte) (scorer string, err error)
 		return "", err
 	}
 	return result.Scorer, r.finish("train", of...)
+}
+
+// inputs returns what the training depends on: its configuration, the labels with their pictures, and the contents of
+// the files that the configuration names.
+func (r *run) inputs(c *config.Config, t *data.Table, text []byte) ([]string, error) {
+	of := []string{string(text), r.shown[t]}
+	files := []string{r.path(labelsFile)}
+	if c.Scorer != "" {
+		files = append(files, c.Scorer)
+	}
+	if c.Init != "" { // its settings and its weights
+		own, err := os.ReadDir(c.Init)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range own {
+			if slices.Contains([]string{".yaml", ".json", ".safetensors"}, filepath.Ext(f.Name())) {
+				files = append(files, filepath.Join(c.Init, f.Name()))
+			}
+		}
+	}
+	for _, path := range files {
+		content, err := store.FileDigest(path)
+		if err != nil {
+			return nil, err
+		}
+		of = append(of, filepath.Base(path), content.String())
+	}
+	add := func(digests map[string]string, err error) error {
+		for _, name := range slices.Sorted(maps.Keys(digests)) {
+			of = append(of, name, digests[name])
+		}
+		return err
+	}
+	if c.Backbone != "" {
+		if err := add(models.BackboneFiles(c)); err != nil {
+			return nil, err
+		}
+	}
+	if b := c.Validate.Benchmark; b != nil && r.Train.Benchmark != nil { // without an opener, train refuses it
+		benchmark, err := r.Train.Benchmark(b)
+		if err != nil {
+			return nil, exit.Usage(fmt.Errorf("validate.benchmark: %w", err))
+		}
+		if err := add(benchmark.Fingerprint()); err != nil {
+			return nil, err
+		}
+	}
+	return of, nil
 }
 
 // begin records the inputs of the training. It first deletes the run of a training on other inputs, so that even

@@ -17,9 +17,13 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/strictyaml"
+	"assay/internal/trainer"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/models"
 	"assay/textjudge"
 )
 
@@ -239,6 +243,14 @@ func TestConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	started, err := filepath.Abs("../../backbones/tiny-scorer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	valued := t.TempDir() // a scorer whose head returns the score itself
+	text, classes, _ := strings.Cut(string(must(os.ReadFile(filepath.Join(started, "scorer.yaml")))), "  kind: class")
+	_, rest, _ := strings.Cut(classes, "score_token:")
+	put(t, filepath.Join(valued, "scorer.yaml"), text+"  kind: regression\nscore_token:"+rest)
 	for name, c := range map[string]struct {
 		yaml string
 		o    Options
@@ -250,11 +262,24 @@ func TestConfiguration(t *testing.T) {
 		"regression": {"head: {kind: regression}", Options{}, []string{"kind: l1"}},
 		"order":      {"", Options{Order: true}, []string{"bradley_terry"}},
 		"own losses": {"losses: [{kind: mse, votes: soft}]", Options{}, []string{"kind: mse"}},
+		"own values": {"head: {values: [0, 0.7]}", Options{}, []string{"votes: soft", "0.7"}},
+		"answers": {"answer: ['It is [SCORE].', 'So: [SCORE], [WHY]']", Options{Reasons: true},
+			[]string{"- It is [SCORE]. [WHY]\n", `- "So: [SCORE], [WHY]"`}},
+		"init":            {"init: " + started, Options{}, []string{"kind: classes", "votes: soft"}},
+		"reasons of init": {"init: " + started, Options{Reasons: true}, []string{`answer: "[SCORE] [WHY]"`, "kind: text"}},
+		"answer for init": {"init: " + started + "\nanswer: Yes [SCORE]", Options{Reasons: true},
+			[]string{"Yes [SCORE] [WHY]"}},
+		"init with values": {"init: " + valued, Options{}, []string{"kind: l1"}},
+		"columns": {"data: {columns: {group: photo, label: mine, why: because}}", Options{},
+			[]string{"columns:\n    group: photo\n  train:"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			c.o.Config, c.o.Out = filepath.Join(dir, "student.yaml"), filepath.Join(dir, "out")
-			put(t, c.o.Config, "backbone: "+backbone+"\ndata: {train: elsewhere.jsonl}\n"+c.yaml+"\n")
+			if !strings.Contains(c.yaml, "data:") {
+				c.yaml += "\ndata: {train: elsewhere.jsonl}"
+			}
+			put(t, c.o.Config, "backbone: "+backbone+"\n"+c.yaml+"\n")
 			text, err := newRun(t, People{}, c.o).configuration()
 			if err != nil {
 				t.Fatal(err)
@@ -430,6 +455,97 @@ func TestChangedPicture(t *testing.T) {
 	}
 }
 
+// benchmark is a benchmark of one file.
+type benchmark string
+
+func (b benchmark) Measure(context.Context, edit.Judge) (float64, error) { return 0, nil }
+func (b benchmark) Lower() bool                                          { return false }
+func (b benchmark) String() string                                       { return "a benchmark" }
+
+func (b benchmark) Fingerprint() (map[string]string, error) {
+	return map[string]string{"ratings": string(must(os.ReadFile(string(b))))}, nil
+}
+
+// headsYAML is a scorer of format 2, beside its backbone.
+const headsYAML = `format: 2
+backbone: tiny
+passes:
+  - {pictures: [frames], prompt: 'done? [INSTRUCTION]', position: last, heads: [good]}
+heads: {good: {hidden: [4], outputs: value}}
+score: {fusion: mean, of: [good]}
+`
+
+// TestTrainedAgain: the student is trained again after any file changed that the training reads, under the same name
+// and with the same ratings.
+func TestTrainedAgain(t *testing.T) {
+	dir := t.TempDir()
+	a, b := edits(t, dir, "a", 10, 2), edits(t, dir, "b", 90, 2)
+	put(t, a, strings.ReplaceAll(string(must(os.ReadFile(a))), `"do it"`, `"do it", "ratings": [0.5]`))
+	for _, name := range []string{"tiny", "tiny-scorer"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS("../../backbones/"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, filepath.Join(dir, "ratings.json"), "{}")
+	put(t, filepath.Join(dir, "heads.yaml"), headsYAML)
+	const measured = "validate: {by: benchmark, benchmark: {name: own, ratings: ratings.json}}\n"
+	for changed, yaml := range map[string]string{
+		"a-1.png":                      "backbone: tiny\n",
+		"tiny/model.safetensors":       "backbone: tiny\n",
+		"tiny-scorer/head.safetensors": "init: tiny-scorer\nlosses: [{kind: classes}]\n",
+		"heads.yaml":                   "scorer: heads.yaml\nlosses: [{kind: l1}]\n",
+		"ratings.json":                 "backbone: tiny\n" + measured,
+	} {
+		t.Run(changed, func(t *testing.T) {
+			o := Options{In: a, HeldOut: b, Out: t.TempDir(), Config: filepath.Join(dir, "student.yaml")}
+			put(t, o.Config, yaml)
+			o.Train.Benchmark = func(c *config.BenchmarkConfig) (trainer.Benchmark, error) { return benchmark(c.Ratings), nil }
+			trainings := 0
+			o.Train.Factory = func(context.Context, *config.Config) (models.Model, error) {
+				trainings++
+				return nil, errors.New("trained")
+			}
+			r := newRun(t, People{}, o)
+			train := func(want int) {
+				t.Helper()
+				table, held, err := r.tables()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer table.Close()
+				defer held.Close()
+				if _, err := r.label(t.Context(), table, labelsFile); err != nil {
+					t.Fatal(err)
+				}
+				text, err := r.configuration()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.train(t.Context(), table, text); trainings != want {
+					t.Fatalf("got %d trainings, %v, want %d", trainings, err, want)
+				}
+				if r.state.Stages["train"] == "" { // as if it had not failed
+					r.state.Stages["train"] = r.state.Stages["training"]
+					if err := os.MkdirAll(r.path("run/scorer"), 0o777); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			train(1)
+			train(1)
+			path := filepath.Join(dir, changed)
+			before := must(os.ReadFile(path))
+			defer put(t, path, string(before))
+			if after := string(before) + "\n"; filepath.Ext(path) != ".safetensors" {
+				put(t, path, after)
+			} else { // of the same length
+				put(t, path, string(append(before[:len(before)-1:len(before)-1], before[len(before)-1]^1)))
+			}
+			train(2)
+		})
+	}
+}
+
 // TestEmptyTable: an empty table is refused.
 func TestEmptyTable(t *testing.T) {
 	dir := t.TempDir()
@@ -440,6 +556,8 @@ func TestEmptyTable(t *testing.T) {
 		t.Errorf("got error %v, want wrong usage", err)
 	}
 }
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
 // TestBegin: the run of a training on other labels is deleted before the next one starts.
 func TestBegin(t *testing.T) {
@@ -470,6 +588,57 @@ func TestSpeed(t *testing.T) {
 	r.state.Speed, r.state.Timed = Speed{Teacher: 3}, "another"
 	if got := r.speed(1); got != (Speed{Student: 1}) {
 		t.Errorf("got %+v, want the student's alone", got)
+	}
+}
+
+// TestRefusedConfiguration: a configuration that train would refuse, or that leaves out what the teacher is paid for,
+// is refused before the teacher is asked. The error names the user's file and no temporary one.
+func TestRefusedConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"tiny", "tiny-scorer"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS("../../backbones/"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "heads"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "heads", "scorer.yaml"), strings.Replace(headsYAML, "tiny", "../tiny", 1))
+	const text, term = "backbone: tiny\n", "{kind: text}"
+	for name, c := range map[string]struct {
+		yaml    string
+		reasons bool
+		want    string // "": none
+	}{
+		"an unknown key":         {text + "no_such_key: 1\n", false, "no_such_key: unknown key"},
+		"reasons, own losses":    {text + "losses: [{kind: l1}]\n", true, term},
+		"reasons, no weight":     {text + "losses: [{kind: l1}, {kind: text, weight: 0}]\n", true, term},
+		"reasons and their term": {text + "losses: [{kind: l1}, {kind: text}]\n", true, ""},
+		"reasons, own loss":      {text + "loss: {text: 0, score: 1}\n", true, term},
+		"reasons and their loss": {text + "loss: {text: 0.1, score: 1}\n", true, ""},
+		"own losses alone":       {text + "losses: [{kind: l1}]\n", false, ""},
+		"train_split":            {text + "data: {train_split: a}\n", false, "data.train_split: leave it out"},
+		"validation_split":       {text + "data: {validation_split: a}\n", false, "data.validation_split: leave it out"},
+		"cache":                  {text + "cache: {vision: disk}\n", false, "cache: leave it out"},
+		"init":                   {"init: tiny-scorer\n", false, ""},
+		"init, another head":     {"init: tiny-scorer\nhead: {kind: regression}\n", false, "head: the scorer of init"},
+		"init, format 2":         {"init: heads\n", false, "losses: a scorer with several heads"},
+		"format 2, own losses":   {"init: heads\nlosses: [{kind: l1}]\n", false, ""},
+		"format 2 and reasons":   {"init: heads\nlosses: [{kind: l1}]\n", true, "leave out --reasons"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, "student.yaml")
+			put(t, path, c.yaml)
+			_, plan, err := Run(t.Context(), People{}, Options{Config: path, In: edits(t, dir, "a", 10, 2), Reasons: c.reasons,
+				HeldOut: edits(t, dir, "b", 90, 2), Out: filepath.Join(dir, "out"), DryRun: true})
+			if c.want == "" && (err != nil || plan == nil) {
+				t.Errorf("got plan %v, error %v, want a plan", plan, err)
+			}
+			if c.want != "" && (exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "distil-")) {
+				t.Errorf("got error %v, want wrong usage with %q and %s", err, c.want, path)
+			}
+		})
 	}
 }
 

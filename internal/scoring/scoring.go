@@ -9,7 +9,11 @@ package scoring
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/edit"
@@ -162,12 +166,13 @@ func Table(ctx context.Context, j edit.Judge, o Options) (*TableCounts, error) {
 	info := j.Info()
 	r := &TableCounts{Out: o.Out, Rows: t.Len()}
 	kept := Scores{Range: info.Range, Lines: map[int]table.Line[edit.Score]{}} // for preferences
-	unreadable := 0
+	unreadable, stale := 0, map[string]bool{}
 	columns := scoreColumns(&info)
 	err = job.Do(ctx, job.Rewrite(ctx, t, columns, func(l *table.Line[edit.Score], rec *data.Record) error {
 		if o.Preferences != "" {
 			kept.Lines[l.Row] = *l
 		}
+		older(rec, columns, stale)
 		table.Clear(rec, columns)
 		if l.Unreadable {
 			unreadable++
@@ -183,6 +188,10 @@ func Table(ctx context.Context, j edit.Judge, o Options) (*TableCounts, error) {
 	}))
 	if err != nil {
 		return nil, err
+	}
+	if len(stale) > 0 && o.Warn != nil {
+		o.Warn(fmt.Sprintf("%s was scored before, and columns that this scorer does not write are copied: %s", o.In,
+			strings.Join(slices.Sorted(maps.Keys(stale)), ", ")))
 	}
 	if info.Words {
 		share := float64(unreadable) / float64(max(unreadable+r.Scored, 1))
@@ -276,6 +285,24 @@ func scoreColumns(info *edit.Info) []data.Column {
 		columns = append(columns, data.Column{Name: "sigma", Kind: data.KindNumber})
 	}
 	return columns
+}
+
+// older adds to found what seems to be a column of an earlier scorer with other dimensions, in a row that has been
+// scored before: its numbers do not belong to the new score. They are not removed, as they may be the user's own.
+func older(rec *data.Record, columns []data.Column, found map[string]bool) {
+	if v, _ := rec.Get("score01"); data.IsNull(v) {
+		return
+	}
+	for _, f := range rec.Fields {
+		kind, dimension, _ := strings.Cut(f.Name, "_")
+		if f.Name != "sigma" && (dimension == "" || kind != "score" && kind != "sigma" && kind != "class") ||
+			data.IsNull(f.Value) {
+			continue
+		}
+		if !slices.ContainsFunc(columns, func(c data.Column) bool { return c.Name == f.Name }) {
+			found[f.Name] = true
+		}
+	}
 }
 
 // setScore writes a row's score into its columns.

@@ -183,3 +183,35 @@ func TestTableResumes(t *testing.T) {
 	}
 	checkScores(t, o.Out, map[int]float64{1: 1})
 }
+
+// TestOlderScores: columns of an earlier scorer with other dimensions are copied with a warning, in a table that was
+// scored before.
+func TestOlderScores(t *testing.T) {
+	for name, test := range map[string]struct{ more, want string }{
+		"scored before": {`"score01": 0.5, "score_a": 0.5, "sigma": 0.1, "class_b": "good", "label_a": 1`,
+			"class_b, score_a, sigma"},
+		"never scored":  {`"score_quality": 0.5, "sigma": 0.1`, ""},
+		"nothing in it": {`"score01": 0.5, "score_quality": null, "my_score": 2`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, warned := t.TempDir(), ""
+			o := options(filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl"))
+			writePicture(t, filepath.Join(dir, "a.png"), 9)
+			o.Warn = func(text string) { warned = text }
+			row := `{"source": "a.png", "edit": "a.png", "instruction": "x", ` + test.more + "}\n"
+			if err := os.WriteFile(o.In, []byte(row), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Table(t.Context(), &redJudge{print: "a"}, o); err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if test.want != "" {
+				want = o.In + " was scored before, and columns that this scorer does not write are copied: " + test.want
+			}
+			if warned != want {
+				t.Errorf("got warning %q, want %q", warned, want)
+			}
+		})
+	}
+}

@@ -92,6 +92,9 @@ func (f *benchFlags) check(c *cobra.Command) error {
 		return exit.Usagef("--shard and --merge split the work of a model: give --scorer, --judge, or a --baseline " +
 			"of embeddings")
 	}
+	if ref, _, _ := f.shard.Read(); len(f.metrics) > 0 && ref.Count > 0 {
+		return exit.Usagef("--component is not measured by the workers of --shard: give it with --merge")
+	}
 	if f.checkOrder && f.runtime.scorer == "" {
 		return exit.Usagef("--check-order scores pairs in both orders: give --scorer")
 	}

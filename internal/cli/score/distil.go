@@ -15,6 +15,7 @@ import (
 	"assay/internal/exit"
 	"assay/internal/table"
 	"assay/internal/trainer"
+	"assay/internal/trainer/bybenchmark"
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/models"
 )
@@ -153,7 +154,7 @@ func runDistil(c *cobra.Command, f *distilFlags) error {
 		note(text)
 	}
 	o.Warn = cli.Warner(c)
-	o.Train = trainer.Options{Factory: models.Open, Warn: o.Warn, Note: note,
+	o.Train = trainer.Options{Factory: models.Open, Warn: o.Warn, Note: note, Benchmark: bybenchmark.Open,
 		Progress: func(what string, total int64, unit string) dataset.Progress {
 			return cli.NewProgress(c, what, total, unit)
 		}}

@@ -105,6 +105,8 @@ func (f *judgeFlags) check(c *cobra.Command) error {
 		return exit.Usagef("either --in and --out are needed, or the pictures of one edit and --instruction")
 	case f.single() && !c.Flags().Changed("instruction"):
 		return exit.Usagef("--instruction is needed: what was asked for")
+	case !f.single() && c.Flags().Changed("instruction"):
+		return exit.Usagef("--instruction is for one edit: the rows of a table have their own, in the column instruction")
 	case !f.single() && (f.table.In == "" || f.table.Out == ""):
 		return exit.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	case f.settings.Passes < 0:

@@ -239,9 +239,14 @@ func (p *job) refuseSeen() error {
 		p.warn("it is not known what the scorer was trained on (found no run directory with its tables): if it was trained " +
 			"on these rows, the calibration is wrong. Name its tables with --trained")
 	}
-	trained, err := pictures(tables)
+	trained, without, err := pictures(tables)
 	if err != nil {
 		return err
+	}
+	if without.rows > 0 {
+		p.report.Trained = trainedUnknown
+		p.warn(fmt.Sprintf("%d rows of the scorer's training tables cannot be read, so it is not known whether it was "+
+			"trained on these pictures; the first: %v", without.rows, without.first))
 	}
 	for _, t := range p.tables() {
 		n, first := t.seen(trained)

@@ -53,6 +53,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 	if err != nil {
 		return nil, exit.Usage(err)
 	}
+	edits.Unread = func(dimension string) bool { return dimension != o.Model.Dimension } // may hold names
 	t := &table{Edits: edits, problem: map[int]error{}, wanted: given.lacks(o.Columns)}
 	if edits.Layout != data.LayoutLabels {
 		return nil, errors.Join(fmt.Errorf("%s has comparisons: a calibration needs a label for each edit", path),
@@ -267,29 +268,57 @@ type learned struct {
 	split   string // its rows in use; "": all
 }
 
-// pictures returns the digests of all pictures of training tables.
-func pictures(tables []learned) (map[store.Key]bool, error) {
-	out := map[store.Key]bool{}
+// lost counts what is not known of training tables.
+type lost struct {
+	rows  int
+	first error
+}
+
+func (l *lost) add(err error) {
+	if l.rows++; l.rows == 1 {
+		l.first = err
+	}
+}
+
+// pictures returns the digests of all pictures of training tables, whatever their labels, and the rows whose pictures
+// cannot be read.
+func pictures(tables []learned) (out map[store.Key]bool, without lost, err error) {
+	out = map[store.Key]bool{}
 	for _, l := range tables {
 		edits, err := data.OpenEdits(l.path, l.columns)
 		if err != nil {
-			return nil, fmt.Errorf("training table: %w", err)
+			return nil, without, fmt.Errorf("training table: %w", err)
 		}
+		edits.Unread = func(string) bool { return true } // the run knows the classes of its labels
 		for e, err := range edits.All() {
-			if err != nil || l.split != "" && e.Split != "" && e.Split != l.split { // training left it out as well
+			if err != nil {
+				without.add(err)
 				continue
 			}
+			if l.split != "" && e.Split != "" && e.Split != l.split { // training left it out as well
+				continue
+			}
+			var unread error
 			for _, m := range append([]data.Image{e.Source, e.Edit}, e.References...) {
-				if k, err := store.Content(edits.Folder(), m); err == nil && !m.IsZero() {
-					out[k] = true
+				if m.IsZero() {
+					continue
 				}
+				k, err := store.Content(edits.Folder(), m)
+				if err != nil {
+					unread = err
+					continue
+				}
+				out[k] = true
+			}
+			if unread != nil {
+				without.add(unread)
 			}
 		}
 		if err := edits.Close(); err != nil {
-			return nil, err
+			return nil, without, err
 		}
 	}
-	return out, nil
+	return out, without, nil
 }
 
 // seen counts the rows with a picture from the scorer's training.

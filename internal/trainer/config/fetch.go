@@ -8,6 +8,7 @@ import (
 
 	"assay/internal/exit"
 	"assay/internal/hub"
+	"assay/internal/remote"
 	"assay/internal/strictyaml"
 )
 
@@ -24,6 +25,9 @@ func (c *Config) fetch(d *strictyaml.Document, folder string) error {
 	for _, key := range slices.Sorted(maps.Keys(models)) {
 		if strings.HasPrefix(*models[key], filepath.Clean(c.Out)+"/") {
 			continue // output of an earlier run in the same folder
+		}
+		if remote.Is(*models[key]) { // refuseStorage must see it as it was written
+			continue
 		}
 		var needs []string
 		if key == "backbone" {

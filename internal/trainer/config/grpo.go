@@ -175,6 +175,8 @@ func (c *Config) checkGRPO(d checker) {
 	d.oneOf("grpo.loss_type", g.LossType, "dapo", "grpo", "bnpo", "dr_grpo")
 	d.oneOf("grpo.scale_rewards", g.ScaleRewards, "group", "batch", "none")
 	d.Want(len(g.Rewards) > 0, "grpo.rewards", "want one or more")
+	d.Want(slices.ContainsFunc(g.Rewards, func(r RewardConfig) bool { return r.Factor() != 0 }), "grpo.rewards",
+		"with all weights 0 there is nothing to learn")
 	names := map[string]bool{}
 	for i := range g.Rewards {
 		g.Rewards[i].check(d, names)

@@ -54,7 +54,7 @@ func (d *Data) openConversations(c *config.Config) error {
 	if d.Validation.Len() == 0 && len(d.bad) == 0 && len(c.Data.Validation.Tables) > 0 {
 		return exit.Usagef("data.validation: no conversations in %s", strings.Join(c.Data.Validation.Tables, ", "))
 	}
-	return nil
+	return d.checkHeldOut(c)
 }
 
 // conversationTables scans tables of conversations.

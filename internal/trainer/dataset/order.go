@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 
@@ -152,6 +154,23 @@ func holdOut(seed uint64, groups []string, fraction float64) (train, held []int)
 		}
 	}
 	return train, held
+}
+
+// checkHeldOut refuses a fraction that holds out nothing. A run that is resumed has its rows from its ledger, and
+// unreadable rows that data.skip does not allow are reported instead.
+func (d *Data) checkHeldOut(c *config.Config) error {
+	if c.Data.Validation.Fraction == 0 || d.Validation.Len() > 0 || d.Train.Len() == 0 || len(d.bad) > c.Data.Skip {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(c.Out, RowsFile)); c.Out != "" && err == nil {
+		return nil
+	}
+	group := "rows of one group"
+	if c.Mode == config.ModeText {
+		group = "conversations about one picture"
+	}
+	return exit.Usagef("data.validation: %g of 1 group holds out nothing: %s stay together: add others, name a table to "+
+		"validate on, or leave it out", c.Data.Validation.Fraction, group)
 }
 
 // labelBins is the number of equal bins of 0..1 that balancing sorts labels into.

@@ -1,8 +1,15 @@
 package dataset
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"assay/internal/exit"
+	"assay/internal/trainer/config"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -124,5 +131,55 @@ func TestHoldOut(t *testing.T) {
 	}
 	if train, held := holdOut(1, []string{"a", "a"}, 0.5); len(train) != 2 || len(held) != 0 {
 		t.Error("a single group must stay for training:", train, held)
+	}
+}
+
+// TestNothingHeldOut: a fraction of one group is refused, for tables and for conversations, but not if the run has a
+// list of its rows, or if its bad rows are reported anyway.
+func TestNothingHeldOut(t *testing.T) {
+	const edit = `{"group": "%s", "source": "p.png", "edit": "p.png", "instruction": "x", "label": 0.5}` + "\n"
+	const talk = `{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "x"}]}` + "\n"
+	for name, test := range map[string]struct {
+		mode, rows string
+		change     func(c *config.Config)
+		refused    bool
+	}{
+		"one group":   {"lora", fmt.Sprintf(edit+edit, "a", "a"), nil, true},
+		"two groups":  {"lora", fmt.Sprintf(edit+edit, "a", "b"), nil, false},
+		"no fraction": {"lora", fmt.Sprintf(edit, "a"), func(c *config.Config) { c.Data.Validation.Fraction = 0 }, false},
+		"a bad row":   {"lora", fmt.Sprintf(edit, "a") + `{"label": 7}` + "\n", nil, false},
+		"a bad row allowed": {"lora", fmt.Sprintf(edit, "a") + `{"label": 7}` + "\n",
+			func(c *config.Config) { c.Data.Skip = 1 }, true},
+		"a list of rows": {"lora", fmt.Sprintf(edit, "a"), func(c *config.Config) {
+			if err := os.WriteFile(filepath.Join(c.Out, RowsFile), nil, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		"one conversation":  {config.ModeText, fmt.Sprintf(talk, "a"), nil, true},
+		"two conversations": {config.ModeText, fmt.Sprintf(talk+talk, "a", "b"), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config.Default()
+			c.Out, c.Mode, c.Data.Validation.Fraction = t.TempDir(), test.mode, 0.5
+			writePicture(t, filepath.Join(c.Out, "p.png"), 1)
+			c.Data.Train = config.Strings{filepath.Join(c.Out, "t.jsonl")}
+			if err := os.WriteFile(c.Data.Train[0], []byte(test.rows), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if test.change != nil {
+				test.change(c)
+			}
+			d, err := Open(c)
+			if err == nil {
+				defer d.Close()
+			}
+			if !test.refused && err != nil {
+				t.Errorf("got error %v, want none", err)
+			}
+			if test.refused && (exit.Code(err) != exit.Wrong ||
+				!strings.Contains(err.Error(), "data.validation: 0.5 of 1 group holds out nothing")) {
+				t.Errorf("got error %v, want wrong usage", err)
+			}
+		})
 	}
 }

@@ -296,7 +296,7 @@ func (d *Data) checkRows(c *config.Config, s *scan, all *splitSamples) error {
 	if d.Validation.Len() == 0 && len(d.bad) == 0 && (len(c.Data.Validation.Tables) > 0 || c.Data.ValidationSplit != "") {
 		return exit.Usagef("data.validation: no labelled rows%s", withSplit(c.Data.ValidationSplit))
 	}
-	return nil
+	return d.checkHeldOut(c)
 }
 
 func (d *Data) note(what string, s *scan) {

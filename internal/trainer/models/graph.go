@@ -93,10 +93,11 @@ func (m *graphModel[T]) Fingerprint() map[string]string {
 }
 
 // Files returns the digests of the backbone's files.
-func (m *graphModel[T]) Files() (map[string]string, error) { return backboneFiles(m.config) }
+func (m *graphModel[T]) Files() (map[string]string, error) { return BackboneFiles(m.config) }
 
-// backboneFiles returns the digests of the files that a backbone is read from, for display: the fingerprint decides.
-func backboneFiles(c *config.Config) (map[string]string, error) {
+// BackboneFiles returns the digests of the files that a backbone is read from. A run displays them: its fingerprint
+// decides.
+func BackboneFiles(c *config.Config) (map[string]string, error) {
 	s := model.ScorerConfig{Backbone: c.Backbone}
 	if c.Judge != nil {
 		s.Weights = c.Judge.Weights

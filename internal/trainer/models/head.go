@@ -271,7 +271,7 @@ type tableHead struct {
 }
 
 // Files returns the digests of the backbone's files.
-func (m *tableHead) Files() (map[string]string, error) { return backboneFiles(m.config) }
+func (m *tableHead) Files() (map[string]string, error) { return BackboneFiles(m.config) }
 
 // Plan adds to the head's plan the memory of the backbone, which computes hidden states before the head trains.
 func (m *tableHead) Plan(ctx context.Context, in PlanInput) (p *Plan, err error) {
