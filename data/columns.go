@@ -45,6 +45,11 @@ func cell(k Kind, v any) (any, error) {
 		}
 		return nil, &kindError{"true or false", v}
 	}
+	return cellNumber(k, v)
+}
+
+// cellNumber is a cell of a KindNumber or KindInteger column.
+func cellNumber(k Kind, v any) (any, error) {
 	x, err := AnyNumber(v)
 	if err != nil || x == nil || k == KindInteger && math.IsNaN(*x) {
 		return nil, err

@@ -24,7 +24,7 @@ var broken = []struct{ layout, path, file, content, want string }{
 	{"table", "t.jsonl", "t.jsonl", `{"source": "a"}`, `t.jsonl: no column "instruction", only source`},
 	{"table", "t.parquet", "t.parquet", "PAR1 and no more", "t.parquet: damaged Parquet file"},
 	{"table", "t.parquet", "t.parquet", "nothing of it", "t.parquet: not a table"},
-	{"table", "d", "d/x.txt", "no table", "d: no .parquet, .jsonl, .csv, .tsv or .arrow files in it"},
+	{"table", "d", "d/x.txt", "no table", "d: no .parquet, .jsonl, .json, .ndjson, .csv, .tsv or .arrow tables in it"},
 	{"table", "d", "d/data-00000-of-00001.arrow", "no arrow", "data-00000-of-00001.arrow: not an arrow stream"},
 	{"triplets", "t.csv", "t.csv", "source,instruction\n", `t.csv: no column "target"`},
 	{"aim-bench", "d", "d/x.txt", "", "Instructions.json: no such file"},
