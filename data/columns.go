@@ -1,13 +1,11 @@
 package data
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 
 	"assay/data/parquet"
 )
@@ -17,8 +15,6 @@ func cell(k Kind, v any) (any, error) {
 	switch raw, isRaw := v.(json.RawMessage); {
 	case k == KindImages:
 		return cellImages(v)
-	case k == KindInteger && isRaw && isInteger(raw): // not through float64, which rounds above 2^53
-		return strconv.ParseInt(string(raw), 10, 64)
 	case k == KindJSON && isRaw && !IsNull(v):
 		return json.Marshal(raw)
 	}
@@ -50,6 +46,9 @@ func cell(k Kind, v any) (any, error) {
 
 // cellNumber is a cell of a KindNumber or KindInteger column.
 func cellNumber(k Kind, v any) (any, error) {
+	if n, ok := v.(int64); ok && k == KindInteger {
+		return n, nil
+	}
 	x, err := AnyNumber(v)
 	if err != nil || x == nil || k == KindInteger && math.IsNaN(*x) {
 		return nil, err
@@ -105,8 +104,8 @@ func (t *Table) inferColumns() ([]Column, error) {
 				continue
 			}
 			k := kindFor(v)
-			if raw, ok := f.Value.(json.RawMessage); ok && isInteger(raw) {
-				k = kindOfInteger(raw)
+			if raw, ok := f.Value.(json.RawMessage); ok && k == KindNumber && isInteger(raw) {
+				k = KindText // beyond int64: as float64 different ids could become equal
 			}
 			if f.Name == sourcesName(t.names) {
 				list, err := ToImages(f.Value)
@@ -126,25 +125,12 @@ func (t *Table) inferColumns() ([]Column, error) {
 	return columns, nil
 }
 
-// isInteger reports whether a JSON value is a number without fraction and exponent.
-func isInteger(raw json.RawMessage) bool {
-	digits := bytes.TrimPrefix(raw, []byte("-"))
-	return len(digits) > 0 && len(bytes.Trim(digits, "0123456789")) == 0
-}
-
-// kindOfInteger is the kind of a JSON integer: text if it has no int64, as a float64 would make equal ids of different
-// ones.
-func kindOfInteger(raw json.RawMessage) Kind {
-	if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
-		return KindText
-	}
-	return KindInteger
-}
-
 func kindFor(v any) Kind {
 	switch v := v.(type) {
 	case bool:
 		return KindBool
+	case int64:
+		return KindInteger
 	case float64:
 		if v == float64(int64(v)) && v > -1<<53 && v < 1<<53 {
 			return KindInteger

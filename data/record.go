@@ -125,7 +125,13 @@ func (r *Record) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// unwrap turns raw JSON into Go values; objects become Records.
+// isInteger reports whether a JSON value is a number without fraction and exponent.
+func isInteger(raw json.RawMessage) bool {
+	digits := bytes.TrimPrefix(raw, []byte("-"))
+	return len(digits) > 0 && len(bytes.Trim(digits, "0123456789")) == 0
+}
+
+// unwrap turns raw JSON into Go values: objects into Records, integers into int64 if they fit.
 func unwrap(v any) (any, error) {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
@@ -135,6 +141,11 @@ func unwrap(v any) (any, error) {
 		var r Record
 		err := json.Unmarshal(raw, &r)
 		return r, err
+	}
+	if isInteger(raw) { // not through float64, which rounds above 2^53
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+			return n, nil
+		}
 	}
 	err := json.Unmarshal(raw, &v)
 	if s, ok := v.(string); ok && strings.ContainsRune(s, utf8.RuneError) && !bytes.ContainsRune(raw, utf8.RuneError) &&

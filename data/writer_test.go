@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"iter"
 	"os"
@@ -362,6 +363,16 @@ func TestLargeIntegers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestIntegerCells: integers of all sources are written exactly.
+func TestIntegerCells(t *testing.T) {
+	const want = int64(9007199254740993)
+	for _, v := range []any{want, json.RawMessage("9007199254740993")} {
+		if got, err := cell(KindInteger, v); got != want || err != nil {
+			t.Errorf("%T: got %v, %v, want %d", v, got, err, want)
+		}
 	}
 }
 

@@ -96,8 +96,11 @@ func (r *magicBrushTable) begins(i int, t *magicBrushTurn) (bool, error) {
 	case before.turn+1 != t.turn:
 		return true, nil
 	}
-	_, repeated := r.begins(i-1, &before)
-	return repeated != nil, nil
+	if i == 1 {
+		return false, nil
+	}
+	earlier, err := r.turn(i - 2) // after a repeated turn, too
+	return err == nil && earlier.Session == before.Session && earlier.turn == before.turn, nil
 }
 
 // Read returns turn i, or with Chains the session, or consecutive part of it, that starts with it.
