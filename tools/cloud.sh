@@ -45,4 +45,4 @@ if [ "${CLOUDS:-}" = all ]; then
 fi
 packages=${*:-./internal/remote ./internal/shards ./internal/scoring ./internal/cli/score ./internal/cli/train}
 # shellcheck disable=SC2086 # several packages
-go test -count=1 -tags cloud -run 'S3|Driver|Ranges|Faults|GS|Azure' $packages
+go test -count=1 -vet=off -ldflags='-s -w' -tags cloud -run 'S3|Driver|Ranges|Faults|GS|Azure' $packages
