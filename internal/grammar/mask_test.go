@@ -1,0 +1,83 @@
+package grammar
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// TestForbid: words of 64 tokens are passed over only if all of them may come.
+func TestForbid(t *testing.T) {
+	const all = ^uint64(0)
+	mask := &Mask{bits: []uint64{all, all &^ 1, all &^ 2, 5}}
+	scores := make([]float32, 64*3+10) // the last word is longer than the vocabulary
+	for i := range scores {
+		scores[i] = float32(i)
+	}
+	mask.Forbid(scores)
+	for id, got := range scores {
+		want := float32(id)
+		if id == 64 || id == 129 || id > 192 && id != 194 {
+			want = float32(math.Inf(-1))
+		}
+		if got != want || mask.Has(id) != (want == float32(id)) {
+			t.Errorf("token %d: got %g, allowed %v, want %g", id, got, mask.Has(id), want)
+		}
+	}
+}
+
+// walk begins an answer that must be one text. The vocabulary is all single bytes that a text may contain, and tokens.
+func walk(t *testing.T, text string, tokens ...string) (*Walk, *Vocabulary) {
+	t.Helper()
+	var all [][]byte
+	for b := range 256 {
+		if b == '\n' || b >= ' ' && b < 0xC0 || b >= 0xC2 && b <= 0xF4 {
+			all = append(all, []byte{byte(b)})
+		}
+	}
+	for _, token := range tokens {
+		all = append(all, []byte(token))
+	}
+	v, err := NewVocabulary(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := grammarOf(literal(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewMasks(g, v, false).Begin(), v
+}
+
+// TestFirstNode: the tokens that begin with the lowest byte of the vocabulary are in a mask, too.
+func TestFirstNode(t *testing.T) {
+	w, v := walk(t, "\nab", "\na", "\nb", "ab")
+	mask, err := w.Mask(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for id := range v.Size() {
+		if mask.Has(id) {
+			got = append(got, string(v.bytes[id]))
+		}
+	}
+	if want := []string{"\n", "\na"}; !slices.Equal(got, want) {
+		t.Errorf("tokens of %q: got %q, want %q", "\nab", got, want)
+	}
+}
+
+// TestNoToken: a byte that only begins a token is no token, and no token fits into no room.
+func TestNoToken(t *testing.T) {
+	w, _ := walk(t, "\x01z", "\x01y")
+	if _, err := w.Mask(10); err == nil {
+		t.Error("no token begins the text: no error")
+	}
+	w, _ = walk(t, "ab")
+	if _, err := w.Mask(0); err == nil {
+		t.Error("no room: no error")
+	}
+	if _, err := w.Mask(3); err != nil { // a, b and the end
+		t.Errorf("room for the text: got %v", err)
+	}
+}
