@@ -12,7 +12,14 @@ func (p *PairSet) ReadPairs(path string) (*PairPredictions, error) {
 	if err != nil {
 		return nil, err
 	}
+	judge, err := JudgeOf(path)
+	if err != nil {
+		return nil, err
+	}
 	j := p.Blank()
+	if judge != nil {
+		j.on = judge.Range
+	}
 	var list Problems
 	answered, scored := map[int]string{}, map[Slot]string{}
 	list.Each(rows, func(r *Line) error { return j.readRow(r, answered, scored) })

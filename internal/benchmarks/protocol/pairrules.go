@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"assay/edit"
 )
 
 // BestMargin returns the eps >= 0 that maximises the accuracy when |d| <= eps is a tie, and that accuracy (Deutsch et
@@ -143,7 +145,7 @@ func ScoreRule(
 }
 
 // ADIEERule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal
-// decides if they are equal.
+// decides if they are equal. Scores of a run on another range are mapped to 0..10 first.
 func ADIEERule(classes []string, leftName, rightName string, equal func(l, r float64) string) PairRule {
 	rule := ScoreRule("adiee", classes, classes, nil, func(_ string, l, r float64) string {
 		switch tl, tr := math.RoundToEven(l/5), math.RoundToEven(r/5); {
@@ -155,7 +157,25 @@ func ADIEERule(classes []string, leftName, rightName string, equal func(l, r flo
 		return equal(l, r)
 	})
 	rule.scale = true
+	decide := rule.decide
+	rule.decide = func(j *PairPredictions, units []int) verdicts { return decide(j.onTen(), units) }
 	return rule
+}
+
+// onTen returns the predictions with scores on 0..10, if they are known to be on another range.
+func (j *PairPredictions) onTen() *PairPredictions {
+	if j.on == (edit.Range{}) {
+		return j
+	}
+	out := *j
+	out.on = edit.Range{}
+	for side, scores := range j.Scores {
+		out.Scores[side] = make([]float64, len(scores))
+		for i, v := range scores {
+			out.Scores[side][i] = 10 * j.on.To01(v)
+		}
+	}
+	return &out
 }
 
 // AnswerRule returns a rule on answers: right lists the answers that are right for each verdict. Every pair counts,

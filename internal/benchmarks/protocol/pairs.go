@@ -89,6 +89,7 @@ type PairPredictions struct {
 	answered  []bool
 	anyAnswer bool
 	AnyScore  bool
+	on        edit.Range // of the scores; zero: 0 to 10, or unknown
 }
 
 // Blank returns empty predictions.
@@ -218,6 +219,8 @@ func (j *PairPredictions) Numbers(units []int) []Number {
 // scaleTerm describes the scores' scale if it is clearly not 0..10, else "".
 func (j *PairPredictions) scaleTerm() string {
 	low, high := math.Inf(1), math.Inf(-1)
+	mapped := j.on != edit.Range{}
+	j = j.onTen()
 	for _, v := range slices.Concat(j.Scores[0], j.Scores[1]) {
 		if !math.IsNaN(v) {
 			low, high = min(low, v), max(high, v)
@@ -226,10 +229,27 @@ func (j *PairPredictions) scaleTerm() string {
 	switch {
 	case low < 0 || high > 10:
 		return fmt.Sprintf("of scores from %.4g to %.4g, made for 0 to 10", low, high)
-	case high <= 1:
+	case high <= 1 && !mapped:
 		return "of scores within 0 to 1, made for 0 to 10"
 	}
 	return ""
+}
+
+// scaleNotes returns what the reader must know about the scores' scale, for the rule "adiee".
+func (j *PairPredictions) scaleNotes() (notes []string) {
+	if j.on != (edit.Range{}) {
+		notes = append(notes, fmt.Sprintf("adiee: the scores, %s, are mapped to 0..10, the range this rule is made for",
+			j.on.Words()))
+	}
+	ten := j.onTen()
+	switch outside := func(v float64) bool { return v < 0 || v > 10 }; {
+	case j.scaleTerm() == "":
+	case slices.ContainsFunc(slices.Concat(ten.Scores[0], ten.Scores[1]), outside):
+		notes = append(notes, "adiee: some scores are outside 0..10, the range this rule is made for")
+	default:
+		notes = append(notes, "adiee: all scores are within 0..1; this rule is made for 0..10, where they are all ties")
+	}
+	return notes
 }
 
 // MarginTerm describes where a tie margin comes from; "" if there is none.
@@ -288,13 +308,8 @@ func (j *PairPredictions) Result() *Result {
 			}
 		}
 	}
-	outside := func(v float64) bool { return v < 0 || v > 10 }
-	switch term := j.scaleTerm(); {
-	case rules["adiee"].N == 0 || term == "":
-	case slices.ContainsFunc(slices.Concat(j.Scores[0], j.Scores[1]), outside):
-		r.Notes = append(r.Notes, "adiee: some scores are outside 0..10, the range this rule is made for")
-	default:
-		r.Notes = append(r.Notes, "adiee: all scores are within 0..1; this rule is made for 0..10, where they are all ties")
+	if rules["adiee"].N > 0 {
+		r.Notes = append(r.Notes, j.scaleNotes()...)
 	}
 	r.JSON = pairsJSON{r.Common(j.Name), votes, rules}
 	r.Examples = j.examples(4)

@@ -11,12 +11,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"assay/edit"
 )
 
 // Judge identifies the judge that made predictions.
 type Judge struct {
 	Fingerprint string `json:"fingerprint"`       // of everything that its scores depend on
 	Prompts     string `json:"prompts,omitempty"` // digest of its prompts, for a text judge
+
+	Range edit.Range `json:"range,omitzero"` // of its scores, if it has bounds other than 0 and 10
 }
 
 // JudgeOf reads the judge of a file of predictions from the run.json next to it, which a run writes; nil if there is
@@ -32,11 +36,14 @@ func JudgeOf(predictions string) (*Judge, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	var run struct{ Scorer, Prompts string }
+	var run struct {
+		Scorer, Prompts string
+		Range           edit.Range
+	}
 	if err := json.Unmarshal(raw, &run); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &Judge{run.Scorer, run.Prompts}, nil
+	return &Judge{run.Scorer, run.Prompts, run.Range}, nil
 }
 
 // ComponentFile returns the name of the file of components that a run has measured.

@@ -74,6 +74,8 @@ type runFile struct {
 	Items     int    `json:"items"`
 	Settings  string `json:"settings,omitempty"` // question template, preprocessing
 	Prompts   string `json:"prompts,omitempty"`  // digest, of a text judge
+
+	Range edit.Range `json:"range,omitzero"` // of the scores, if it has bounds other than 0 and 10
 }
 
 // result is what a shard saves for an item: a prediction, if it has one.
@@ -167,8 +169,12 @@ func named(it *edit.Edit, err error) error { return &itemError{protocol.ItemKey(
 
 // head returns the run.json of the run.
 func (r *Run) head(j *Judge) runFile {
-	return runFile{Benchmark: r.Benchmark, Scorer: j.Fingerprint, Items: len(r.Items), Settings: j.Settings,
+	f := runFile{Benchmark: r.Benchmark, Scorer: j.Fingerprint, Items: len(r.Items), Settings: j.Settings,
 		Prompts: j.Prompts}
+	if on := j.info.Range; j.comparer == nil && on.Bounded() && on != (edit.Range{0, 10}) {
+		f.Range = on
+	}
+	return f
 }
 
 // groups returns the items of each group, each item once.
@@ -378,6 +384,11 @@ func identify(dir string, run runFile) error {
 	var old runFile
 	if err := json.Unmarshal(b, &old); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if old.Range == (edit.Range{}) && run.Range != old.Range { // from before runs had a range
+		if old.Range = run.Range; old == run {
+			return jsonfile.Write(path, run)
+		}
 	}
 	if old != run {
 		return fmt.Errorf("%s holds predictions of another run (%+v, not %+v): use another --out, or remove it", dir,
