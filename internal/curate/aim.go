@@ -2,6 +2,7 @@ package curate
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -353,7 +354,13 @@ func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, erro
 	if err != nil {
 		return row, triplet, err
 	}
-	identity := func(m data.Image) string { return cmp.Or(m.Path, string(m.Bytes)) }
+	identity := func(m data.Image) string {
+		if len(m.Bytes) == 0 {
+			return m.Path
+		}
+		sum := sha256.Sum256(m.Bytes) // the path of a picture inside the table is only a name, which others may share
+		return string(sum[:])
+	}
 	triplet.Source, triplet.Target = identity(row.Source), identity(row.Edit)
 	for _, m := range row.References {
 		triplet.Source += "\x00" + identity(m)

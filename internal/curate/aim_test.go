@@ -1,6 +1,8 @@
 package curate
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 	"math"
 	"os"
@@ -208,5 +210,43 @@ func TestEmptySelection(t *testing.T) {
 				t.Errorf("%s was created", out)
 			}
 		})
+	}
+}
+
+// TestPicturesInside: pictures inside a table are told apart by their bytes, since the names of different ones may be
+// the same ("image.png" in all rows is usual in data sets).
+func TestPicturesInside(t *testing.T) {
+	picture := func(level byte) string {
+		p := data.NewPicture(2, 2)
+		for i := range p.Pix {
+			p.Pix[i] = level
+		}
+		var b bytes.Buffer
+		if err := p.EncodePNG(&b); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(`{"path": "image.png", "bytes": "%s"}`, base64.StdEncoding.EncodeToString(b.Bytes()))
+	}
+	var text strings.Builder
+	for source := range 4 {
+		for target := range 3 {
+			fmt.Fprintf(&text, `{"input": %s, "target": %s, "instruction": "i", "score01": 0.5, "vie": %d, "clip_t": 0.3, `+
+				`"aesthetic": 5}`+"\n", picture(byte(source)), picture(byte(100+10*source+target)), target)
+		}
+	}
+	table, err := data.OpenTable(testfile.Write(t, "t.jsonl", text.String()), data.WithColumns(TripletColumns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	scores, err := scoring.Read(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := TripletSelection{Rule: AIMBench, Top: 2}
+	got, err := s.Write(table, scores, filepath.Join(t.TempDir(), "out"), false)
+	want := &TripletCounts{Rows: 12, Chosen: 8, Dropped: 4, Sources: 4}
+	if err != nil || *got != *want {
+		t.Errorf("two of each source: got %+v, %v, want %+v", got, err, want)
 	}
 }
