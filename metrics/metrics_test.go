@@ -180,7 +180,7 @@ func TestAesthetic(t *testing.T) {
 		t.Errorf("encoder %s, want %s", c.Encoder, here)
 	}
 	m := &network{Config: *c}
-	if err := m.openModel(Options{}); err != nil {
+	if _, err := m.openModel(Options{}); err != nil {
 		t.Fatal(err)
 	}
 	defer m.close()
@@ -340,6 +340,76 @@ func TestOutputShapes(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestSizesOfBoxes: a graph of two pictures refuses boxes of two sizes, even if its stride makes them equal.
+func TestSizesOfBoxes(t *testing.T) {
+	b := onnx.NewBuilder("distance", 17)
+	var pooled []string
+	for _, name := range []string{"first", "second"} {
+		x := b.Input(name, onnx.Float, onnx.Dims(1, 3, "height", "width"))
+		pooled = append(pooled, b.OpA("AveragePool", onnx.Attrs{"kernel_shape": []int64{4, 4}, "strides": []int64{4, 4}}, x))
+	}
+	b.Output("y", b.OpA("ReduceMean", onnx.Attrs{"keepdims": 0}, b.Op("Sub", pooled...)), onnx.Float, nil)
+	raw, err := b.M.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for edited, want := range map[string]string{"[8, 8, 24, 24]": "", "[8, 8, 24, 27]": "needs equal sizes"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "model.onnx"), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lines := `{"id": "a", "picture": "source", "box": [0, 0, 16, 16]}` + "\n" + `{"id": "a", "box": ` + edited + `}`
+		places, err := ReadPlaces(testfile.Write(t, "boxes.jsonl", lines))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := openText(t, dir, "name: d\nmodel: model.onnx\ninputs: {first: source, second: edit}\nprepare: {box: true}\n",
+			Options{Places: places})
+		e := edit.New(data.NewPicture(32, 32), data.NewPicture(32, 32), "")
+		e.ID = "a"
+		switch v, err := valueOf(t, m, e); {
+		case want == "" && err != nil:
+			t.Errorf("boxes of one size: got %v, want no error", err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("boxes of two sizes: got %v, %v, want an error with %q", v, err, want)
+		}
+	}
+}
+
+// TestWeightsOutside: the fingerprint covers weights in other files than the graph's, as torch.onnx.export writes them.
+func TestWeightsOutside(t *testing.T) {
+	b := onnx.NewBuilder("scaled", 17)
+	x := b.Input("x", onnx.Float, onnx.Dims(1, 3, "height", "width"))
+	w := b.Weight(&onnx.Tensor{Name: "w", Type: onnx.Float, Shape: []int64{1},
+		External: &onnx.External{Location: "model.onnx.data", Length: 4}})
+	b.Output("y", b.Op("Mul", b.OpA("ReduceMean", onnx.Attrs{"keepdims": 0}, x), w), onnx.Float, onnx.Dims(1))
+	raw, err := b.M.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	white := data.NewPicture(2, 2)
+	for i := range white.Pix {
+		white.Pix[i] = 255
+	}
+	prints := map[string]float32{}
+	for _, factor := range []float32{2, 3} {
+		dir := t.TempDir()
+		for name, content := range map[string][]byte{"model.onnx": raw,
+			"model.onnx.data": onnx.Float32Bytes([]float32{factor})} {
+			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := openText(t, dir, "name: s\nmodel: model.onnx\nof: [edit]\n", Options{})
+		near(t, "score", measure(t, m, &edit.Edit{Output: white}), float64(factor), 1e-6)
+		print, err := m.Fingerprint()
+		if other, same := prints[print]; err != nil || same {
+			t.Errorf("factors %g and %g: got one fingerprint %s (%v), want two", factor, other, print, err)
+		}
+		prints[print] = factor
 	}
 }
 

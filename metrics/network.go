@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -61,10 +62,13 @@ func openNetwork(path string, o Options) (*Metric, error) {
 		}
 	}
 	if err == nil && c.Model != "" {
-		digest, err = store.FileDigest(c.Model)
-		parts = append(parts, digest.String())
-		if err == nil {
-			err = n.openModel(o)
+		var files []string
+		files, err = n.openModel(o)
+		for _, file := range files {
+			if err == nil {
+				digest, err = store.FileDigest(file)
+				parts = append(parts, digest.String())
+			}
 		}
 	}
 	if err != nil {
@@ -74,11 +78,12 @@ func openNetwork(path string, o Options) (*Metric, error) {
 	return m, nil
 }
 
-// openModel opens the graph and checks its inputs and outputs.
-func (m *network) openModel(o Options) error {
+// openModel opens the graph and checks its inputs and outputs. It returns its files: its own, and those of weights
+// outside of it.
+func (m *network) openModel(o Options) (files []string, err error) {
 	g, err := onnx.Read(m.Config.Model)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	folder, err := filepath.Abs(filepath.Dir(m.Config.Model))
 	if err == nil {
@@ -88,8 +93,19 @@ func (m *network) openModel(o Options) error {
 		m.session, err = ort.Open(g, ort.Options{Device: o.Device, Threads: o.Threads, Folder: folder, NoSpin: true})
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
+	files = []string{m.Config.Model}
+	for _, t := range onnx.Externals(&g.Graph) {
+		if file := filepath.Join(folder, filepath.FromSlash(t.External.Location)); !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	return files, m.checkModel()
+}
+
+// checkModel checks the inputs and outputs of the graph.
+func (m *network) checkModel() error {
 	var names, outputs []string
 	for _, in := range m.session.Inputs() {
 		names = append(names, in.Name)
@@ -149,9 +165,6 @@ func (m *network) close() error {
 func (m *network) value(ctx context.Context, s *edit.Views) (edit.Score, error) {
 	c := &m.Config
 	if len(c.Inputs) > 0 {
-		if err := m.oneSize(s); err != nil {
-			return edit.Score{}, err
-		}
 		feeds := map[string]*tensor.Dense{}
 		for name, role := range c.Inputs {
 			x, err := m.pixels(s, role)
@@ -159,6 +172,9 @@ func (m *network) value(ctx context.Context, s *edit.Views) (edit.Score, error) 
 				return edit.Score{}, err
 			}
 			feeds[name] = x
+		}
+		if err := m.oneSize(feeds); err != nil {
+			return edit.Score{}, err
 		}
 		out, err := m.run(ctx, feeds)
 		if err != nil {
@@ -190,17 +206,16 @@ func (m *network) value(ctx context.Context, s *edit.Views) (edit.Score, error) 
 	return c.Output.score(heuristics.Cosine(outs[0], outs[1]))
 }
 
-// oneSize refuses pictures of different sizes if a graph sees two without resizing.
-func (m *network) oneSize(s *edit.Views) error {
-	if len(m.Config.Prepare.Size) > 0 || m.Config.Prepare.Box {
-		return nil
-	}
-	roles := m.roles()
-	first := s.ByRole[roles[0]]
-	for _, role := range roles[1:] {
-		if p := s.ByRole[role]; p != nil && first != nil && (p.Width != first.Width || p.Height != first.Height) {
-			return fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric needs equal sizes", roles[0], first.Width,
-				first.Height, role, p.Width, p.Height)
+// oneSize refuses pictures, or boxes, of different sizes for a graph that sees several and does not resize them: a
+// stride hides small differences.
+func (m *network) oneSize(feeds map[string]*tensor.Dense) error {
+	c := &m.Config
+	names := slices.Sorted(maps.Keys(feeds))
+	first := feeds[names[0]].Shape()
+	for _, name := range names[1:] {
+		if shape := feeds[name].Shape(); !shape.Eq(first) {
+			return fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric needs equal sizes (or prepare.size)",
+				c.Inputs[names[0]], first[3], first[2], c.Inputs[name], shape[3], shape[2])
 		}
 	}
 	return nil
