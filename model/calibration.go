@@ -55,6 +55,9 @@ func (p *ScorerState) checkCalibration() error {
 func (p *ScorerState) Digest() string {
 	h := sha256.New()
 	fmt.Fprintln(h, p.Config.identity())
+	if f := p.Config.Score; f != nil && len(f.Of) == 1 && f.LowerBound > 0 {
+		fmt.Fprintln(h, "own map") // once such a score and its dimension shared one
+	}
 	tensors := maps.Clone(p.Tensors)
 	add := func(prefix string, a *lora.Adapter) {
 		for _, t := range a.Targets {
@@ -94,10 +97,10 @@ func (s *Scorer) adoptCalibration(p *ScorerState, o *Options) error {
 }
 
 // CalibrationKey is the dimension under which a calibration of the score is stored: "", or the score's dimension if it
-// has only one.
+// is the same number.
 func (c *ScorerConfig) CalibrationKey() string {
 	same := []string{"mean", "sum", "min", "product"} // of one number
-	if f := c.Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) {
+	if f := c.Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) && f.LowerBound == 0 {
 		return f.Of[0]
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/model"
 	_ "assay/model/families"
 )
@@ -15,6 +16,12 @@ import (
 // boundScorer opens a scorer with two one-layer heads, a and b, with log sigma = slope mu - 1, whose score is k
 // standard deviations below the fusion of both, or of some of them.
 func boundScorer(t *testing.T, fusion string, k, slope float64, of ...string) *model.Scorer {
+	t.Helper()
+	return openBound(t, boundDir(t, fusion, k, slope, of...), "")
+}
+
+// boundDir writes such a scorer.
+func boundDir(t *testing.T, fusion string, k, slope float64, of ...string) (dir string) {
 	t.Helper()
 	head := model.DimensionConfig{Activation: "relu", Outputs: model.OutputMuSigma}
 	p, err := model.NewScorerState(&model.ScorerConfig{
@@ -36,11 +43,16 @@ func boundScorer(t *testing.T, fusion string, k, slope float64, of ...string) *m
 		bias := p.Tensors[prefix+"bias"].Data().([]float32)
 		bias[1] = float32(slope)*bias[0] - 1
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := p.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	s, err := model.OpenScorer(dir, model.Options{Device: "cpu", Threads: 1})
+	return dir
+}
+
+func openBound(t *testing.T, dir, dimension string) *model.Scorer {
+	t.Helper()
+	s, err := model.OpenScorer(dir, model.Options{Device: "cpu", Threads: 1, Dimension: dimension})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +112,53 @@ func TestLowerBound(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLowerBoundCalibrated: the map of mu - k sigma is not that of its dimension mu, and the reverse.
+func TestLowerBoundCalibrated(t *testing.T) {
+	output := data.NewPicture(56, 56)
+	for i := range output.Pix {
+		output.Pix[i] = byte(i * i / 11)
+	}
+	dir := boundDir(t, "mean", 2, 0.5, "a")
+	score := func(dimension string) edit.Score {
+		all, errs, err := edit.ScoreAll(context.Background(), openBound(t, dir, dimension),
+			edit.New(data.NewPicture(56, 56), output, "blur it"))
+		if err != nil || errs[0] != nil {
+			t.Fatal(err, errs)
+		}
+		return all[0]
+	}
+	raw, mu := score(""), score("a")
+	state, err := model.LoadScorerState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := &calibration.Calibration{Format: 1, Scorer: state.Digest()}
+	install := func(key string, y float64) calibration.Map {
+		m := calibration.Map{Dimension: key, Method: calibration.Isotonic, X: []float64{-10, 10}, Y: []float64{y, y + 0.1}}
+		maps = maps.With(m)
+		if err := state.InstallCalibration(maps); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	check := func(what string, got, want float64) {
+		t.Helper()
+		if !(math.Abs(got-want) <= 1e-9) {
+			t.Errorf("%s: got %g, want %g", what, got, want)
+		}
+	}
+	m := install(state.Config.CalibrationKey(), 0.2)
+	want, _ := m.At(raw.Score01)
+	check("the calibrated score", score("").Score01, want)
+	both := score("")
+	check("its dimension", both.ByName()["a"].Value, mu.Value)
+	check("the dimension alone", score("a").Score01, mu.Score01)
+	n := install("a", 0.7)
+	check("the score beside a calibrated dimension", score("").Score01, want)
+	want, _ = n.At(mu.Score01)
+	check("the calibrated dimension", score("a").Score01, want)
 }
 
 // TestLowerBoundRefused: without sigma a lower bound is refused.
