@@ -22,7 +22,7 @@ type Rules struct {
 	PartialLabel float64   `yaml:"partial_label"`
 	ClipI        Threshold `yaml:"clip_i"`
 	DinoI        Threshold `yaml:"dino_i"`
-	Join         string    `yaml:"join"`          // of the two thresholds above: and, or
+	Join         string    `yaml:"join"`          // of the two thresholds above, if neither is off: and, or
 	PromptGuided []string  `yaml:"prompt_guided"` // editors that work from two captions instead of the instruction
 	Weak         []string  `yaml:"weak"`
 	Strong       []string  `yaml:"strong"`

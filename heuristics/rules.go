@@ -3,6 +3,7 @@ package heuristics
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -67,7 +68,7 @@ func dissimilar(c Candidate, l *Labeler) (float64, bool) {
 		return 0, false
 	}
 	clip, dino := c.ClipI.atMost(l.clipI), c.DinoI.atMost(l.dinoI)
-	if l.Join == JoinOr {
+	if l.Join == JoinOr || math.IsNaN(l.clipI) || math.IsNaN(l.dinoI) { // of one that is off, the other decides
 		return 0, clip || dino
 	}
 	return 0, clip && dino

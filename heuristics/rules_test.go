@@ -130,6 +130,9 @@ func TestConfiguredRules(t *testing.T) {
 		{"CLIP-D", func(r *Rules) { r.FailedClipD = 0.1 }, Decision{0, RuleClipD}},
 		{"partial", func(r *Rules) { r.PartialLabel = 0.25 }, Decision{0.25, RulePartial}},
 		{"off", func(r *Rules) { r.Join, r.ClipI = JoinOr, Threshold{Off: true} }, Decision{0.5, RulePartial}},
+		{"off, and", func(r *Rules) { r.DinoI = Threshold{Off: true} }, Decision{0, RuleDissimilar}},
+		{"both off", func(r *Rules) { r.ClipI, r.DinoI = Threshold{Off: true}, Threshold{Off: true} },
+			Decision{0.5, RulePartial}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			if d, ok := decide(fixed(t, v.change), c); !ok || d != v.want {
