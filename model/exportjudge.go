@@ -8,6 +8,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/calibration"
+	"assay/model/batch"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -166,6 +167,9 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 			Scale: h.Scale, Names: h.Names}
 	}
 	for i := range c.Passes {
+		if err := s.exportedChoices(&c.Passes[i], out); err != nil {
+			return nil, err
+		}
 		p, err := s.prepare.exportedPass(&c.Passes[i])
 		if err != nil {
 			return nil, fmt.Errorf("pass %s: %w", c.Passes[i].Name, err)
@@ -173,6 +177,28 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 		out.Passes = append(out.Passes, p)
 	}
 	return out, nil
+}
+
+// exportedChoices adds the end of the turn to the joint choices of a pass, if it counts.
+func (s *Scorer) exportedChoices(q *PassConfig, out *ExportedJudge) error {
+	h := s.config.joint(q)
+	if h == nil {
+		return nil
+	}
+	e, counts := &edit.Edit{Instruction: "a", Requirement: "a"}, s.config.onePerPicture(q, 1)
+	t, err := s.prepare.passTokens(q, e, Ask{}, counts)
+	end := ""
+	if err == nil {
+		_, end, err = s.prepare.choiceSamples(q, h, e, &batch.Sample{Tokens: t}, counts)
+	}
+	choices := slices.Clone(h.Choices)
+	for i := range choices {
+		choices[i] += end
+	}
+	head := out.Heads[q.Heads[0]]
+	head.Choices = choices
+	out.Heads[q.Heads[0]] = head
+	return err
 }
 
 func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {

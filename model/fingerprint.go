@@ -55,7 +55,25 @@ func (c *ScorerConfig) identity() string {
 		Score                                   *FusionConfig
 		Origin                                  *Origin
 	}{c.Kind, "", c.Positions, c.Rotary, c.Alpha, c.Pixels, c.Passes, c.Heads, c.Score, nil})
-	return fmt.Sprint(shared.identity(), string(raw), err)
+	text := fmt.Sprint(shared.identity(), string(raw), err)
+	if c.endsChoices() { // whose scores were others at first
+		text += " ended choices"
+	}
+	return text
+}
+
+// endsChoices reports whether a joint choice begins another, as texts: then they may have an end, see [endChoices].
+func (c *ScorerConfig) endsChoices() bool {
+	for _, h := range c.Heads {
+		for i, a := range h.Choices {
+			for k, b := range h.Choices {
+				if h.Joint && i != k && strings.HasPrefix(b, a) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func (f *OnePassConfig) identity() string {

@@ -16,7 +16,8 @@ import (
 )
 
 // Choices of several tokens have a joint likelihood: the product of each token's softmax over the full vocabulary,
-// given the prompt and the tokens before it. Every choice is a separate sequence, prompt and pictures included.
+// given the prompt and the tokens before it. Every choice is a separate sequence, prompt and pictures included. If the
+// tokens of one choice begin another, the end of the turn is part of all of them.
 
 // joint is the head of a pass whose choices are judged by their joint likelihoods; nil without one.
 func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
@@ -27,31 +28,56 @@ func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
 	return &h
 }
 
-// choiceSamples are the sequences of a pass's choices, each after the prompt, whose sample is s.
+// choiceSamples are the sequences of a pass's choices, each after the prompt, whose sample is s, and the text that ends
+// them all; see endChoices.
 func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit, s *batch.Sample, counts []int) (
-	out []*batch.Sample, err error,
+	out []*batch.Sample, end string, err error,
 ) {
+	n := len(s.IDs)
 	for _, choice := range h.Choices {
 		with := *q
 		with.Answer = Text(choice)
 		t, err := p.passTokens(&with, e, Ask{}, counts)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		n := len(s.IDs)
 		if len(t.IDs) <= n || !slices.Equal(t.IDs[:n], s.IDs) {
-			return nil, fmt.Errorf("the choice %q does not add separate tokens to the prompt of pass %s", choice, q.Name)
+			return nil, "", fmt.Errorf("the choice %q does not add separate tokens to the prompt of pass %s", choice, q.Name)
 		}
 		for i, other := range out {
 			if slices.Equal(other.IDs, t.IDs) {
-				return nil, fmt.Errorf("the choices %q and %q are the same tokens", h.Choices[i], choice)
+				return nil, "", fmt.Errorf("the choices %q and %q are the same tokens", h.Choices[i], choice)
 			}
 		}
 		// The prompt's last token is predicted as well, so that no product has a single row; it does not count.
 		t.AnswerStart, t.ScoreIndex = n-1, n-1
 		out = append(out, &batch.Sample{Tokens: t, Pictures: s.Pictures, Common: t.AnswerStart - 1})
 	}
-	return out, nil
+	end, err = p.endChoices(h, out)
+	return out, end, err
+}
+
+// endChoices adds the end of the turn to all choices if the tokens of one begin another: the likelihood of 1 would
+// include that of 10, and no answer could make 10 more likely than 1. It returns that end; "": none is needed.
+func (p *preparer) endChoices(h *DimensionConfig, all []*batch.Sample) (end string, err error) {
+	for i, one := range all {
+		for k, other := range all {
+			if n := len(one.IDs); n >= len(other.IDs) || !slices.Equal(one.IDs, other.IDs[:n]) {
+				continue
+			}
+			end = p.EndOfTurn()
+			id, err := p.Text.ID(end)
+			if err != nil {
+				return "", fmt.Errorf("the choice %q begins the choice %q, so that they need an end of turn: %w", h.Choices[i],
+					h.Choices[k], err)
+			}
+			for _, c := range all {
+				c.IDs = append(slices.Clip(c.IDs), int64(id))
+			}
+			return end, nil
+		}
+	}
+	return "", nil
 }
 
 // jointPacking packs choices: every row starting at the prompt's last but one predicts.

@@ -139,7 +139,7 @@ func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*backbone.
 	}
 	s := &batch.Sample{Tokens: t, Pictures: pictures}
 	if h := p.config.joint(q); h != nil {
-		if s.Choices, err = p.choiceSamples(q, h, e, s, counts); err != nil {
+		if s.Choices, _, err = p.choiceSamples(q, h, e, s, counts); err != nil {
 			return nil, err
 		}
 	}

@@ -82,7 +82,7 @@ func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
 		counts := p.config.onePerPicture(q, len(e.Sources))
 		t, err := p.passTokens(q, e, a, counts)
 		if h := p.config.joint(q); err == nil && h != nil {
-			_, err = p.choiceSamples(q, h, e, &batch.Sample{Tokens: t}, counts)
+			_, _, err = p.choiceSamples(q, h, e, &batch.Sample{Tokens: t}, counts)
 		}
 		if err != nil {
 			return err

@@ -300,6 +300,13 @@ func TestExportChoices(t *testing.T) {
 			e := openExport(t, scorer)
 			o.Joint = true
 			several := openExport(t, open(t, "choices", o))
+			if name == "yes_no" { // one choice begins the other
+				o.Choices, o.Values = []string{"it is", "it is so"}, []float64{0, 1}
+				ended := openExport(t, open(t, "choices", o)).judge.Heads["question"].Choices
+				if want := []string{"it is<|eot_id|>", "it is so<|eot_id|>"}; !slices.Equal(ended, want) {
+					t.Errorf("exported choices: got %q, want %q", ended, want)
+				}
+			}
 			for i, q := range c.Cases[:min(len(c.Cases), 2)] {
 				pair := &edit.Edit{
 					Sources: []edit.Picture{s.picture(t, q.Source)}, Output: s.picture(t, q.Edited),

@@ -2,7 +2,7 @@
 
 ORACLE holds images/, llavanext/backbone and released/logits/judges.json, whose yes_no cases are asked. For each case and
 list of choices: log p of each choice after the prompt, and the expectation of the values over their softmax, with the
-norm of its gradient with respect to pixel_values.
+norm of its gradient with respect to pixel_values. If one choice begins another, all end with the end of sequence.
 """
 import json
 import sys
@@ -14,7 +14,8 @@ from transformers.models.llava_next.image_processing_pil_llava_next import Llava
 
 from pictures import picture
 
-CHOICES = [(["Yes", "No"], [1.0, 0.0]), (["it is so", "it is not", "no cat"], [1.0, 0.0, 0.5])]
+CHOICES = [(["Yes", "No"], [1.0, 0.0]), (["it is so", "it is not", "no cat"], [1.0, 0.0, 0.5]),
+           (["it is", "it is so", "no"], [0.0, 1.0, 0.25])]
 
 
 torch.set_num_threads(1)
@@ -30,8 +31,11 @@ for case in json.loads((root / "released/logits/judges.json").read_text())["yes_
     n = len(case["input_ids"])
     for choices, values in CHOICES:
         logs = []
-        for choice in choices:
-            ids = torch.tensor([case["input_ids"] + tok(choice, add_special_tokens=False)["input_ids"]])
+        said = [tok(choice, add_special_tokens=False)["input_ids"] for choice in choices]
+        if any(a is not b and b[:len(a)] == a for a in said for b in said):
+            said = [a + [tok.eos_token_id] for a in said]
+        for answer in said:
+            ids = torch.tensor([case["input_ids"] + answer])
             logp = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs).logits[0].log_softmax(-1)
             logs.append(sum(logp[i - 1, ids[0, i]] for i in range(n, ids.shape[1])))
         logs = torch.stack(logs)
