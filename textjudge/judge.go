@@ -335,7 +335,7 @@ func (j *Judge) passes(ctx context.Context, q *edit.Views, swapped bool, r *Resu
 				r.Class = class
 				delete(found, "")
 			}
-			maps.Copy(numbers, found)
+			maps.Copy(numbers, j.Config.scaled(&j.Config.Questions[i], found))
 		}
 		passes = append(passes, numbers)
 	}

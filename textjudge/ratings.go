@@ -3,6 +3,7 @@ package textjudge
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -35,9 +36,7 @@ func (j *Judge) Ratings(rec *data.Record) (ratings []float64, why string, err er
 		if numbers[a.Pass] == nil {
 			numbers[a.Pass] = map[string]float64{}
 		}
-		for name, x := range found {
-			numbers[a.Pass][name] = x
-		}
+		maps.Copy(numbers[a.Pass], j.Config.scaled(&j.Config.Questions[i], found))
 		words[a.Pass] = strings.TrimSpace(words[a.Pass] + " " + g.words(a.Text))
 	}
 	for pass, n := range numbers {

@@ -78,13 +78,13 @@ const (
 )
 
 // Combine computes the dimensions (means over the passes) and the score (on score_range) from the numbers in each
-// pass's answers (on the ranges of the grammars). A rule is nothing but this arithmetic: the same numbers always
-// produce the same score. Without a rule the score is NaN.
+// pass's answers (on the judge's scale). A rule is nothing but this arithmetic: the same numbers always produce the
+// same score. Without a rule the score is NaN.
 func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]float64, score float64, err error) {
 	all := map[string][]float64{}
 	var scores []float64
-	for _, raw := range passes {
-		numbers := c.scaled(raw)
+	for _, said := range passes {
+		numbers := maps.Clone(said)
 		for _, d := range c.Dimensions {
 			if numbers[d.Name], err = d.formula().compute(numbers); err != nil {
 				return nil, 0, fmt.Errorf("%s: %w", d.Name, err)
@@ -116,25 +116,20 @@ func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]flo
 	return dimensions, stats.Mean(scores), nil
 }
 
-// scaled maps numbers from their range to the scale linearly: lo and hi of the range become lo and hi of the scale.
-func (c *Config) scaled(raw map[string]float64) map[string]float64 {
-	numbers := maps.Clone(raw)
+// scaled maps the numbers of a question's answer from their range to the scale linearly: lo and hi of the range become
+// lo and hi of the scale.
+func (c *Config) scaled(q *Question, raw map[string]float64) map[string]float64 {
 	if len(c.Scale) != 2 {
-		return numbers
+		return raw
 	}
-	for _, q := range c.Questions {
-		for _, v := range q.Answer.values() {
-			if len(v.Range) != 2 {
-				continue
-			}
-			for _, name := range v.names() {
-				x, asked := raw[name]
-				if !asked {
-					continue
-				}
-				share := (x - v.Range[0]) / (v.Range[1] - v.Range[0])
-				numbers[name] = c.Scale[0] + (c.Scale[1]-c.Scale[0])*share
-			}
+	numbers := maps.Clone(raw)
+	for _, v := range q.Answer.values() {
+		if len(v.Range) != 2 {
+			continue
+		}
+		for _, name := range v.names() {
+			share := (raw[name] - v.Range[0]) / (v.Range[1] - v.Range[0])
+			numbers[name] = c.Scale[0] + (c.Scale[1]-c.Scale[0])*share
 		}
 	}
 	return numbers

@@ -2,6 +2,8 @@ package textjudge
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -132,5 +134,38 @@ func TestKinds(t *testing.T) {
 	j := &Judge{Config: *c}
 	if _, err := j.shown("z"); err == nil || !strings.Contains(err.Error(), `"z" is not one of a, b, c`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestScaleByKind: a number is mapped from the range of the question that was asked, even if another kind's question
+// has the same number on another range.
+func TestScaleByKind(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"p.jinja": "{{ instruction }}", "judge.yaml": `format: 1
+kind: text
+name: n
+rule: r
+kinds: [a, b]
+questions:
+  - {name: of a, kinds: [a], pictures: [edit], prompt: p.jinja, answer: {value: {number: x, range: [0, 25]}}}
+  - {name: of b, kinds: [b], pictures: [edit], prompt: p.jinja, answer: {value: {number: x, range: [0, 10]}}}
+scale: [0, 10]
+score: {by: mean, of: [x]}
+score_range: [0, 10]
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		kind, said string
+		want       float64
+	}{{"a", "20", 8}, {"a", "2.5", 1}, {"b", "7", 7}} {
+		e := &edit.Edit{Instruction: "i", Kind: c.kind, Output: plain(1)}
+		r, err := open(t, dir, always(c.said), Settings{}).Ask(t.Context(), e)
+		if err != nil || r.Score != c.want || r.Dimensions["x"] != c.want {
+			t.Errorf("%s of kind %s: got score %g, dimensions %v, %v, want %g", c.said, c.kind, r.Score, r.Dimensions, err,
+				c.want)
+		}
 	}
 }
