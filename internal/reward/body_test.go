@@ -385,3 +385,31 @@ func TestWorkHasNoDeadline(t *testing.T) {
 		}
 	}
 }
+
+// deadlined records whether a handler sets a deadline for reading.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	set bool
+}
+
+func (d *deadlined) SetReadDeadline(time.Time) error {
+	d.set = true
+	return nil
+}
+
+// TestNoBodyNoDeadline: a request without a body has no deadline, since net/http would take its end for the end of the
+// connection, and cancel the request: POST /v1/sleep waits as long as the work in progress takes.
+func TestNoBodyNoDeadline(t *testing.T) {
+	s, _ := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
+	for _, c := range []struct {
+		body io.Reader
+		want bool
+	}{{nil, false}, {http.NoBody, false}, {strings.NewReader("{}"), true}} {
+		r := httptest.NewRequest("POST", "/v1/sleep", c.body)
+		r.Host = "localhost"
+		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		if s.ServeHTTP(w, r); w.set != c.want {
+			t.Errorf("body %v: got a deadline: %v, want %v", c.body, w.set, c.want)
+		}
+	}
+}

@@ -105,7 +105,6 @@ func (f *front) handle(pattern string, h func(http.ResponseWriter, *http.Request
 		begin := time.Now()
 		ctx, stop := context.WithTimeout(r.Context(), f.timeout)
 		defer stop()
-		http.NewResponseController(w).SetReadDeadline(deadline(0)) // for bodies that no handler reads
 		w, stopKeepAlive := conn.KeepAlive(w, r, keepAliveInterval)
 		defer stopKeepAlive()
 		status := http.StatusOK
@@ -122,7 +121,8 @@ func (f *front) handle(pattern string, h func(http.ResponseWriter, *http.Request
 			}
 		}()
 		r = r.WithContext(ctx)
-		if r.Body != nil && r.Body != http.NoBody {
+		if r.Body != nil && r.Body != http.NoBody { // without one, a deadline would end the request: see bodyReader.Read
+			http.NewResponseController(w).SetReadDeadline(deadline(0)) // for bodies that no handler reads
 			r.Body = &endingBody{ReadCloser: r.Body}
 		}
 		err := h(w, r)
