@@ -149,7 +149,10 @@ func (q *queue) next(k int) *run {
 	if head == nil {
 		return nil
 	}
-	on := head.scorer.replica(k)
+	on := head.scorer.take(k)
+	if on == nil { // it went down meanwhile
+		return nil
+	}
 	byKin := slices.Clone(q.ready)
 	slices.SortStableFunc(byKin, func(a, b *job) int { return head.of.apart(a.of) - head.of.apart(b.of) })
 	r := &run{kind: head.kind, scorer: head.scorer, on: on, began: time.Now()}
@@ -169,7 +172,6 @@ func (q *queue) next(k int) *run {
 		}
 	}
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool { return taken[j] })
-	on.hold()
 	q.workers[k].begin(r, head.estimator().estimate(len(r.items)))
 	return r
 }

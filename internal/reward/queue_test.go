@@ -2,6 +2,8 @@ package reward
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 
 	"assay/edit"
@@ -48,4 +50,40 @@ func TestQueueTakesGroups(t *testing.T) {
 	if r = q.next(0); r != nil {
 		t.Error("an empty queue has jobs")
 	}
+}
+
+// TestNextBesideAFailure: a copy may go down while a worker takes a job for it.
+func TestNextBesideAFailure(t *testing.T) {
+	v := newReplicated(&fake{})
+	v.estimators = [2]*estimator{{}, {}}
+	q := &queue{batch: 1, reservations: map[*reservation]bool{}, workers: make([]worker, 1),
+		metrics: newMetrics(func() float64 { return 0 }, func() float64 { return 0 })}
+	up, stop := v.replica(0), make(chan struct{})
+	var flicker sync.WaitGroup
+	flicker.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			v.mu.Lock()
+			if v.at[0] = up; i%2 == 0 {
+				v.at[0] = nil
+			}
+			v.mu.Unlock()
+		}
+	})
+	before := make([]groupKey, 300) // comparing the job with them takes time
+	for range 3000 {
+		q.workers[0] = worker{groups: slices.Clone(before)}
+		q.ready = []*job{{scorer: v, of: groupKey{scorer: v}, inputs: make([]edit.Inputs, 1),
+			results: make([]result, 1), left: []int{0}, ctx: t.Context(),
+			reservation: &reservation{q: q, remaining: workload{}}, done: make(chan struct{})}}
+		if r := q.next(0); r != nil && r.on != up {
+			t.Fatalf("got a run on %v, want the copy", r.on)
+		}
+	}
+	close(stop)
+	flicker.Wait()
 }

@@ -16,16 +16,12 @@ type replica struct {
 	set   *Replicated
 	i     int
 	users int // guarded by set.mu; the last one closes the replica
+
+	closed chan struct{} // closed once it is closed, if it is guarded
 }
 
 // guarded reports whether the replica is replaced when it fails.
 func (c *replica) guarded() bool { return c.set.open != nil }
-
-func (c *replica) hold() {
-	c.set.mu.Lock()
-	defer c.set.mu.Unlock()
-	c.users++
-}
 
 // release drops a use of the replica. The last release closes it; being up counts as a use.
 func (c *replica) release() {
@@ -39,6 +35,7 @@ func (c *replica) release() {
 	if err := attempt(c.Judge.Close); err != nil {
 		c.set.warn(fmt.Sprintf("scorer %s, copy %d: closing it: %v", c.set.name, c.i, err))
 	}
+	close(c.closed)
 }
 
 // others reports whether another replica is up.

@@ -82,7 +82,7 @@ func newReplicated(copies ...edit.Judge) *Replicated {
 	}
 	_, v.gradients = copies[0].(edit.Differentiable)
 	for i, j := range copies {
-		v.at = append(v.at, &replica{Judge: j, set: v, i: i, users: 1})
+		v.at = append(v.at, &replica{Judge: j, set: v, i: i, users: 1, closed: make(chan struct{})})
 	}
 	return v
 }
@@ -101,6 +101,17 @@ func (v *Replicated) replica(i int) *replica {
 		return nil
 	}
 	return v.at[i]
+}
+
+// take is replica, and holds it.
+func (v *Replicated) take(i int) *replica {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c := v.at[i]
+	if c != nil {
+		c.users++
+	}
+	return c
 }
 
 // up returns the number of working replicas, and whether each works.

@@ -36,14 +36,9 @@ func (v *Replicated) sleep() {
 
 // gone waits until a released replica is closed, unless its run hangs.
 func (c *replica) gone() {
-	for late := time.Now().Add(longestRun); time.Now().Before(late); {
-		c.set.mu.Lock()
-		users := c.users
-		c.set.mu.Unlock()
-		if users == 0 {
-			return
-		}
-		time.Sleep(time.Millisecond)
+	select {
+	case <-c.closed:
+	case <-time.After(longestRun):
 	}
 }
 
@@ -81,7 +76,7 @@ func (v *Replicated) wake() error {
 
 // openOne opens a replica, and checks that it is the same as when the server started.
 func (v *Replicated) openOne(i int) (*replica, error) {
-	c := &replica{set: v, i: i, users: 1}
+	c := &replica{set: v, i: i, users: 1, closed: make(chan struct{})}
 	err := attempt(func() (err error) {
 		c.Judge, err = v.open(i)
 		return err

@@ -416,3 +416,41 @@ func TestPerCallOfOne(t *testing.T) {
 		t.Errorf("of b: got %d %s, want 503", code, body)
 	}
 }
+
+// TestSleepWaitsForClose: a copy that a run still holds is closed by that run, and sleep waits until it is closed: the
+// trainer then takes the memory.
+func TestSleepWaitsForClose(t *testing.T) {
+	closing, closed := make(chan struct{}), make(chan struct{})
+	v, err := Replicate(1, 0, func(int) (edit.Judge, error) { return &slowClose{closing: closing, closed: closed}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := v.take(0)
+	asleep := make(chan struct{})
+	go func() {
+		v.sleep()
+		close(asleep)
+	}()
+	eventually(t, "no copy", func() bool { return v.replica(0) == nil })
+	go run.release()
+	<-closing
+	select {
+	case <-asleep:
+		t.Error("asleep while a copy is being closed")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(closed)
+	<-asleep
+}
+
+// slowClose is a copy whose Close takes until closed is closed.
+type slowClose struct {
+	frail
+	closing, closed chan struct{}
+}
+
+func (s *slowClose) Close() error {
+	close(s.closing)
+	<-s.closed
+	return nil
+}
