@@ -13,9 +13,12 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -197,5 +200,46 @@ func TestTokenScheme(t *testing.T) {
 		if (s.front.clients.authenticate(r) != nil) != known {
 			t.Errorf("%q: known is %v, want %v", header, !known, known)
 		}
+	}
+}
+
+// TestRefusedIsFree: a request that is refused because the server is busy uses none of its client's quota, and is not
+// counted as admitted.
+func TestRefusedIsFree(t *testing.T) {
+	f := &fake{gate: make(chan struct{})}
+	s, h := start(t, Options{Queue: 1, Clients: []Client{{Name: "alice", Token: "alice-token", Edits: 3},
+		{Name: "bob", Token: "bob-token"}}}, map[string]edit.Judge{"a": f}, "a")
+	ask := func(token string, edits int) (int, string) {
+		picture := png(t, 51, 4, 4)
+		raw, err := json.Marshal(object{"source": picture, "instruction": "x", "edits": slices.Repeat([]any{picture}, edits)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := http.NewRequest("POST", h.URL+"/v1/score", bytes.NewReader(raw))
+		r.Header.Set("Authorization", "Bearer "+token)
+		code, _, body := send(t, r)
+		return code, body
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		if code, body := ask("bob-token", 1); code != 200 {
+			t.Errorf("bob: got %d %s", code, body)
+		}
+	})
+	eventually(t, "bob's run", s.engine.queue.running)
+	for range 3 {
+		if code, body := ask("alice-token", 3); code != 429 || !strings.Contains(body, `"busy"`) {
+			t.Errorf("while the server is busy: got %d %s, want 429 busy", code, body)
+		}
+	}
+	close(f.gate)
+	all.Wait()
+	if code, body := ask("alice-token", 3); code != 200 {
+		t.Errorf("afterwards: got %d %s, want 200: the quota is unused", code, body)
+	}
+	w := httptest.NewRecorder()
+	s.engine.metrics.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if want := `assay_client_edits_total{client="alice"} 3`; !strings.Contains(w.Body.String(), want+"\n") {
+		t.Errorf("no line %s", want)
 	}
 }

@@ -237,10 +237,14 @@ func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*res
 			}
 		}
 	}
-	if err := n.clients.charge(ctx, edits); err != nil {
+	r, err := n.queue.admit(w)
+	if err != nil { // a refused request does not use its client's quota
 		return nil, err
 	}
-	return n.queue.admit(w)
+	if err = n.clients.charge(ctx, edits); err != nil {
+		r.release()
+	}
+	return r, err
 }
 
 // score admits and scores items. Errors of items are set on them; the returned error is the request's.
