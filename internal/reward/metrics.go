@@ -41,9 +41,9 @@ type metrics struct {
 func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
 	if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
 		m.values.WithLabelValues(scorer).Observe(s.Value)
-	}
-	if !s.Unbounded {
-		m.scores.WithLabelValues(scorer).Observe(s.Score01)
+		if !s.Unbounded {
+			m.scores.WithLabelValues(scorer).Observe(s.Score01)
+		}
 	}
 	for _, d := range s.Dimensions {
 		m.dimensions.WithLabelValues(scorer, d.Name).Inc()

@@ -26,11 +26,14 @@ func TestDimensionMetrics(t *testing.T) {
 	m.observe("a", &bounded, ten)
 	m.observe("a", &bounded, ten)
 	m.observe("b", &unbounded, edit.NoRange())
+	none := edit.Score{Value: math.NaN(), Score01: math.NaN()} // of a scorer whose heads all have classes without an order
+	m.observe("a", &none, ten)
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
 	for _, want := range []string{
 		`assay_score01_count{scorer="a"} 2`,
+		`assay_score01_sum{scorer="a"} 1`,
 		`assay_dimension_scores_total{dimension="following",scorer="a"} 2`,
 		`assay_dimension_scores_total{dimension="quality",scorer="b"} 1`,
 		`assay_dimension_score01_bucket{dimension="following",scorer="a",le="0.30000000000000004"} 2`,
@@ -106,14 +109,17 @@ func TestFailuresByReward(t *testing.T) {
 	}
 }
 
-// TestRefusalsByStatus: a request of which no edit could be scored is counted with the status of its response.
+// TestRefusalsByStatus: a request of which no edit could be scored, and one to a server that drains, are counted with
+// the status of their responses.
 func TestRefusalsByStatus(t *testing.T) {
-	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
+	s, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	good := png(t, 1, 5, 5)
 	body := object{"source": good, "instruction": "x", "edits": []any{good[:30]}}
 	if code, _, raw := post(t, h.URL+"/v1/score", body); code != 422 {
 		t.Fatalf("%d %s", code, raw)
 	}
+	s.front.draining.Store(true)
+	get(t, h.URL+"/health")
 	r, err := http.Get(h.URL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -123,9 +129,13 @@ func TestRefusalsByStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `assay_requests_total{code="422",path="POST /v1/score"} 1`; !strings.Contains(string(text), want) ||
-		strings.Contains(string(text), `assay_requests_total{code="200",path="POST /v1/score"}`) {
-		t.Errorf("no line %s", want)
+	for _, want := range []string{`code="422",path="POST /v1/score"} 1`, `code="503",path="GET /health"} 1`} {
+		if !strings.Contains(string(text), "assay_requests_total{"+want) {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if strings.Contains(string(text), `assay_requests_total{code="200"`) {
+		t.Error("a refusal is counted with status 200")
 	}
 }
 

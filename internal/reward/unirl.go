@@ -220,7 +220,8 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 		ready[name] = []bool{!draining}
 	}
 	if draining {
-		return writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "draining", "rewards": ready})
+		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "draining", "rewards": ready})
+		return answeredError(http.StatusServiceUnavailable)
 	}
 	v := map[string]any{"status": "ok", "rewards": ready}
 	if s.engine.gate.Asleep() {
