@@ -53,7 +53,8 @@ type Request struct {
 	Pairs       []Pair   `json:"pairs,omitempty"`
 
 	Rewards []Reward `json:"rewards,omitempty"`  // several scorers, instead of Scorer
-	Combine string   `json:"combine,omitempty"`  // rule of the weighted sum: raw, score01, zscore or rank; "": no sum
+	Combine string   `json:"combine,omitempty"`  // raw, score01, zscore or rank: a weighted sum; lower_bound; "": none
+	Penalty *float64 `json:"penalty,omitempty"`  // of Combine lower_bound; nil: 1
 	OnError string   `json:"on_error,omitempty"` // for edits that could not be judged: null, mean or fail; "": null
 }
 

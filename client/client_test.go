@@ -111,12 +111,14 @@ func TestScore(t *testing.T) {
 			t.Errorf("got %+v, %v; want the mean of the group, marked", a, err)
 		}
 	})
-	one := [][]byte{bright}
+	one, half := [][]byte{bright}, 0.5
 	for _, tt := range []struct {
 		name string
 		q    client.Request
 		want string
 	}{
+		{"penalty of a sum", client.Request{Source: source, Instruction: "x", Edits: one, Combine: "raw",
+			Penalty: &half}, "bad_request"},
 		{"unknown scorer", client.Request{Source: source, Instruction: "x", Edits: one, Scorer: "blue"}, "unknown_scorer"},
 		{"another judge", client.Request{Source: source, Instruction: "x", Edits: one, Fingerprint: "red-2"}, "fingerprint"},
 		{"failure", client.Request{Source: source, Instruction: "x", Edits: [][]byte{black}, OnError: "fail"}, "bad_pair"},

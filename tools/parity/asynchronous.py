@@ -293,9 +293,19 @@ def check_evaluate(edit):
             sys.exit(f"evaluate sent {body.keys()}, {body['rewards']}")
         if not math.isnan(run(new, [(edit, "x", edit)] * 2, ["a"], on_error="nan").rewards[1]) or run(new, [(edit, "x", edit)] * 2, ["a"], on_error="mean").rewards[1] != 0.5:
             sys.exit("evaluate: wrong NaN or mean")
-        run(new, [(None, "x", edit)], ["a"], groups=["g"])
+        run(new, [(None, "x", edit)] * 2, ["a"], combine="rank", groups=["g", "h"])
         if fake.seen[-1][2]["pairs"][0].keys() != {"instruction", "edit", "group"}:
             sys.exit(f"a pair without a source: {fake.seen[-1][2]}")
+        run(new, [(edit, "x", edit)], ["a"], combine="lower_bound", penalty=2.5)
+        if fake.seen[-1][2]["penalty"] != 2.5 or "penalty" in body:
+            sys.exit(f"evaluate with a penalty sent {fake.seen[-1][2].keys()}, without one {body.keys()}")
+        noise, at = os.urandom(270_000), len(fake.seen)  # three times in a body of 1 MiB are too many
+        for groups, want in ((["g"] * 3, [3]), (None, [3]), ([1, 2, 3], [2, 1])):  # a source is sent once, if its edits are a group
+            run(new, [(noise, "x", edit)] * 3, ["a"], combine="rank", groups=groups)
+            sent = [len(b.get("edits") or b["pairs"]) for _, _, b in fake.seen[at:]]
+            if sent != want or any(len(json.dumps(b)) > 1 << 20 for _, _, b in fake.seen[at:]):
+                sys.exit(f"evaluate with groups {groups} sent {sent} edits, want {want}")
+            at = len(fake.seen)
         fails(ValueError, "on_error='zero'", lambda: run(new, [(edit, "x", edit)], on_error="zero"))
         fails(ValueError, "rewards name others", lambda: run(lambda kind: kind(fake.url, scorer="s"), [(edit, "x", edit)], ["a"]))
         fake = Fake(lambda path, headers, body, n: evaluated(body), {"max_body": 1 << 20, "max_items": 4})

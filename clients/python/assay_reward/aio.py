@@ -68,19 +68,20 @@ class AsyncClient(Settings):
         results = await self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys, on_error != "raise")
         return batches.scores_of(results, on_error, score01, keys)
 
-    async def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None):
+    async def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None, penalty=None):
         """As Client.evaluate."""
         pairs = list(pairs)
-        options, groups = self._reward_options(rewards, combine, on_error), batches.group_names(groups, len(pairs))
+        options, whole = self._reward_options(rewards, combine, on_error, penalty), whole_groups(combine, on_error)
+        groups = batches.group_names(groups, len(pairs))
         limits = await self._limits()
-        planned = self._eval_parts(pairs, limits, whole_groups(combine, on_error), groups) if pairs else iter(())
+        planned = self._eval_parts(pairs, limits, whole, groups) if pairs else iter(())
         parts, ids = [], []
 
         async def ask(part, name):
             indices, part = part
             parts.append(indices)
             ids.append(name)
-            return await encoded(part, groups and [groups[i] for i in indices], name)
+            return await encoded(part, batches.names_of(part, groups and whole and [groups[i] for i in indices]), name)
 
         async def encoded(part, named, name):
             body, nulls = await asyncio.to_thread(body_of, part, options, True, named), _NULLS[on_error]

@@ -88,17 +88,18 @@ def _size(source):
     return sum(map(len, source)) if isinstance(source, tuple) else len(source or "")
 
 
-def split(pairs, size, count):
-    """Parts of at most `count` pairs and about `size` bytes. Pairs that share source and instruction send them once."""
+def split(pairs, size, count, apart=False):
+    """Parts of at most `count` pairs and about `size` bytes. Pairs that share source and instruction send them once,
+    unless each is sent `apart`, with its own."""
     size -= 1024  # for the rest of the body
-    part, same, once, each = [], True, 0, 0
+    part, same, once, each = [], not apart, 0, 0
     for pair in pairs:
         shared, edit = _size(pair.source) + len(json.dumps(pair.instruction)) + 64, len(pair.edit) + 4
-        same = not part or same and pair[:2] == part[0][:2]
+        same = same and (not part or pair[:2] == part[0][:2])
         once, each = (once or shared) + edit, each + shared + edit
         if part and (len(part) == count or (once if same else each) > size):
             yield part
-            part, same, once, each = [], True, shared + edit, shared + edit
+            part, same, once, each = [], not apart, shared + edit, shared + edit
         part.append(pair)
     if part:
         yield part
@@ -111,7 +112,8 @@ def split_groups(pairs, groups, size, count):
         members.setdefault(group, []).append(i)
 
     def fits(indices):
-        return len(list(split((pairs[i] for i in indices), size, count))) == 1
+        part = [pairs[i] for i in indices]
+        return len(list(split(part, size, count, bool(names_of(part, [groups[i] for i in indices]))))) == 1
 
     part = []
     for indices in members.values():
@@ -155,6 +157,14 @@ def group_names(groups, count):
         raise ValueError(f"{len(keys)} groups for {count} pairs")
     numbers = {}
     return [str(numbers.setdefault(k, len(numbers))) for k in keys]
+
+
+def names_of(part, groups):
+    """The names of a part's groups; None if the server forms the same groups, by source and instruction."""
+    if not groups:
+        return None
+    keys = [p[:2] for p in part]
+    return None if len(set(keys)) == len(set(groups)) == len(set(zip(keys, groups))) else groups
 
 
 def reward_list(rewards):

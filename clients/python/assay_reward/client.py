@@ -41,12 +41,12 @@ class Settings:
         """Fields of every request."""
         return {k: v for k, v in (("scorer", self.scorer), ("fingerprint", self.fingerprint)) if v}
 
-    def _reward_options(self, rewards, combine, on_error):
+    def _reward_options(self, rewards, combine, on_error, penalty):
         check_policy(on_error, tuple(_NULLS))
         if self.scorer and rewards:
             raise ValueError(f"this client uses scorer {self.scorer!r}, but rewards name others")
         named = {"rewards": batches.reward_list(rewards)} if rewards else self._options()
-        return {**named, "combine": combine, "on_error": on_error}
+        return {**named, "combine": combine, "on_error": on_error, **({} if penalty is None else {"penalty": penalty})}
 
     def _limits_of(self, said):
         self._most = said.get("max_body", 64 << 20), said.get("max_items", 256)
@@ -123,20 +123,21 @@ class Client(Settings):
         results = self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys, on_error != "raise")
         return batches.scores_of(results, on_error, score01, keys)
 
-    def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None):
+    def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None, penalty=None):
         """The results of several judges for pairs (source, instruction, edit): an Evaluation.
 
         `rewards` are names, or dicts with name, weight, dimension, scale and fingerprint; by default the client's
-        scorer. `combine` is the rule of the weighted sum: raw, score01, zscore or rank. `on_error` is the reward of an
-        edit on which a judge failed: null: None; nan: NaN; mean: the mean of the group; fail: the call raises. `groups`
-        has a key for each pair, equal within a group; by default a group is all edits with equal source and
-        instruction. A group is sent in one request if a rule needs it."""
+        scorer. `combine` is the rule of the weighted sum: raw, score01, zscore or rank; or lower_bound, with `penalty`
+        (1 by default). `on_error` is the reward of an edit on which a judge failed: null: None; nan: NaN; mean: the
+        mean of the group; fail: the call raises. `groups` has a key for each pair, equal within a group; by default a
+        group is all edits with equal source and instruction. A group is sent in one request if a rule needs it."""
         pairs = list(pairs)
-        options, groups = self._reward_options(rewards, combine, on_error), batches.group_names(groups, len(pairs))
+        options, whole = self._reward_options(rewards, combine, on_error, penalty), whole_groups(combine, on_error)
+        groups = batches.group_names(groups, len(pairs))
         parts, answers, ids = [], [], []
-        planned = self._eval_parts(pairs, self._limits(), whole_groups(combine, on_error), groups) if pairs else ()
+        planned = self._eval_parts(pairs, self._limits(), whole, groups) if pairs else ()
         for (indices, part), name in zip(planned, request_ids(id)):
-            named = groups and [groups[i] for i in indices]
+            named = batches.names_of(part, groups and whole and [groups[i] for i in indices])
             answers.append(self._evaluate(part, options, named, _NULLS[on_error], name))
             parts.append(indices)
             ids.append(name)
