@@ -70,6 +70,8 @@ func toAPIError(err error) *apiError {
 		return apiErrorf(http.StatusBadGateway, "unreadable", "%v", err)
 	case errors.Is(err, chat.ErrUnavailable):
 		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Minute}
+	case edit.Temporary(err): // a VLM judge's model server is down or busy
+		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Second}
 	}
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }

@@ -3,6 +3,7 @@ package reward
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"assay/chat"
 	"assay/edit"
 )
 
@@ -461,5 +463,30 @@ func TestDemandedOfFlowFactory(t *testing.T) {
 				t.Errorf("got %s, want %s", body, want)
 			}
 		})
+	}
+}
+
+// silent is a VLM judge whose model does not answer.
+type silent struct{ fake }
+
+func (s *silent) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	err := fmt.Errorf("question SC: %w", &chat.ServerError{Err: errors.New("connection refused")})
+	return make([]edit.Score, len(inputs)), slices.Repeat([]error{err}, len(inputs)), nil
+}
+
+// TestSilentModel: clients wait for the model of a VLM judge as for this server. A reward of another judge has the
+// status 200, with the error beside it.
+func TestSilentModel(t *testing.T) {
+	_, h := start(t, Options{}, map[string]edit.Judge{"vlm": &silent{}, "a": &fake{}}, "vlm", "a")
+	picture := png(t, 51, 8, 6)
+	request := object{"source": picture, "instruction": "x", "edits": []any{picture}}
+	const want = `"error":{"kind":"unavailable","message":"question SC: connection refused"}`
+	if code, header, _, body := ask(t, h.URL, request); code != http.StatusServiceUnavailable ||
+		header.Get("Retry-After") != "1" || !strings.Contains(body, want) {
+		t.Errorf("got %d %v %s, want 503, Retry-After and %s", code, header, body, want)
+	}
+	code, _, got, body := ask(t, h.URL, request.with(object{"rewards": []any{object{"name": "vlm"}, object{"name": "a"}}}))
+	if code != http.StatusOK || !strings.Contains(body, want) || value(got.Results[0].Rewards[1].Score) != 2 {
+		t.Errorf("got %d %s, want %s and a score of 2", code, body, want)
 	}
 }
