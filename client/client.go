@@ -136,13 +136,17 @@ func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 		ctx, stop = context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("no answer within %v", c.Wait))
 		defer stop()
 	}
-	failures := cmp.Or(c.Retries, 8)
+	failures, said := cmp.Or(c.Retries, 8), error(nil) // said: the reason of the last failure
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
 		answer, f, err := c.ask(ctx, body, max(len(q.Edits), len(q.Pairs)))
 		if f != nil && !f.away {
 			failures--
 		}
-		if f == nil || failures < 0 {
+		if f != nil && ctx.Err() != nil { // cut off, which is no reason
+			err = cmp.Or(said, err)
+		}
+		said = err
+		if f == nil || !f.away && failures < 0 {
 			return answer, err
 		}
 		select {
@@ -210,7 +214,7 @@ func (c *Client) read(w *http.Response, raw []byte, edits int) (*Answer, *failur
 		return nil, &failure{
 			away:  busy(w.StatusCode) || w.StatusCode == http.StatusBadGateway || w.StatusCode == http.StatusGatewayTimeout,
 			pause: time.Duration(max(0, min(seconds, math.MaxInt32)) * float64(time.Second)),
-		}, refusal(said.Error, w)
+		}, refusal(cmp.Or(said.Error, firstError(said.Results)), w)
 	case said.Error != nil || w.StatusCode != http.StatusOK:
 		return nil, nil, refusal(said.Error, w)
 	case err == nil:
@@ -269,6 +273,18 @@ func (c *Client) token() string {
 // busy reports whether a server refused a request only for now.
 func busy(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
+// firstError returns the first error of results of which none has a score; nil if there is none.
+func firstError(results []Result) *Error {
+	for _, r := range results {
+		for _, s := range append([]Score{r.Score}, r.Rewards...) {
+			if s.Error != nil {
+				return s.Error
+			}
+		}
+	}
+	return nil
 }
 
 func refusal(said *Error, w *http.Response) *Error {

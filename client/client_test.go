@@ -223,6 +223,8 @@ func TestAnswers(t *testing.T) {
 		want   string // of the error; "": there is an answer
 	}{
 		{"answers that could not be read", 502, `{"results": [{"error": {"kind": "unreadable"}}]}`, ""},
+		{"a model that does not answer", 503, `{"results": [{"rewards": [{"name": "a", "error": {"message": "no model"}}]}]}`,
+			"no answer within 100ms: no model"},
 		{"no result", 200, `{"results": []}`, "0 results for 1 edits"},
 		{"an empty result", 200, `{"results": [{}]}`, "neither a score nor an error"},
 		{"an empty reward", 200, `{"results": [{"rewards": [{"name": "a"}]}]}`, "neither a score nor an error"},
