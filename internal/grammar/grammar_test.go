@@ -116,6 +116,9 @@ func TestRefused(t *testing.T) {
 		{`{"oneOf": []}`, "oneOf"},
 		{`{"enum": [{"a": 1}]}`, "enum"},
 		{`{"type": "string", "enum": ["a", 1]}`, "1 is not of the type"},
+		{`{"type": "string", "enum": [1, 2]}`, "2 is not of the type"}, // all of them are named
+		{`{"enum": [{"a": 1}, [3]]}`, "[3]: only"},
+		{`{"type": "string", "minLength": 1, "maxLength": 0}`, "no text"},
 		{`{"$ref": "#/$defs/a"}`, "not found"},
 		{`{"anyOf": []}`, "no text"},
 		{`{"type": "string", "type": "string"}`, "duplicate"},
