@@ -92,13 +92,13 @@ func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, e
 		0.27577711,
 	} // OpenAI's CLIP
 	resample, factor := 3, 1.0/255
-	o.Opt("image_mean", &mean)
-	o.Opt("image_std", &std)
-	o.Opt("resample", &resample)
-	o.Opt("rescale_factor", &factor)
+	readColour(o, "image_mean", &mean)
+	readColour(o, "image_std", &std)
+	o.Get("resample", &resample)
+	o.Get("rescale_factor", &factor)
 	for _, key := range []string{"do_resize", "do_rescale", "do_normalize"} {
 		on := true
-		if o.Opt(key, &on); !on {
+		if o.Get(key, &on); !on { // to transformers, null is false too
 			o.Failf(key, "false is not supported")
 		}
 	}
@@ -132,6 +132,16 @@ func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, e
 		return c, file, errors.Join(o.Err(), outer.Err())
 	}
 	return c, file, o.Err()
+}
+
+// readColour reads a number for each of red, green and blue, or one for all three.
+func readColour(o *strictjson.Object, key string, into *[]float64) {
+	one := 0.0
+	if raw := o.Raw(key); raw != nil && string(raw) != "null" && json.Unmarshal(raw, &one) == nil {
+		*into = []float64{one, one, one}
+		return
+	}
+	o.Get(key, into)
 }
 
 // OpenProcessor returns the image processor's object and that of processor_config.json, nil if there is none.

@@ -3,6 +3,7 @@ package qwen25vl
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -35,6 +36,11 @@ func TestRefused(t *testing.T) {
 		{"preprocessor_config.json", `"merge_size": 2`, `"merge_size": 3`, "merge_size"},
 		{"preprocessor_config.json", `"resample": 3`, `"resample": 2`, "resample"},
 		{"preprocessor_config.json", `"do_normalize": true`, `"do_normalize": false`, "do_normalize"},
+		// to transformers, null is false
+		{"preprocessor_config.json", `"do_normalize": true`, `"do_normalize": null`, "do_normalize: null"},
+		{"preprocessor_config.json", `"do_rescale": true`, `"do_rescale": null`, "do_rescale: null"},
+		{"preprocessor_config.json", `"resample": 3`, `"resample": null, "image_mean": null`, "image_mean: null"},
+		{"preprocessor_config.json", `"resample": 3`, `"resample": 3, "image_std": 0`, "image_std"},
 		{"preprocessor_config.json", `"shortest_edge": 3136`, `"shortest_edge": 20000`, "pixels"},
 	} {
 		dir := t.TempDir()
@@ -63,5 +69,31 @@ func TestRefused(t *testing.T) {
 		if _, err := backbone.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %s: error %v, want one about %q", c.file, c.new, err, c.want)
 		}
+	}
+}
+
+// TestOneColour: a number is the mean or deviation of all three colours.
+func TestOneColour(t *testing.T) {
+	const good = "../../testdata/oracle/qwen2_5_vl/backbone"
+	var got [2]backbone.ProcessorConfig
+	for i, spelled := range []string{`"image_mean": 0.5, "image_std": 0.25`,
+		`"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]`} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
+			t.Fatal(err)
+		}
+		text := `{"patch_size": 14, "merge_size": 2, "temporal_patch_size": 2, ` + spelled + "}"
+		if err := os.WriteFile(filepath.Join(dir, "preprocessor_config.json"), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		b, err := backbone.OpenBackbone(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[i] = b.Processor()
+		b.Close()
+	}
+	if !reflect.DeepEqual(got[0], got[1]) || got[0].ImageMean != [3]float32{0.5, 0.5, 0.5} {
+		t.Errorf("with one number for all colours: %+v, with three: %+v, want the same", got[0], got[1])
 	}
 }
