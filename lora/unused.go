@@ -3,22 +3,29 @@ package lora
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Unused lists settings of a configuration that select nothing in a backbone, which PEFT ignores: names of targets,
-// layers, and rank and alpha patterns. It is meant for new adapters; in PEFT's files such settings are harmless.
+// layers, rank and alpha patterns, and modules_to_save. It is meant for new adapters; in PEFT's files such settings are
+// harmless.
 func (c *Config) Unused(modules []Module) (problems []string, err error) {
-	adapted, err := c.MatchModules(modules)
-	if err != nil {
-		return nil, err
-	}
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	selects := func(one *Config) bool {
 		found, err := one.MatchModules(modules)
 		return err == nil && len(found) > 0
 	}
+	everywhere := c.Clone()
+	everywhere.LayersToTransform, everywhere.LayersPattern = nil, nil
+	adapted, err := c.MatchModules(modules)
+	if err != nil && !(len(c.LayersToTransform) > 0 && selects(everywhere)) {
+		return nil, err
+	}
 	for _, name := range c.Targets.List {
 		one := c.Clone()
+		if err != nil {
+			one = everywhere.Clone()
+		}
 		one.Targets = Names{List: []string{name}}
 		if !selects(one) {
 			say("targets: %q selects no layer", name)
@@ -30,6 +37,14 @@ func (c *Config) Unused(modules []Module) (problems []string, err error) {
 		if !selects(one) {
 			say("layers: targets select no layer with index %d", n)
 		}
+	}
+	for _, name := range c.ModulesToSave {
+		if !slices.ContainsFunc(modules, func(m Module) bool { return strings.HasSuffix(m.Name, name) }) {
+			say("modules_to_save: %q names no module of the backbone", name)
+		}
+	}
+	if err != nil { // no layer has one of the indices
+		return problems, nil
 	}
 	for _, p := range []struct {
 		name string

@@ -13,6 +13,7 @@ func TestUnused(t *testing.T) {
 		"model.language_model.layers.1.self_attn.q_proj", "model.visual.blocks.0.attn.qkv", "lm_head"} {
 		modules = append(modules, Module{Name: name, Linear: true, Out: 4, In: 4})
 	}
+	modules = append(modules, Module{Name: "model.visual"})
 	for _, test := range []struct {
 		change func(c *Config)
 		want   []string
@@ -22,6 +23,10 @@ func TestUnused(t *testing.T) {
 		{func(c *Config) { c.LayersToTransform = []int{1} }, []string{`targets: "v_proj" selects no layer`}},
 		{func(c *Config) { c.LayersToTransform = []int{0, 7} },
 			[]string{"layers: targets select no layer with index 7"}},
+		{func(c *Config) { c.LayersToTransform = []int{7, 8} },
+			[]string{"layers: targets select no layer with index 7", "layers: targets select no layer with index 8"}},
+		{func(c *Config) { c.ModulesToSave = []string{"lm_head", "lm_heed", "visual"} },
+			[]string{`modules_to_save: "lm_heed" names no module of the backbone`}},
 		{func(c *Config) { c.Targets.List = append(c.Targets.List, "qkv") }, nil},
 		{func(c *Config) {
 			c.Targets.List, c.Exclude = append(c.Targets.List, "qkv"), c.Exclude.Within([]string{Language})
