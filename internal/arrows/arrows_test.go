@@ -83,7 +83,7 @@ heuristics: internal/stats
 data/readers: onnx data heuristics internal/atomicfile
 model/text: internal/strictjson internal/tokens
 model/nn: onnx onnx/grad checkpoints lora internal/quant internal/strictjson
-model/backbone: model/nn onnx checkpoints data internal/quant internal/store internal/strictjson internal/workers
+model/backbone: model/nn onnx checkpoints data lora internal/quant internal/store internal/strictjson internal/workers
 model/batch: model/backbone model/nn model/text edit
 model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints data lora internal/store
 model/exec: internal/workers

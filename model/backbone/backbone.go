@@ -120,6 +120,9 @@ func openBackbone(
 	if err != nil {
 		return nil, NoBackbone(dir, err)
 	}
+	if err := noAdapter(dir); err != nil {
+		return nil, err
+	}
 	var head struct {
 		ModelType string `json:"model_type"`
 		storedType

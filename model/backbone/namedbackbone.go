@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"assay/lora"
 )
 
 // NoBackbone explains the error err for a folder without config.json.
@@ -19,6 +21,17 @@ func NoBackbone(dir string, err error) error {
 	}
 	return fmt.Errorf(
 		"backbone: %w (want a Hugging Face checkpoint directory with config.json and *.safetensors)", err)
+}
+
+// noAdapter refuses a checkpoint with an adapter in its folder, which transformers puts over the weights. The adapter
+// of a scorer directory is the scorer's.
+func noAdapter(dir string) error {
+	if !Exists(filepath.Join(dir, lora.ConfigFile)) || Exists(filepath.Join(dir, "scorer.yaml")) {
+		return nil
+	}
+	return fmt.Errorf("%s: it has a checkpoint and %s: transformers would load both. Move %s and %s to a folder of their "+
+		"own, and name it where an adapter is wanted (train: init; score chat: --adapter), or merge it: train merge", dir,
+		lora.ConfigFile, lora.ConfigFile, lora.WeightsFile)
 }
 
 // hubNames matches model names on Hugging Face: organisation/name.

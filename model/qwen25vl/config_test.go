@@ -1,6 +1,7 @@
 package qwen25vl
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -95,5 +96,30 @@ func TestOneColour(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got[0], got[1]) || got[0].ImageMean != [3]float32{0.5, 0.5, 0.5} {
 		t.Errorf("with one number for all colours: %+v, with three: %+v, want the same", got[0], got[1])
+	}
+}
+
+// TestAdapterInside: transformers puts an adapter in the folder of a checkpoint over the weights, so such a folder is
+// refused, unless it is a scorer directory: then the adapter is the scorer's.
+func TestAdapterInside(t *testing.T) {
+	const family = "../../testdata/oracle/qwen2_5_vl"
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(family, "backbone"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ file, want string }{
+		{"adapter_config.json", "adapter_config.json: transformers would load both"},
+		{"scorer.yaml", ""},
+	} {
+		if err := atomicfile.Copy(filepath.Join(family, "scorer", step.file), filepath.Join(dir, step.file)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := backbone.OpenBackbone(dir)
+		if err == nil {
+			b.Close()
+		}
+		if got := fmt.Sprint(err); (err == nil) != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("with %s: got error %v, want %q", step.file, err, step.want)
+		}
 	}
 }
