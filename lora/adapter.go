@@ -34,6 +34,8 @@ type Adapter struct {
 
 	spelled map[string]string // name of a module or parameter in the files, if it differs from its path
 	fresh   bool              // Bind initializes the tensors
+
+	tables map[string]*tensor.Dense // of the vocabulary, copies in the file, by path: see checkTables
 }
 
 const tensorPrefix = "base_model.model."
@@ -147,6 +149,10 @@ func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 		d, path := tensors[name], Canonical(n.of)
 		if err := n.kind.check(name, d); err != nil {
 			errs = append(errs, err)
+			continue
+		}
+		if n.kind == kindTable {
+			a.addTable(path, d)
 			continue
 		}
 		canonical := n.kind.name(path)

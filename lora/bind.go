@@ -23,10 +23,11 @@ type Values interface {
 }
 
 // Bind computes what the adapter needs from a backbone's weights: the row norms of DoRA layers, and the initial A and
-// B of a PiSSA or OLoRA start. For a new adapter it also sets all initial values that are not random. It has no
-// effect on other adapters, or when it is called again. Each core reads one weight at a time.
+// B of a PiSSA or OLoRA start. For a new adapter it also sets all initial values that are not random. It compares the
+// tables of the vocabulary in an adapter's file with the backbone's. It has no effect on other adapters, or when it is
+// called again. Each core reads one weight at a time.
 func (a *Adapter) Bind(w Values) error {
-	if err := a.bringWhole(w, w.Dense); err != nil {
+	if err := errors.Join(a.checkTables(w), a.bringWhole(w, w.Dense)); err != nil {
 		return err
 	}
 	needs := a.Config.DoRA && a.Lengths == nil || a.Config.Start.changesBase() && a.InitOffset == nil

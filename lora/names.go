@@ -15,6 +15,7 @@ const (
 	kindB     kind = "matrix B"
 	kindM     kind = "magnitude vector"
 	kindWhole kind = "parameter" // of the backbone
+	kindTable kind = "table"     // of the backbone, saved without being trained
 )
 
 // endings are the name suffixes of tensors that belong to a module. Files of some tools include the adapter's name.
@@ -83,13 +84,17 @@ func (a *Adapter) parse(name string) (tensorName, error) {
 		return tensorName{is, module}, nil
 	}
 	path, ok := strings.CutPrefix(name, tensorPrefix)
-	if !ok || strings.Contains(path, ".lora_") || !a.Config.bringsParameters() {
+	own := strings.Replace(path, ".base_layer.", ".", 1)
+	switch {
+	case ok && a.Config.copiesTable(own):
+		return tensorName{kindTable, own}, nil
+	case !ok, strings.Contains(path, ".lora_"), !a.Config.bringsParameters():
 		return tensorName{}, err
 	}
 	if strings.Contains(path, ".modules_to_save.") || strings.Contains(path, ".original_module.") {
 		return tensorName{}, fmt.Errorf("unexpected tensor %q: save the adapter with PEFT's save_pretrained", name)
 	}
-	return tensorName{kindWhole, strings.Replace(path, ".base_layer.", ".", 1)}, nil
+	return tensorName{kindWhole, own}, nil
 }
 
 // bringsParameters reports whether the adapter includes full parameters of the backbone.

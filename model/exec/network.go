@@ -129,7 +129,11 @@ func (n *Network) Adapt(a *lora.Adapter) error {
 // AdaptMembers puts the adapters of an ensemble over the backbone.
 func (n *Network) AdaptMembers(adapters []*lora.Adapter) error {
 	for i, a := range adapters {
-		if err := a.Check(lora.Modules(n.Backbone.Weights)); err != nil {
+		err := a.Check(lora.Modules(n.Backbone.Weights))
+		if err == nil {
+			err = BindAdapter(a, n.Backbone.Weights)
+		}
+		if err != nil {
 			return fmt.Errorf("member %d: %w", i+1, err)
 		}
 		for _, t := range a.Targets {
