@@ -133,7 +133,11 @@ func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 			whole[m.Name] = true
 		}
 	}
-	tied := !slices.ContainsFunc(w.Names(), func(k string) bool { return Canonical(k) == "lm_head.weight" })
+	tied := !slices.ContainsFunc(w.Names(), func(k string) bool { return Canonical(k) == outputTable })
+	if tied && whole["lm_head"] {
+		return nil, errors.New("modules_to_save names lm_head, which shares the embedding's table: this is not supported. " +
+			"Save the checkpoint with tie_word_embeddings false, which stores lm_head.weight")
+	}
 	out := map[string]string{}
 	for _, key := range w.Names() {
 		path := Canonical(key)

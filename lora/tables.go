@@ -30,6 +30,14 @@ func (c *Config) copiesTable(path string) bool {
 	return true
 }
 
+// BringsTable reports whether the adapter replaces a table of the vocabulary.
+func (a *Adapter) BringsTable() bool {
+	return slices.Contains(a.Whole, embeddingTable) || slices.Contains(a.Whole, outputTable)
+}
+
+// TiesWeights reports whether tables of the vocabulary stay tied when modules_to_save has one (ensure_weight_tying).
+func (c *Config) TiesWeights() bool { return truthy(c.fields["ensure_weight_tying"]) }
+
 // checkTables compares the tables in the adapter's file with the backbone's, and drops them: PEFT would replace the
 // backbone's, which changes nothing if they are equal. An output layer that shares the embedding is compared with it.
 func (a *Adapter) checkTables(w Values) error {

@@ -41,6 +41,8 @@ func TestSelected(t *testing.T) {
 			"model.language_model.embed_tokens.weight": "model.embed_tokens.weight"}},
 		"tied embedding": {save: []string{"embed_tokens"}, tied: true,
 			err: "embed_tokens.weight, which the output layer shares"},
+		"tied output layer": {save: []string{"lm_head"}, tied: true,
+			err: "modules_to_save names lm_head, which shares the embedding's table"},
 		"beside a tied embedding": {save: []string{"model.norm"}, tied: true, want: map[string]string{
 			"model.language_model.norm.weight": "model.norm.weight"}},
 		"no module": {save: []string{"nowhere"}, err: `modules_to_save ["nowhere"] names no module of the backbone`},

@@ -95,6 +95,29 @@ type Backbone struct {
 	Architecture
 	Dir     string
 	Weights *checkpoints.Weights
+
+	untied bool // see Untie
+}
+
+// Keys returns the names of the parameters outside the layers.
+func (o *Backbone) Keys() nn.Keys {
+	k := o.Architecture.Keys()
+	if o.untied {
+		k.Output, k.Twin = k.Twin, ""
+	}
+	return k
+}
+
+// Untie makes the output layer of a tied checkpoint a parameter of its own, as PEFT does when modules_to_save names it
+// or the embedding. It returns an error unless the checkpoint stores both tables.
+func (o *Backbone) Untie() error {
+	if k := o.Keys(); k.Output == k.Embedding {
+		if k.Twin == "" {
+			return fmt.Errorf("%s: the output layer shares %s, and no table of its own is stored", o.Dir, k.Embedding)
+		}
+		o.untied = true
+	}
+	return nil
 }
 
 // OpenBackbone opens a Hugging Face checkpoint directory and checks its tensors against its configuration. Close

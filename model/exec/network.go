@@ -9,6 +9,7 @@ package exec
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -120,6 +121,15 @@ func (n *Network) Adapt(a *lora.Adapter) error {
 	}
 	if err := a.CheckWhole(n.Backbone.Weights); err != nil {
 		return err
+	}
+	if a.BringsTable() {
+		if k := n.Backbone.Keys(); a.Config.TiesWeights() && k.Output == k.Embedding {
+			return errors.New("the adapter has ensure_weight_tying and a table of the vocabulary in modules_to_save: that is " +
+				"not supported over a tied checkpoint; merge it with PEFT, and use the merged checkpoint")
+		}
+		if err := n.Backbone.Untie(); err != nil {
+			return err
+		}
 	}
 	n.Adapter = a
 	maps.Copy(n.Tensors, a.Tensors)
