@@ -119,6 +119,8 @@ func TestRefused(t *testing.T) {
 		{`{"type": "string", "enum": [1, 2]}`, "2 is not of the type"}, // all of them are named
 		{`{"enum": [{"a": 1}, [3]]}`, "[3]: only"},
 		{`{"type": "string", "minLength": 1, "maxLength": 0}`, "no text"},
+		{`{"type": "array", "minItems": 1, "maxItems": 0}`, "no text"},
+		{`{"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 0}`, "no text"},
 		{`{"$ref": "#/$defs/a"}`, "not found"},
 		{`{"anyOf": []}`, "no text"},
 		{`{"type": "string", "type": "string"}`, "duplicate"},

@@ -52,11 +52,11 @@ func spelled(v any) (string, error) {
 
 // array is a JSON array of from to to items; to -1: no upper limit.
 func array(item expr, from, to int) expr {
-	if to == 0 || item == nil && from == 0 {
-		return then(literal("["), blanks, literal("]"))
-	}
-	if item == nil || to > 0 && to < from {
+	if to >= 0 && to < from || item == nil && from > 0 {
 		return nil
+	}
+	if to == 0 || item == nil {
+		return then(literal("["), blanks, literal("]"))
 	}
 	more := to
 	if to > 0 {

@@ -270,7 +270,7 @@ func (c *compiler) array(path string, o *strictjson.Object) (expr, error) {
 		if to != 0 {
 			o.Failf("items", "missing: want the schema of the items")
 		}
-		return array(nil, 0, 0), nil
+		return array(nil, from, to), nil
 	}
 	item, err := c.compile(path+".items", raw)
 	if err == nil && item != nil && from*item.least() > maxShortest {
