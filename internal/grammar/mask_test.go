@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestForbid: words of 64 tokens are passed over only if all of them may come.
@@ -79,5 +80,29 @@ func TestNoToken(t *testing.T) {
 	}
 	if _, err := w.Mask(3); err != nil { // a, b and the end
 		t.Errorf("room for the text: got %v", err)
+	}
+}
+
+// TestSingleBytes: a vocabulary needs every byte that occurs in the UTF-8 of a character that is no control character,
+// and the line feed; it needs no other.
+func TestSingleBytes(t *testing.T) {
+	used := map[byte]bool{'\n': true}
+	for r := ' '; r <= utf8.MaxRune; r++ {
+		if utf8.ValidRune(r) {
+			for _, b := range utf8.AppendRune(nil, r) {
+				used[b] = true
+			}
+		}
+	}
+	for missing := range 256 {
+		var tokens [][]byte
+		for b := range 256 {
+			if b != missing {
+				tokens = append(tokens, []byte{byte(b)})
+			}
+		}
+		if _, err := NewVocabulary(tokens); (err != nil) != used[byte(missing)] {
+			t.Errorf("without 0x%02X: got error %v, want one: %v", missing, err, used[byte(missing)])
+		}
 	}
 }
