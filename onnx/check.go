@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -129,10 +130,13 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 			later[y] = true
 		}
 	}
-	disordered := false
+	var early *Node // the first that reads the output of a later node, misplaced
+	misplaced := ""
 	for _, n := range g.Nodes {
 		c.node(n)
-		disordered = c.inputs(n, known, later) || disordered
+		if x := c.inputs(n, known, later); x != "" && early == nil {
+			early, misplaced = n, x
+		}
 		for _, name := range slices.Sorted(maps.Keys(n.Attrs)) {
 			switch a := n.Attrs[name].(type) {
 			case *Graph:
@@ -147,8 +151,13 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 			}
 		}
 	}
-	if disordered {
-		c.order(g)
+	if early != nil {
+		if _, err := sorted(c.m, g.Nodes); err != nil { // a cycle
+			c.add("%w", err)
+		} else {
+			c.add("%s: input %q is made by a later node, want nodes in execution order (Sort does that)",
+				c.m.Describe(early), misplaced)
+		}
 	}
 	for _, v := range g.Outputs {
 		if !known[v.Name] {
@@ -157,46 +166,19 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 	}
 }
 
-// inputs checks that a node's inputs are defined, and reports whether a later node makes one of them.
-func (c *checker) inputs(n *Node, known, later map[string]bool) (madeLater bool) {
+// inputs checks that a node's inputs are defined, and returns the first that a later node makes; "": none.
+func (c *checker) inputs(n *Node, known, later map[string]bool) (misplaced string) {
 	for _, x := range n.Inputs {
 		switch {
 		case x == "" || known[x]:
 		case later[x]:
-			madeLater = true
+			misplaced = cmp.Or(misplaced, x)
 		default:
 			c.add("%s: input %q is not defined, want a graph input, an initializer or another node's output",
 				c.m.Describe(n), x)
 		}
 	}
-	return madeLater
-}
-
-// order distinguishes a cycle from nodes that are only in the wrong order.
-func (c *checker) order(g *Graph) {
-	if _, err := sorted(c.m, g.Nodes); err != nil {
-		c.add("%w", err)
-		return
-	}
-	made := map[string]bool{}
-	later := map[string]bool{}
-	for _, n := range g.Nodes {
-		for _, y := range n.Outputs {
-			later[y] = true
-		}
-	}
-	for _, n := range g.Nodes {
-		for _, x := range n.Inputs {
-			if later[x] && !made[x] {
-				c.add("%s: input %q is made by a later node, want nodes in execution order (Sort does that)",
-					c.m.Describe(n), x)
-				return
-			}
-		}
-		for _, y := range n.Outputs {
-			made[y] = true
-		}
-	}
+	return misplaced
 }
 
 func (c *checker) tensor(t *Tensor) {

@@ -14,6 +14,22 @@ func inferAs(f func(*inference) error, ops ...string) {
 	}
 }
 
+// inferShaped is inferAs for operators whose first output has the type of the first input. shape returns its dimensions
+// from those of the input, whose rank is known; nil: unknown.
+func inferShaped(shape func(c *inference, x []Dim) ([]Dim, error), ops ...string) {
+	inferAs(func(c *inference) error {
+		x, t := c.shape(0), c.arg(0).Type
+		if c.set(0, t, nil); x == nil {
+			return nil
+		}
+		out, err := shape(c, x)
+		if err == nil {
+			c.set(0, t, out)
+		}
+		return err
+	}, ops...)
+}
+
 func init() {
 	inferAs(inferSame, strings.Fields(`
 		Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Ceil Celu Clip Cos Cosh CumProd CumSum Elu
@@ -28,7 +44,7 @@ func init() {
 	inferAs(inferCompare, strings.Fields("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor")...)
 	inferAs(func(c *inference) error { c.set(0, Bool, c.shape(0)); return nil }, "IsNaN", "IsInf")
 	inferAs(inferNot, "Not")
-	inferAs(inferReduce, strings.Fields(`
+	inferShaped(inferReduce, strings.Fields(`
 		ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
 		ReduceSumSquare`)...)
 	inferAs(inferWhere, "Where")
@@ -242,39 +258,28 @@ func inferLayerNorm(c *inference) error {
 	return nil
 }
 
-func inferReduce(c *inference) error {
-	x := c.shape(0)
+func inferReduce(c *inference, x []Dim) ([]Dim, error) {
 	axes, ok, absent := c.ints(1, "axes")
 	keep := c.n.Int("keepdims", 1) != 0
-	t := c.arg(0).Type
-	c.set(0, t, nil)
-	if x == nil {
-		return nil
-	}
 	if !ok {
 		if keep {
-			c.set(0, t, unknownDims(len(x)))
+			return unknownDims(len(x)), nil
 		} else if n := c.arg(1); len(n.Shape) == 1 && n.Shape[0].Known() && n.Shape[0].Size > 0 {
-			c.set(0, t, unknownDims(max(0, len(x)-int(n.Shape[0].Size))))
+			return unknownDims(max(0, len(x)-int(n.Shape[0].Size))), nil
 		}
-		return nil
+		return nil, nil
 	}
 	all := absent || len(axes) == 0
 	if all && c.n.Int("noop_with_empty_axes", 0) != 0 {
-		c.set(0, t, x)
-		return nil
+		return x, nil
 	}
 	if all {
-		axes = nil
-		for i := range x {
-			axes = append(axes, int64(i))
-		}
+		axes = allAxes(x)
 	}
 	out, err := reducedDims(x, axes, keep)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.set(0, t, out)
 	if v := c.arg(0).Ints; c.n.Op == "ReduceProd" && len(x) == 1 && v != nil && len(axes) > 0 {
 		p := known(1)
 		for _, n := range v {
@@ -282,7 +287,15 @@ func inferReduce(c *inference) error {
 		}
 		c.out[0].Ints = []Int{p}
 	}
-	return nil
+	return out, nil
+}
+
+// allAxes returns all axes of a shape.
+func allAxes(x []Dim) (axes []int64) {
+	for i := range x {
+		axes = append(axes, int64(i))
+	}
+	return axes
 }
 
 // reducedDims returns x without the axes, or with size 1 there if they are kept.

@@ -6,11 +6,11 @@ import (
 )
 
 func init() {
-	inferAs(inferGather, "Gather")
+	inferShaped(inferGather, "Gather")
 	inferAs(inferGatherElements, "GatherElements")
-	inferAs(inferGatherND, "GatherND")
-	inferAs(inferSlice, "Slice")
-	inferAs(inferPad, "Pad")
+	inferShaped(inferGatherND, "GatherND")
+	inferShaped(inferSlice, "Slice")
+	inferShaped(inferPad, "Pad")
 	inferAs(inferNonZero, "NonZero")
 	inferAs(inferOneHot, "OneHot")
 	inferAs(inferTopK, "TopK")
@@ -18,37 +18,34 @@ func init() {
 	inferAs(inferRandom, "RandomNormal", "RandomUniform")
 }
 
-func inferGather(c *inference) error {
-	x, idx := c.shape(0), c.shape(1)
-	t := c.arg(0).Type
-	c.set(0, t, nil)
-	if x == nil || idx == nil {
-		return nil
+func inferGather(c *inference, x []Dim) ([]Dim, error) {
+	idx := c.shape(1)
+	if idx == nil {
+		return nil, nil
 	}
 	a, err := axis(c.n.Int("axis", 0), len(x))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := append([]Dim{}, x[:a]...)
 	out = append(append(out, idx...), x[a+1:]...)
-	c.set(0, t, out)
 	ints, where := c.arg(0).Ints, c.arg(1).Ints
 	if ints == nil || where == nil || len(out) > 1 {
-		return nil
+		return out, nil
 	}
 	got := make([]Int, len(where))
 	for i, w := range where {
 		if !w.Known {
-			return nil
+			return out, nil
 		}
 		j, err := axis(w.Value, len(ints))
 		if err != nil {
-			return fmt.Errorf("index %d is out of range for %d elements", w.Value, len(ints))
+			return nil, fmt.Errorf("index %d is out of range for %d elements", w.Value, len(ints))
 		}
 		got[i] = ints[j]
 	}
 	c.out[0].Ints = got
-	return nil
+	return out, nil
 }
 
 func inferGatherElements(c *inference) error {
@@ -60,19 +57,16 @@ func inferGatherElements(c *inference) error {
 	return nil
 }
 
-func inferGatherND(c *inference) error {
-	x, idx := c.shape(0), c.shape(1)
-	t, b := c.arg(0).Type, int(c.n.Int("batch_dims", 0))
-	c.set(0, t, nil)
-	if x == nil || len(idx) == 0 || !idx[len(idx)-1].Known() {
-		return nil
+func inferGatherND(c *inference, x []Dim) ([]Dim, error) {
+	idx, b := c.shape(1), int(c.n.Int("batch_dims", 0))
+	if len(idx) == 0 || !idx[len(idx)-1].Known() {
+		return nil, nil
 	}
 	k := b + int(idx[len(idx)-1].Size)
 	if k > len(x) {
-		return fmt.Errorf("indices of %v numbers (batch_dims %d) for rank %d", idx[len(idx)-1], b, len(x))
+		return nil, fmt.Errorf("indices of %v numbers (batch_dims %d) for rank %d", idx[len(idx)-1], b, len(x))
 	}
-	c.set(0, t, append(append([]Dim{}, idx[:len(idx)-1]...), x[k:]...))
-	return nil
+	return append(append([]Dim{}, idx[:len(idx)-1]...), x[k:]...), nil
 }
 
 // sliceLength returns the length of a slice of n elements under the rules of numpy.
@@ -91,39 +85,32 @@ func sliceLength(n, start, end, step int64) int64 {
 	return max(0, (start-end-step-1)/-step)
 }
 
-func inferSlice(c *inference) error {
-	x, t := c.shape(0), c.arg(0).Type
-	c.set(0, t, nil)
-	if x == nil {
-		return nil
-	}
+func inferSlice(c *inference, x []Dim) ([]Dim, error) {
 	s, err := c.sliceArgs()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s == nil {
-		c.set(0, t, unknownDims(len(x)))
-		return nil
+		return unknownDims(len(x)), nil
 	}
 	out := append([]Dim{}, x...)
 	for i, at := range s.axes {
 		a, err := axis(at, len(x))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if s.steps != nil && s.steps[i] == 0 {
-			return fmt.Errorf("a step is 0")
+			return nil, fmt.Errorf("a step is 0")
 		}
 		out[a] = Dim{Size: -1}
 		if s.starts != nil && s.ends != nil && s.steps != nil {
 			out[a] = slicedDim(x[a], s.starts[i], s.ends[i], s.steps[i])
 		}
 	}
-	c.set(0, t, out)
 	if v := c.arg(0).Ints; v != nil && len(x) == 1 && len(s.axes) == 1 && s.known() {
 		c.out[0].Ints = slicedInts(v, s.starts[0].Value, s.ends[0].Value, s.steps[0])
 	}
-	return nil
+	return out, nil
 }
 
 // sliceArgs are the inputs of a Slice node. starts, ends and steps are nil if they are only known when the model
@@ -202,40 +189,31 @@ func slicedDim(d Dim, start, end Int, step int64) Dim {
 	return Dim{Size: -1}
 }
 
-func inferPad(c *inference) error {
-	x, t := c.shape(0), c.arg(0).Type
-	c.set(0, t, nil)
-	if x == nil {
-		return nil
-	}
+func inferPad(c *inference, x []Dim) ([]Dim, error) {
 	pads := c.arg(1).Ints
 	axes, ok, absent := c.ints(3, "")
 	if pads == nil || !ok {
-		c.set(0, t, unknownDims(len(x)))
-		return nil
+		return unknownDims(len(x)), nil
 	}
 	if absent {
-		for i := range x {
-			axes = append(axes, int64(i))
-		}
+		axes = allAxes(x)
 	}
 	if len(pads) != 2*len(axes) {
-		return fmt.Errorf("%d pads for %d axes", len(pads), len(axes))
+		return nil, fmt.Errorf("%d pads for %d axes", len(pads), len(axes))
 	}
 	out := append([]Dim{}, x...)
 	for i, at := range axes {
 		a, err := axis(at, len(x))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		n := x[a].integer().plus(pads[i]).plus(pads[i+len(axes)])
 		if n.Known && n.Value < 0 {
-			return fmt.Errorf("the pads remove more from axis %d than its %v elements", a, x[a])
+			return nil, fmt.Errorf("the pads remove more from axis %d than its %v elements", a, x[a])
 		}
 		out[a] = n.dim()
 	}
-	c.set(0, t, out)
-	return nil
+	return out, nil
 }
 
 func inferNonZero(c *inference) error {

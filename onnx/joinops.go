@@ -3,56 +3,43 @@ package onnx
 import "fmt"
 
 func init() {
-	inferAs(inferExpand, "Expand")
-	inferAs(inferTile, "Tile")
+	inferShaped(inferExpand, "Expand")
+	inferShaped(inferTile, "Tile")
 	inferAs(inferConcat, "Concat")
 	inferAs(inferSplit, "Split")
-	inferAs(inferDepthSpace, "DepthToSpace", "SpaceToDepth")
+	inferShaped(inferDepthSpace, "DepthToSpace", "SpaceToDepth")
 	inferAs(inferRange, "Range")
 	inferAs(inferEyeLike, "EyeLike")
 }
 
-func inferExpand(c *inference) error {
-	x, want := c.shape(0), c.arg(1)
-	t := c.arg(0).Type
-	c.set(0, t, nil)
+func inferExpand(c *inference, x []Dim) ([]Dim, error) {
+	want := c.arg(1)
 	r := vectorLength(want)
-	if x == nil || r < 0 {
-		return nil
-	}
-	if want.Ints == nil {
-		c.set(0, t, unknownDims(max(r, len(x))))
-		return nil
+	switch {
+	case r < 0:
+		return nil, nil
+	case want.Ints == nil:
+		return unknownDims(max(r, len(x))), nil
 	}
 	dims := make([]Dim, r)
 	for i, n := range want.Ints {
 		dims[i] = n.dim()
 	}
-	out, err := broadcastShapes(x, dims)
-	if err != nil {
-		return err
-	}
-	c.set(0, t, out)
-	return nil
+	return broadcastShapes(x, dims)
 }
 
-func inferTile(c *inference) error {
-	x, reps := c.shape(0), c.arg(1).Ints
-	c.set(0, c.arg(0).Type, nil)
-	if x == nil {
-		return nil
-	}
+func inferTile(c *inference, x []Dim) ([]Dim, error) {
+	reps := c.arg(1).Ints
 	out := unknownDims(len(x))
 	if reps != nil {
 		if len(reps) != len(x) {
-			return fmt.Errorf("%d repeats for rank %d", len(reps), len(x))
+			return nil, fmt.Errorf("%d repeats for rank %d", len(reps), len(x))
 		}
 		for i := range x {
 			out[i] = x[i].integer().times(reps[i]).dim()
 		}
 	}
-	c.set(0, c.arg(0).Type, out)
-	return nil
+	return out, nil
 }
 
 func inferConcat(c *inference) error {
@@ -147,14 +134,9 @@ func inferSplit(c *inference) error {
 	return nil
 }
 
-func inferDepthSpace(c *inference) error {
-	x := c.shape(0)
-	c.set(0, c.arg(0).Type, nil)
-	if x == nil {
-		return nil
-	}
+func inferDepthSpace(c *inference, x []Dim) ([]Dim, error) {
 	if len(x) != 4 {
-		return fmt.Errorf("needs rank 4")
+		return nil, fmt.Errorf("needs rank 4")
 	}
 	b := known(c.n.Int("blocksize", 1))
 	n, h, w := x[1].integer(), x[2].integer(), x[3].integer()
@@ -163,8 +145,7 @@ func inferDepthSpace(c *inference) error {
 	} else {
 		n, h, w = n.times(b.times(b)), h.over(b, false), w.over(b, false)
 	}
-	c.set(0, c.arg(0).Type, []Dim{x[0], n.dim(), h.dim(), w.dim()})
-	return nil
+	return []Dim{x[0], n.dim(), h.dim(), w.dim()}, nil
 }
 
 func inferRange(c *inference) error {

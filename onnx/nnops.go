@@ -11,11 +11,11 @@ func init() {
 	inferAs(inferMatMul, "MatMul", "com.microsoft.FusedMatMul")
 	inferAs(inferGemm, "Gemm")
 	inferAs(inferEinsum, "Einsum")
-	inferAs(inferConv, "Conv")
-	inferAs(inferConvTranspose, "ConvTranspose")
-	inferAs(inferPool, "MaxPool", "AveragePool", "LpPool")
-	inferAs(inferGlobalPool, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-	inferAs(inferResize, "Resize")
+	inferShaped(inferConv, "Conv")
+	inferShaped(inferConvTranspose, "ConvTranspose")
+	inferShaped(inferPool, "MaxPool", "AveragePool", "LpPool")
+	inferShaped(inferGlobalPool, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+	inferShaped(inferResize, "Resize")
 	inferAs(inferAttention, "Attention")
 	inferAs(inferGroupQuery, "com.microsoft.GroupQueryAttention")
 }
@@ -204,46 +204,43 @@ func einsumOutput(equation, right string, sizes map[string]Dim, ellipsis []Dim) 
 	return out, nil
 }
 
-func inferConv(c *inference) error {
-	x, f, t := c.shape(0), c.shape(1), c.arg(0).Type
-	c.set(0, t, nil)
-	if x == nil || f == nil {
-		return nil
+func inferConv(c *inference, x []Dim) ([]Dim, error) {
+	f := c.shape(1)
+	if f == nil {
+		return nil, nil
 	}
 	if len(x) < 3 || len(f) != len(x) {
-		return fmt.Errorf("needs data and kernel of the same rank, 3 or more")
+		return nil, fmt.Errorf("needs data and kernel of the same rank, 3 or more")
 	}
 	if group := c.n.Int("group", 1); x[1].Known() && f[1].Known() && x[1].Size != f[1].Size*group {
-		return fmt.Errorf("%v channels for a kernel of %v x %d groups", x[1], f[1], group)
+		return nil, fmt.Errorf("%v channels for a kernel of %v x %d groups", x[1], f[1], group)
 	}
 	out := append([]Dim{x[0], f[0]}, unknownDims(len(x)-2)...)
 	if k, ok := kernelOf(f); ok {
 		w, err := c.window(k, x)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i := range k {
 			out[2+i] = w.output(i, x[2+i], false)
 			if out[2+i].Known() && out[2+i].Size <= 0 {
-				return fmt.Errorf("the kernel is larger than the padded input along axis %d", 2+i)
+				return nil, fmt.Errorf("the kernel is larger than the padded input along axis %d", 2+i)
 			}
 		}
 	}
-	c.set(0, t, out)
-	return nil
+	return out, nil
 }
 
-func inferConvTranspose(c *inference) error {
-	x, f, t := c.shape(0), c.shape(1), c.arg(0).Type
-	c.set(0, t, nil)
-	if x == nil || f == nil {
-		return nil
+func inferConvTranspose(c *inference, x []Dim) ([]Dim, error) {
+	f := c.shape(1)
+	if f == nil {
+		return nil, nil
 	}
 	if len(x) < 3 || len(f) != len(x) {
-		return fmt.Errorf("needs data and kernel of the same rank, 3 or more")
+		return nil, fmt.Errorf("needs data and kernel of the same rank, 3 or more")
 	}
 	if x[1].Known() && f[0].Known() && x[1].Size != f[0].Size {
-		return fmt.Errorf("%v channels for a kernel of %v", x[1], f[0])
+		return nil, fmt.Errorf("%v channels for a kernel of %v", x[1], f[0])
 	}
 	out := append([]Dim{x[0], f[1].integer().times(known(c.n.Int("group", 1))).dim()}, unknownDims(len(x)-2)...)
 	shape, extra := c.n.Ints("output_shape"), c.n.Ints("output_padding")
@@ -251,7 +248,7 @@ func inferConvTranspose(c *inference) error {
 	if k, ok := kernelOf(f); ok {
 		w, err := c.window(k, x)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i := range k {
 			switch {
@@ -268,57 +265,40 @@ func inferConvTranspose(c *inference) error {
 			}
 		}
 	}
-	c.set(0, t, out)
-	return nil
+	return out, nil
 }
 
-func inferPool(c *inference) error {
-	x, t := c.shape(0), c.arg(0).Type
-	c.set(0, t, nil)
-	if x == nil {
-		return nil
-	}
+func inferPool(c *inference, x []Dim) ([]Dim, error) {
 	if len(x) < 3 {
-		return fmt.Errorf("needs rank 3 or more")
+		return nil, fmt.Errorf("needs rank 3 or more")
 	}
 	w, err := c.window(nil, x)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := append([]Dim{}, x...)
 	for i := range w.Kernel {
 		out[2+i] = w.output(i, x[2+i], c.n.Int("ceil_mode", 0) != 0)
 	}
-	c.set(0, t, out)
 	c.set(1, Int64, out)
-	return nil
+	return out, nil
 }
 
-func inferGlobalPool(c *inference) error {
-	x := c.shape(0)
-	c.set(0, c.arg(0).Type, nil)
+func inferGlobalPool(c *inference, x []Dim) ([]Dim, error) {
 	if len(x) < 2 {
-		return nil
+		return nil, nil
 	}
 	out := append([]Dim{}, x[:2]...)
 	for range x[2:] {
 		out = append(out, Fixed(1))
 	}
-	c.set(0, c.arg(0).Type, out)
-	return nil
+	return out, nil
 }
 
-func inferResize(c *inference) error {
-	x := c.shape(0)
-	c.set(0, c.arg(0).Type, nil)
-	if x == nil {
-		return nil
-	}
+func inferResize(c *inference, x []Dim) ([]Dim, error) {
 	axes := c.n.Ints("axes")
 	if axes == nil {
-		for i := range x {
-			axes = append(axes, int64(i))
-		}
+		axes = allAxes(x)
 	}
 	out := append([]Dim{}, x...)
 	sizes := c.arg(3).Ints
@@ -326,7 +306,7 @@ func inferResize(c *inference) error {
 	for i, at := range axes {
 		a, err := axis(at, len(x))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out[a] = Dim{Size: -1}
 		switch {
@@ -340,8 +320,7 @@ func inferResize(c *inference) error {
 			out[a] = Fixed(int64(float32(x[a].Size) * float32(scales[i])))
 		}
 	}
-	c.set(0, c.arg(0).Type, out)
-	return nil
+	return out, nil
 }
 
 func inferAttention(c *inference) error {

@@ -1,6 +1,9 @@
 package onnx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Bnb4Values are the values of com.microsoft.MatMulBnb4's 4-bit types, by quant_type: FP4, NF4. They match
 // bitsandbytes.
@@ -17,29 +20,23 @@ var Bnb4Values = [2][16]float32{
 }
 
 func init() {
-	inferAs(inferMatMulNBits, "com.microsoft.MatMulNBits", "com.microsoft.MatMulBnb4")
+	inferShaped(inferMatMulNBits, "com.microsoft.MatMulNBits", "com.microsoft.MatMulBnb4")
 	inferAs(inferGatherBlock, "com.microsoft.GatherBlockQuantized")
 }
 
 // inferMatMulNBits: A [..., K], a packed weight [N, K] -> [..., N].
-func inferMatMulNBits(c *inference) error {
-	a, t := c.shape(0), c.arg(0).Type
-	c.set(0, t, nil)
-	if a == nil {
-		return nil
-	}
+func inferMatMulNBits(c *inference, a []Dim) ([]Dim, error) {
 	n, k := c.n.Int("N", 0), c.n.Int("K", 0)
 	if len(a) == 0 || n <= 0 || k <= 0 {
-		return fmt.Errorf("needs A of rank 1 or more, and N and K")
+		return nil, fmt.Errorf("needs A of rank 1 or more, and N and K")
 	}
 	if last := a[len(a)-1]; last.Known() && last.Size != k {
-		return fmt.Errorf("input A has %d columns, K is %d", last.Size, k)
+		return nil, fmt.Errorf("input A has %d columns, K is %d", last.Size, k)
 	}
 	if c.n.Op == "MatMulBnb4" && c.n.Int("transB", 1) == 0 {
-		return nil
+		return nil, nil
 	}
-	c.set(0, t, append(append([]Dim{}, a[:len(a)-1]...), Fixed(n)))
-	return nil
+	return append(slices.Clone(a[:len(a)-1]), Fixed(n)), nil
 }
 
 // inferGatherBlock: rows of a block-wise quantised table, with the type of the scales. A byte holds two 4-bit values.

@@ -1,6 +1,9 @@
 package onnx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 func init() {
 	inferAs(inferShape, "Shape")
@@ -8,10 +11,10 @@ func init() {
 	inferAs(inferConstant, "Constant")
 	inferAs(inferConstantOfShape, "ConstantOfShape")
 	inferAs(inferReshape, "Reshape")
-	inferAs(inferFlatten, "Flatten")
-	inferAs(inferTranspose, "Transpose")
-	inferAs(inferSqueeze, "Squeeze")
-	inferAs(inferUnsqueeze, "Unsqueeze")
+	inferShaped(inferFlatten, "Flatten")
+	inferShaped(inferTranspose, "Transpose")
+	inferShaped(inferSqueeze, "Squeeze")
+	inferShaped(inferUnsqueeze, "Unsqueeze")
 }
 
 func inferShape(c *inference) error {
@@ -198,72 +201,56 @@ func matchCount(out []Dim, inferred int, have Int) error {
 	return nil
 }
 
-func inferFlatten(c *inference) error {
-	x := c.shape(0)
-	c.set(0, c.arg(0).Type, nil)
-	if x == nil {
-		return nil
-	}
+func inferFlatten(c *inference, x []Dim) ([]Dim, error) {
 	a := c.n.Int("axis", 1)
 	if a < 0 {
 		a += int64(len(x))
 	}
 	if a < 0 || a > int64(len(x)) {
-		return fmt.Errorf("axis %d is out of range for rank %d", a, len(x))
+		return nil, fmt.Errorf("axis %d is out of range for rank %d", a, len(x))
 	}
-	c.set(0, c.arg(0).Type, []Dim{count(x[:a]).dim(), count(x[a:]).dim()})
-	return nil
+	return []Dim{count(x[:a]).dim(), count(x[a:]).dim()}, nil
 }
 
-func inferTranspose(c *inference) error {
-	x := c.shape(0)
-	c.set(0, c.arg(0).Type, nil)
-	if x == nil {
-		return nil
-	}
+func inferTranspose(c *inference, x []Dim) ([]Dim, error) {
 	perm := c.n.Ints("perm")
-	out := make([]Dim, len(x))
+	out := slices.Clone(x)
 	if perm == nil {
-		for i := range x {
-			out[i] = x[len(x)-1-i]
-		}
-	} else {
-		if len(perm) != len(x) {
-			return fmt.Errorf("perm %v does not fit rank %d", perm, len(x))
-		}
-		for i, p := range perm {
-			a, err := axis(p, len(x))
-			if err != nil {
-				return err
-			}
-			out[i] = x[a]
-		}
+		slices.Reverse(out)
+		return out, nil
 	}
-	c.set(0, c.arg(0).Type, out)
-	return nil
+	if len(perm) != len(x) {
+		return nil, fmt.Errorf("perm %v does not fit rank %d", perm, len(x))
+	}
+	for i, p := range perm {
+		a, err := axis(p, len(x))
+		if err != nil {
+			return nil, err
+		}
+		out[i] = x[a]
+	}
+	return out, nil
 }
 
-func inferSqueeze(c *inference) error {
-	x := c.shape(0)
-	c.set(0, c.arg(0).Type, nil)
+func inferSqueeze(c *inference, x []Dim) ([]Dim, error) {
 	axes, ok, absent := c.ints(1, "axes")
-	if x == nil || !ok {
-		return nil
+	if !ok {
+		return nil, nil
 	}
 	gone := make([]bool, len(x))
 	for i, d := range x {
 		if absent && !d.Known() {
-			return nil
+			return nil, nil
 		}
 		gone[i] = absent && d.Size == 1
 	}
 	for _, a := range axes {
 		i, err := axis(a, len(x))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if x[i].Known() && x[i].Size != 1 {
-			return fmt.Errorf("axis %d has size %v, not 1", a, x[i])
+			return nil, fmt.Errorf("axis %d has size %v, not 1", a, x[i])
 		}
 		gone[i] = true
 	}
@@ -273,24 +260,21 @@ func inferSqueeze(c *inference) error {
 			out = append(out, d)
 		}
 	}
-	c.set(0, c.arg(0).Type, out)
 	c.out[0].Ints = c.arg(0).Ints
-	return nil
+	return out, nil
 }
 
-func inferUnsqueeze(c *inference) error {
-	x := c.shape(0)
-	c.set(0, c.arg(0).Type, nil)
+func inferUnsqueeze(c *inference, x []Dim) ([]Dim, error) {
 	axes, ok, _ := c.ints(1, "axes")
-	if x == nil || !ok {
-		return nil
+	if !ok {
+		return nil, nil
 	}
 	rank := len(x) + len(axes)
 	added := make([]bool, rank)
 	for _, a := range axes {
 		i, err := axis(a, rank)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		added[i] = true
 	}
@@ -301,14 +285,13 @@ func inferUnsqueeze(c *inference) error {
 			continue
 		}
 		if next == len(x) {
-			return fmt.Errorf("the axes %v repeat", axes)
+			return nil, fmt.Errorf("the axes %v repeat", axes)
 		}
 		out = append(out, x[next])
 		next++
 	}
-	c.set(0, c.arg(0).Type, out)
 	if rank <= 1 {
 		c.out[0].Ints = c.arg(0).Ints
 	}
-	return nil
+	return out, nil
 }

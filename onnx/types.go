@@ -3,7 +3,7 @@ package onnx
 import (
 	"encoding/binary"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -206,7 +206,7 @@ func (n Int) over(m Int, floor bool) Int {
 	a, fa := n.factors()
 	b, fb := m.factors()
 	for i, f := range fb { // x / (a/b) = x b / a
-		if over, under, ok := quotient(f); ok && indexOf(fa, f) < 0 {
+		if over, under, ok := quotient(f); ok && slices.Index(fa, f) < 0 {
 			rest := product(b, append(append([]string{}, fb[:i]...), fb[i+1:]...))
 			return n.times(under).over(rest.times(over), false)
 		}
@@ -225,7 +225,7 @@ func (n Int) over(m Int, floor bool) Int {
 func cancel(a, b []string) (restA, restB []string) {
 	restA = append(restA, a...)
 	for _, f := range b {
-		if i := indexOf(restA, f); i >= 0 {
+		if i := slices.Index(restA, f); i >= 0 {
 			restA = append(restA[:i], restA[i+1:]...)
 		} else {
 			restB = append(restB, f)
@@ -301,7 +301,7 @@ func product(number int64, symbols []string) Int {
 	if len(symbols) == 0 {
 		return known(number)
 	}
-	sort.Strings(symbols)
+	slices.Sort(symbols)
 	if number != 1 {
 		symbols = append([]string{strconv.FormatInt(number, 10)}, symbols...)
 	}
@@ -336,15 +336,6 @@ func number(s string) Int {
 		return known(v)
 	}
 	return Int{Name: s}
-}
-
-func indexOf(list []string, s string) int {
-	for i, v := range list {
-		if v == s {
-			return i
-		}
-	}
-	return -1
 }
 
 // broadcast returns the common size of two dimensions under ONNX's (numpy's) rules.
