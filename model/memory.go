@@ -49,15 +49,6 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	vision, err := t.run.Sessions.VisionShapes(p)
-	if err != nil {
-		return 0, err
-	}
-	graph := t.stepGraph(p.Groups).With(t.net.Variant(p, t.net.VisionTrained()))
-	b, err := t.run.Sessions.Graph(graph)
-	if err != nil {
-		return 0, err
-	}
 	var targets map[string]*tensor.Dense
 	if len(t.o.Terms) == 0 {
 		targets = t.lossFeeds(p, make([]float64, len(samples)), 1)
@@ -68,7 +59,7 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 			return 0, err
 		}
 	}
-	return t.run.StepPeak(b, p.Rows, p.Feeds, vision, targets)
+	return t.run.StepPeak(t.stepGraph(p.Groups).With(t.net.Variant(p, t.net.VisionTrained())), p, targets)
 }
 
 // stepPacks reports whether a step packs its weights. One over several groups of lengths does not: there is a session

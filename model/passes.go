@@ -143,11 +143,7 @@ func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*backbone.
 			return nil, err
 		}
 	}
-	last := int64(0)
-	for _, axis := range p.net.Positions(s) {
-		last = max(last, slices.Max(axis))
-	}
-	return s, p.net.Backbone.Decoder().Longest(last + int64(q.Steps))
+	return s, p.net.CheckPositions(s, q.Steps)
 }
 
 // passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is

@@ -182,10 +182,8 @@ func (t *Tuner) step(
 	feeds func(p *batch.Inputs) (map[string]*tensor.Dense, error),
 ) (out map[string]*tensor.Dense, p *batch.Inputs, s *exec.Session, err error) {
 	samples = t.stepSequences(samples)
-	if !t.net.VisionTrained() {
-		if _, err := t.run.Features.Fill(ctx, samples); err != nil {
-			return nil, nil, nil, err
-		}
+	if err := t.run.Fill(ctx, samples); err != nil {
+		return nil, nil, nil, err
 	}
 	if p, err = t.stepPacking().Pack(samples, t.net.Positions); err != nil {
 		return nil, nil, nil, err
@@ -228,10 +226,7 @@ func (t *Tuner) stepResult(n int, p *batch.Inputs, s *exec.Session, out map[stri
 		ScoreLoss: make([]float64, n),
 		Score:     make([]float64, n),
 		Tokens:    p.Rows,
-		Grads:     map[string]*tensor.Dense{},
-	}
-	for name, as := range s.Grads {
-		r.Grads[name] = out[as]
+		Grads:     s.Gradients(out),
 	}
 	if t.config.TextLoss == "" {
 		return r

@@ -190,7 +190,7 @@ func (t *Tuner) pass(
 		Loss:   make([]float64, len(samples)),
 		First:  make([][]float64, len(samples)),
 		Tokens: p.Rows,
-		Grads:  map[string]*tensor.Dense{},
+		Grads:  s.Gradients(out),
 	}
 	nll, at := out[nn.OutNLL].Data().([]float32), 0
 	for i, s := range samples {
@@ -202,9 +202,6 @@ func (t *Tuner) pass(
 			}
 			at += n
 		}
-	}
-	for name, as := range s.Grads {
-		r.Grads[name] = out[as]
 	}
 	return r, nil
 }

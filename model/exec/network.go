@@ -319,6 +319,15 @@ func (n *Network) visionGraph(g *nn.Graph) (*nn.Program, error) {
 	return &nn.Program{Model: g.M, Params: g.Params}, g.Err()
 }
 
+// CheckPositions returns an error if a sample followed by more tokens is longer than the decoder can read.
+func (n *Network) CheckPositions(s *batch.Sample, more int) error {
+	last := int64(0)
+	for _, axis := range n.Positions(s) {
+		last = max(last, slices.Max(axis))
+	}
+	return n.Backbone.Decoder().Longest(last + int64(more))
+}
+
 // Positions returns the rotary positions of a sample on every axis, [axes][tokens].
 func (n *Network) Positions(s *batch.Sample) [][]int64 {
 	if !n.Plain {

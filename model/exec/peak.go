@@ -2,7 +2,6 @@ package exec
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -294,25 +293,34 @@ func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Samp
 	if err != nil {
 		return 0, err
 	}
-	b, err := r.Sessions.Graph(graph.With(r.net.Variant(p, r.net.VisionTrained())))
+	b, in, err := r.planned(graph.With(r.net.Variant(p, r.net.VisionTrained())), p)
 	if err != nil {
 		return 0, err
 	}
-	vision, err := r.Sessions.VisionShapes(p)
-	if err != nil {
-		return 0, err
-	}
-	feeds := maps.Clone(p.Feeds)
-	maps.Copy(feeds, vision)
-	bytes, _, err := Peak(b.Model, Shapes(feeds))
+	bytes, _, err := Peak(b.Model, in)
 	return bytes, err
 }
 
-// StepPeak returns the peak of a training step over that many rows with these inputs, including the dropout factors and
-// the sums of gradients on the device.
-func (r *Runner) StepPeak(b *nn.Program, rows int, inputs ...map[string]*tensor.Dense) (int64, error) {
-	in := Shapes(inputs...)
-	pool := 2 * int64(rows) * int64(b.Widest)
+// planned returns a graph and its inputs for a packed batch and others, in a plan.
+func (r *Runner) planned(
+	graph Recipe, p *batch.Inputs, others ...map[string]*tensor.Dense,
+) (*nn.Program, map[string]*onnx.Tensor, error) {
+	b, err := r.Sessions.Graph(graph)
+	if err != nil {
+		return nil, nil, err
+	}
+	vision, err := r.Sessions.visionShapes(p)
+	return b, Shapes(append([]map[string]*tensor.Dense{p.Feeds, vision}, others...)...), err
+}
+
+// StepPeak returns the peak of a training step over a packed batch with these other inputs, including the dropout
+// factors and the sums of gradients on the device.
+func (r *Runner) StepPeak(graph Recipe, p *batch.Inputs, others ...map[string]*tensor.Dense) (int64, error) {
+	b, in, err := r.planned(graph, p, others...)
+	if err != nil {
+		return 0, err
+	}
+	pool := 2 * int64(p.Rows) * int64(b.Widest)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
 	r.Sessions.Resident.addTo(in)

@@ -1,7 +1,10 @@
 package exec
 
 import (
+	"context"
 	"errors"
+
+	"assay/model/batch"
 )
 
 // Runner runs graphs over packed samples, with sessions and a frozen tower's features of pictures.
@@ -27,6 +30,15 @@ func Open(n *Network, o *Options, p ProcessorOptions, identity string) (*Process
 		return nil, nil, err
 	}
 	return processor, newRunner(n, o, pictures, identity), nil
+}
+
+// Fill adds the features of a frozen tower to the pictures of samples.
+func (r *Runner) Fill(ctx context.Context, samples []*batch.Sample) error {
+	if r.net.VisionTrained() {
+		return nil
+	}
+	_, err := r.Features.Fill(ctx, samples)
+	return err
 }
 
 // Close frees sessions and weights.

@@ -217,6 +217,15 @@ func (s *Sessions) close() error {
 	return errors.Join(errs...)
 }
 
+// Gradients returns the gradients of the parameters among the outputs of a run.
+func (s *Session) Gradients(out map[string]*tensor.Dense) map[string]*tensor.Dense {
+	grads := make(map[string]*tensor.Dense, len(s.Grads))
+	for name, as := range s.Grads {
+		grads[name] = out[as]
+	}
+	return grads
+}
+
 // DropoutFeeds draws the pool of factors, and the offset of each LoRA layer in it.
 func DropoutFeeds(rate float64, s *Session, rows int, seed uint64) map[string]*tensor.Dense {
 	if rate == 0 || s.Sites == 0 {

@@ -84,8 +84,8 @@ func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense,
 	return features(all, s.net), func() { s.staging.give(b) }, nil
 }
 
-// VisionShapes is VisionFeeds for a plan, which does not read values.
-func (s *Sessions) VisionShapes(p *batch.Inputs) (map[string]*tensor.Dense, error) {
+// visionShapes is VisionFeeds for a plan, which does not read values.
+func (s *Sessions) visionShapes(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 	if s.net.VisionTrained() && len(p.Pictures) > 0 {
 		return s.net.Backbone.Feeds(p.Pictures)
 	}

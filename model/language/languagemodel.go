@@ -221,8 +221,7 @@ func (l *Model) ImageFeatures(ctx context.Context, sequences ...*Prompt) error {
 	for i, s := range sequences {
 		samples[i] = &s.Sample
 	}
-	_, err := l.run.Features.Fill(ctx, samples)
-	return err
+	return l.run.Fill(ctx, samples)
 }
 
 // Stretch is a part of a sequence: its tokens From to To follow those in the cache. Logits, at least 1, is the number

@@ -45,11 +45,7 @@ func (t *Tuner) Question(c Conversation) (*batch.Sample, error) {
 	if _, err := t.processor.WordTokens(len(s.IDs), counts, "prompt"); err != nil {
 		return nil, err
 	}
-	last := int64(0)
-	for _, axis := range t.net.Positions(s) {
-		last = max(last, slices.Max(axis))
-	}
-	return s, t.net.Backbone.Decoder().Longest(last)
+	return s, t.net.CheckPositions(s, 0)
 }
 
 // Answered is a prompt followed by the tokens of an answer. Everything before the prompt's last two tokens runs once
@@ -121,10 +117,8 @@ type answersRun struct {
 func (t *Tuner) runAnswers(
 	ctx context.Context, samples []*batch.Sample, s policyPass, seed uint64, fill func(*batch.Inputs),
 ) (*answersRun, error) {
-	if !t.net.VisionTrained() {
-		if _, err := t.run.Features.Fill(ctx, samples); err != nil {
-			return nil, err
-		}
+	if err := t.run.Fill(ctx, samples); err != nil {
+		return nil, err
 	}
 	p, err := t.packAnswers(samples)
 	if err != nil {
@@ -133,21 +127,8 @@ func (t *Tuner) runAnswers(
 	if fill != nil {
 		fill(p)
 	}
-	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
-	session, err := t.run.Sessions.Session(t.policyGraph(s, p))
-	if err != nil {
-		return nil, err
-	}
-	vision, done, err := t.run.Sessions.ShownFeeds(p)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
-	if s.Backward {
-		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, session, p.Rows, seed))
-	}
-	out, err := t.run.Sessions.Run(ctx, session, feeds...)
+	s.Groups, s.Vision = p.Groups, t.pixels(p)
+	session, out, err := t.runPacked(ctx, t.policyGraph(s, p), p, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -198,16 +179,7 @@ func (t *Tuner) StepAnswers(
 	if err != nil {
 		return nil, err
 	}
-	r := &AnswersResult{LogProbs: run.logProbs, Tokens: run.inputs.Rows, Grads: map[string]*tensor.Dense{}}
-	for name, as := range run.session.Grads {
-		r.Grads[name] = run.out[as]
-	}
-	for _, x := range t.List {
-		if r.Grads[x.Name] == nil && !run.session.Sums { // of the vision side, if no prompt shows a picture
-			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
-		}
-	}
-	return r, nil
+	return &AnswersResult{run.logProbs, run.inputs.Rows, t.gradients(run.session, run.out)}, nil
 }
 
 // fillPolicy writes each target's advantage, weight and log-probabilities in the order of the packed batch.
@@ -294,14 +266,6 @@ func (t *Tuner) answersPeak(answer *batch.Sample, micro int, s policyPass) (int6
 	if s.Backward {
 		fillPolicy(p, answers, s.Policy)
 	}
-	vision, err := t.run.Sessions.VisionShapes(p)
-	if err != nil {
-		return 0, err
-	}
-	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
-	b, err := t.run.Sessions.Graph(t.policyGraph(s, p))
-	if err != nil {
-		return 0, err
-	}
-	return t.run.StepPeak(b, p.Rows, p.Feeds, vision)
+	s.Groups, s.Vision = p.Groups, t.pixels(p)
+	return t.run.StepPeak(t.policyGraph(s, p), p)
 }

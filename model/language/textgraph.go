@@ -154,14 +154,5 @@ func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	vision, err := t.run.Sessions.VisionShapes(p)
-	if err != nil {
-		return 0, err
-	}
-	pass := textPass{p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0, backward}
-	b, err := t.run.Sessions.Graph(t.stepGraph(pass, p))
-	if err != nil {
-		return 0, err
-	}
-	return t.run.StepPeak(b, p.Rows, p.Feeds, vision)
+	return t.run.StepPeak(t.stepGraph(textPass{p.Groups, t.pixels(p), backward}, p), p)
 }

@@ -142,11 +142,7 @@ func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 		return nil, err
 	}
 	s.Tokens, s.Answers = tokens.Tokens, tokens.Answers
-	last := int64(0)
-	for _, axis := range t.net.Positions(&s.Sample) {
-		last = max(last, slices.Max(axis))
-	}
-	return s, t.net.Backbone.Decoder().Longest(last)
+	return s, t.net.CheckPositions(&s.Sample, 0)
 }
 
 // addPictures prepares the pictures of a conversation, and counts the tokens of each place that shows one or more.
@@ -260,49 +256,62 @@ func (t *Tuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult
 func (t *Tuner) pass(
 	ctx context.Context, samples []*TextSample, weights []float64, seed uint64, backward bool,
 ) (*TextResult, error) {
-	if !t.net.VisionTrained() {
-		plain := make([]*batch.Sample, len(samples))
-		for i, s := range samples {
-			plain[i] = &s.Sample
-		}
-		if _, err := t.run.Features.Fill(ctx, plain); err != nil {
-			return nil, err
-		}
+	plain := make([]*batch.Sample, len(samples))
+	for i, s := range samples {
+		plain[i] = &s.Sample
+	}
+	if err := t.run.Fill(ctx, plain); err != nil {
+		return nil, err
 	}
 	p, err := t.pack(samples, weights)
 	if err != nil {
 		return nil, err
 	}
-	pixels := t.net.VisionTrained() && len(p.Pictures) > 0
-	s, err := t.run.Sessions.Session(t.stepGraph(textPass{p.Groups, pixels, backward}, p))
+	s, out, err := t.runPacked(ctx, t.stepGraph(textPass{p.Groups, t.pixels(p), backward}, p), p, seed)
 	if err != nil {
 		return nil, err
 	}
-	vision, done, err := t.run.Sessions.ShownFeeds(p)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
+	r := result(p, out, backward)
 	if backward {
-		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
-	}
-	out, err := t.run.Sessions.Run(ctx, s, feeds...)
-	if err != nil {
-		return nil, err
-	}
-	r := result(p, out, s, backward)
-	for _, x := range t.List {
-		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, if no conversation shows a picture
-			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
-		}
+		r.Grads = t.gradients(s, out)
 	}
 	return r, nil
 }
 
+// pixels reports whether the inputs of a packed batch are pixels.
+func (t *Tuner) pixels(p *batch.Inputs) bool { return t.net.VisionTrained() && len(p.Pictures) > 0 }
+
+// runPacked runs a pass over a packed batch; seed is that of the dropout, if the pass has any.
+func (t *Tuner) runPacked(
+	ctx context.Context, graph exec.Recipe, p *batch.Inputs, seed uint64,
+) (*exec.Session, map[string]*tensor.Dense, error) {
+	s, err := t.run.Sessions.Session(graph)
+	if err != nil {
+		return nil, nil, err
+	}
+	vision, done, err := t.run.Sessions.ShownFeeds(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	out, err := t.run.Sessions.Run(ctx, s, p.Feeds, vision, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
+	return s, out, err
+}
+
+// gradients returns the gradients of a step: zeros for the vision side if nothing shows a picture.
+func (t *Tuner) gradients(s *exec.Session, out map[string]*tensor.Dense) map[string]*tensor.Dense {
+	grads := s.Gradients(out)
+	for _, x := range t.List {
+		if grads[x.Name] == nil && !s.Sums {
+			grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
+		}
+	}
+	return grads
+}
+
 // result puts the outputs of a packed batch back into the order of the samples.
-func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, backward bool) *TextResult {
-	r := &TextResult{Loss: make([]float64, len(p.Order)), Tokens: p.Rows, Grads: map[string]*tensor.Dense{}}
+func result(p *batch.Inputs, out map[string]*tensor.Dense, backward bool) *TextResult {
+	r := &TextResult{Loss: make([]float64, len(p.Order)), Tokens: p.Rows}
 	nll := out[nn.OutNLL].Data().([]float32)
 	var best, targets []int64
 	if !backward {
@@ -317,9 +326,6 @@ func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, back
 				r.Right[i]++
 			}
 		}
-	}
-	for name, as := range s.Grads {
-		r.Grads[name] = out[as]
 	}
 	return r
 }
