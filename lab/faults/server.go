@@ -11,10 +11,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,24 +38,11 @@ func withServer(ctx context.Context, score, limit string, args []string, do func
 	return errors.Join(do(s), s.Stop())
 }
 
-var gauge = regexp.MustCompile(`(?m)^(\w+) (\S+)$`)
-
-// gauges returns the server's metrics without labels.
+// gauges returns the server's metrics; none if it does not answer.
 func (s served) gauges() map[string]float64 {
-	out := map[string]float64{}
-	r, err := http.Get(s.URL + "/metrics")
+	out, err := serve.Metrics(s.URL)
 	if err != nil {
-		return out
-	}
-	defer r.Body.Close()
-	raw, err := io.ReadAll(r.Body)
-	if err != nil {
-		return out
-	}
-	for _, m := range gauge.FindAllSubmatch(raw, -1) {
-		if v, err := strconv.ParseFloat(string(m[2]), 64); err == nil {
-			out[string(m[1])] = v
-		}
+		return map[string]float64{}
 	}
 	return out
 }

@@ -199,8 +199,8 @@ func largestTypes(t *tree.Tree, f *Figures) {
 		ast.Inspect(s.AST, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				if n.Recv != nil && len(n.Recv.List) == 1 {
-					methods[s.Dir+"."+receiver(n.Recv.List[0].Type)]++
+				if n.Recv != nil {
+					methods[s.Dir+"."+tree.Receiver(n)]++
 				}
 			case *ast.TypeSpec:
 				if st, ok := n.Type.(*ast.StructType); ok {
@@ -211,20 +211,6 @@ func largestTypes(t *tree.Tree, f *Figures) {
 		})
 	}
 	f.Methods, f.Fields = largest(counts(methods), 10), largest(counts(fields), 10)
-}
-
-func receiver(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.StarExpr:
-		return receiver(e.X)
-	case *ast.IndexExpr:
-		return receiver(e.X)
-	case *ast.IndexListExpr:
-		return receiver(e.X)
-	case *ast.Ident:
-		return e.Name
-	}
-	return "?"
 }
 
 var saysWant = regexp.MustCompile(`(?i)\b(want|wanted|expected|expects?)\b`)

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +52,7 @@ func (r *ranks) run(url, source, edit string, command []string) (err error) {
 		return err
 	}
 	watch := &watch{url: url}
-	before, err := watch.metrics()
+	before, err := serve.Metrics(url)
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func (r *ranks) run(url, source, edit string, command []string) (err error) {
 	}
 	all.Go(func() { watch.until(ctx, load) })
 	all.Wait()
-	after, err := watch.metrics()
+	after, err := serve.Metrics(url)
 	if err != nil {
 		return err
 	}
@@ -198,37 +197,6 @@ type watch struct {
 	rss []float64 // MiB
 }
 
-// metrics returns the sum of all values of each metric; stage metrics are keyed by name and stage.
-func (w *watch) metrics() (map[string]float64, error) {
-	r, err := http.Get(w.url + "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer r.Body.Close()
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(r.Body); err != nil {
-		return nil, err
-	}
-	out := map[string]float64{}
-	for line := range strings.Lines(b.String()) {
-		head, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
-		if !ok {
-			head, value, ok = strings.Cut(strings.TrimSpace(line), " ")
-		}
-		var v float64
-		if _, err := fmt.Sscan(value, &v); !ok || err != nil || strings.HasPrefix(line, "#") {
-			continue
-		}
-		name, labels, _ := strings.Cut(head, "{")
-		if _, stage, ok := strings.Cut(labels, `stage="`); ok {
-			stage, _, _ = strings.Cut(stage, `"`)
-			name += " " + stage
-		}
-		out[name] += v
-	}
-	return out, nil
-}
-
 // until polls every five seconds, and prints the progress every minute.
 func (w *watch) until(ctx context.Context, load *rankLoad) {
 	begin, every := time.Now(), time.NewTicker(5*time.Second)
@@ -239,7 +207,7 @@ func (w *watch) until(ctx context.Context, load *rankLoad) {
 			return
 		case <-every.C:
 		}
-		m, err := w.metrics()
+		m, err := serve.Metrics(w.url)
 		if err != nil {
 			fmt.Println("metrics:", err)
 			continue

@@ -13,6 +13,7 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/exit"
+	"assay/lab/internal/miniature"
 )
 
 func newRate() *cobra.Command {
@@ -65,27 +66,13 @@ func ratings(degree float64, passes int, noise float64, seed uint64, id string) 
 
 // rate writes the table with ratings, computed from id and degree.
 func rate(ctx context.Context, in, truth, out string, of func(id string, degree float64) []float64) error {
-	degrees := map[string]float64{}
-	t, err := data.OpenTable(truth, data.WithRequired())
+	known, err := miniature.ReadTruth(truth)
 	if err != nil {
 		return exit.Usage(err)
 	}
-	defer t.Close()
-	for rec, err := range t.Records() {
-		if err != nil {
-			return err
-		}
-		id, _ := rec.Get("id")
-		name, err := data.Text(id)
-		if err != nil {
-			return err
-		}
-		v, _ := rec.Get("degree")
-		x, err := data.Finite(v)
-		if err != nil || x == nil {
-			return exit.Usagef("%s: the row of %q has no degree", truth, name)
-		}
-		degrees[name] = *x
+	degrees := map[string]float64{}
+	for _, k := range known {
+		degrees[k.ID] = k.Degree
 	}
 	edits, err := data.OpenTable(in)
 	if err != nil {

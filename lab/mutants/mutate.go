@@ -1,6 +1,7 @@
 package main
 
 import (
+	"assay/lab/internal/tree"
 	"bytes"
 	"fmt"
 	"go/ast"
@@ -98,23 +99,10 @@ func (f *finder) number() {
 
 // functionName returns a function's name, prefixed with its receiver's type.
 func functionName(fn *ast.FuncDecl) string {
-	if fn.Recv == nil || len(fn.Recv.List) == 0 {
+	if fn.Recv == nil {
 		return fn.Name.Name
 	}
-	t := fn.Recv.List[0].Type
-	for {
-		switch x := t.(type) {
-		case *ast.StarExpr:
-			t = x.X
-			continue
-		case *ast.IndexExpr:
-			t = x.X
-			continue
-		case *ast.Ident:
-			return x.Name + "." + fn.Name.Name
-		}
-		return fn.Name.Name
-	}
+	return tree.Receiver(fn) + "." + fn.Name.Name
 }
 
 func (f *finder) visit(n ast.Node) {

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
+	"strings"
 	"syscall"
 )
 
@@ -58,4 +60,35 @@ func (s *Server) Stop() error {
 		return fmt.Errorf("the server failed on exit: %w: %s", err, s.Stderr.String())
 	}
 	return nil
+}
+
+// Metrics returns the sum of all values of each metric of a server; stage metrics are keyed by name and stage.
+func Metrics(url string) (map[string]float64, error) {
+	r, err := http.Get(url + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(r.Body); err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for line := range strings.Lines(b.String()) {
+		head, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if !ok {
+			head, value, ok = strings.Cut(strings.TrimSpace(line), " ")
+		}
+		var v float64
+		if _, err := fmt.Sscan(value, &v); !ok || err != nil || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, labels, _ := strings.Cut(head, "{")
+		if _, stage, ok := strings.Cut(labels, `stage="`); ok {
+			stage, _, _ = strings.Cut(stage, `"`)
+			name += " " + stage
+		}
+		out[name] += v
+	}
+	return out, nil
 }

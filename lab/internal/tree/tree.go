@@ -131,3 +131,15 @@ func (t *Tree) Imports(f *File) map[string]string {
 	}
 	return imports
 }
+
+// Receiver returns the name of the type that a method belongs to.
+func Receiver(method *ast.FuncDecl) string {
+	name := ""
+	ast.Inspect(method.Recv.List[0].Type, func(n ast.Node) bool { // *T, T[K] or T
+		if id, ok := n.(*ast.Ident); ok && name == "" {
+			name = id.Name
+		}
+		return name == ""
+	})
+	return name
+}
