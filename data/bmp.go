@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"image"
@@ -105,9 +106,7 @@ func plainBMP(raw []byte) (header, pixels []byte, err error) {
 		if size >= infoHeader {
 			colours = uint64(binary.LittleEndian.Uint32(info[32:]))
 		}
-		if colours == 0 {
-			colours = 1 << bits
-		}
+		colours = cmp.Or(colours, 1<<bits)
 		if offset == fileHeader+size {
 			offset += uint64(entry) * colours
 		}

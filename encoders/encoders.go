@@ -77,9 +77,7 @@ var _ Encoder = (*Model)(nil)
 // Open opens a CLIP or DINOv2 checkpoint directory (model_type clip, clip_vision_model, dinov2,
 // dinov2_with_registers), or an exported graph in an .onnx file: see openFile for its requirements.
 func Open(path string, o Options) (*Model, error) {
-	if o.Batch == 0 {
-		o.Batch = 32
-	}
+	o.Batch = cmp.Or(o.Batch, 32)
 	var m *Model
 	info, err := os.Stat(path)
 	switch {

@@ -1,6 +1,7 @@
 package encoders
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -29,9 +30,7 @@ type Tuner struct {
 
 // NewTuner opens a checkpoint directory for training.
 func NewTuner(dir string, o Options) (*Tuner, error) {
-	if o.Batch == 0 {
-		o.Batch = 32
-	}
+	o.Batch = cmp.Or(o.Batch, 32)
 	m, t, err := readCheckpoint(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("encoder %s: %w", dir, err)

@@ -1,6 +1,7 @@
 package losses
 
 import (
+	"cmp"
 	"fmt"
 
 	"assay/onnx"
@@ -62,10 +63,7 @@ func Build(b *onnx.Builder, i int, s Spec, head Head, dtype onnx.DType) (string,
 }
 
 func dimension(name string) string {
-	if name == "" {
-		return "the score"
-	}
-	return name
+	return cmp.Or(name, "the score")
 }
 
 // axis returns the name of one of the term's own dimensions.

@@ -2,6 +2,7 @@ package losses
 
 import (
 	"math"
+	"slices"
 
 	"assay/onnx"
 )
@@ -61,10 +62,7 @@ func ordinalLearned(t *term) string {
 		log := t.sub(t.Op("Log", t.add(half, t.num(1))), t.add(t.Op("Log", half), t.num(math.Ln2)))
 		between = row(zero, log, zero)
 	}
-	one := make([]float64, n-1)
-	for i := range one {
-		one[i] = 1
-	}
+	one := slices.Repeat([]float64{1}, n-1)
 	ones := t.Numbers(t.dtype, []int64{int64(n - 1)}, one...)
 	below := t.mul(row(ones, zero), t.softplus(t.times(t.sub(s, row(cuts, zero)), t.Scale)))
 	above := t.mul(row(zero, ones), t.softplus(t.times(t.sub(row(zero, cuts), s), t.Scale)))

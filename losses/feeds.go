@@ -171,10 +171,7 @@ func (f *feeder) class(label float64) {
 // order writes a row for each edit that is not the only remaining choice.
 func (f *feeder) order(k int, it *Item) {
 	for i, e := range it.Edits {
-		others := make([]float64, f.n)
-		for j := range others {
-			others[j] = far
-		}
+		others := slices.Repeat([]float64{far}, f.n)
 		left := 0
 		for j, o := range it.Edits {
 			if it.Ranks[j] >= it.Ranks[i] {

@@ -67,9 +67,7 @@ func (p *Places) add(line []byte) error {
 	if err := d.Decode(&place); err != nil {
 		return err
 	}
-	if place.Picture == "" {
-		place.Picture = "edit"
-	}
+	place.Picture = cmp.Or(place.Picture, "edit")
 	k := placeKey{place.ID, place.Model, place.Picture}
 	_, twice := p.at[k]
 	switch b := place.Box; {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -25,9 +26,7 @@ func RecordDigests(c *ScorerConfig) error {
 		d.Scorer = c.Digests.Scorer
 	}
 	path := c.Weights
-	if path == "" {
-		path = c.Backbone
-	}
+	path = cmp.Or(path, c.Backbone)
 	w, err := checkpoints.OpenWeightsAt(path)
 	if err != nil {
 		return err

@@ -141,10 +141,7 @@ func (s *Scorer) reading(sample *batch.Sample, place int, out map[string]*tensor
 func (s *Scorer) answer(ctx context.Context, state bool, samples []*batch.Sample, into []*Reading) error {
 	found := make([]bool, len(samples))
 	texts := make([][]int64, len(samples))
-	todo := make([]int, len(samples))
-	for i := range todo {
-		todo[i] = i
-	}
+	todo := newUnits(len(samples))
 	token := int64(-1)
 	if t := s.config.token(); t != "" && len(samples) > 0 {
 		var err error

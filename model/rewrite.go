@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -104,9 +105,7 @@ func (p *ScorerState) InstallCalibration(k *calibration.Calibration) error {
 			return err
 		}
 	}
-	if c.Calibration == "" {
-		c.Calibration = calibration.File
-	}
+	c.Calibration = cmp.Or(c.Calibration, calibration.File)
 	if err := k.Write(calibrationFile(p.Dir, &c)); err != nil {
 		return err
 	}

@@ -20,10 +20,7 @@ import (
 
 // stepParts are the samples of each run of a step. Edits of one loss item stay together.
 func (t *Tuner) stepParts(samples []*batch.Sample, items [][]losses.Item) [][]int {
-	all := make([]int, len(samples))
-	for i := range all {
-		all[i] = i
-	}
+	all := newUnits(len(samples))
 	pk := t.stepPacking()
 	if pk.Share == 0 || t.o.Fixed || t.net.Plan.Kernels == nn.Fused { // one graph serves all: see even
 		return [][]int{all}

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"strconv"
@@ -246,9 +247,7 @@ func (t *Types) describeInputs(n *Node) string {
 // Describe returns a node's name, operator, domain and version for error messages.
 func (m *Model) Describe(n *Node) string {
 	domain := n.Domain
-	if domain == "" {
-		domain = "ai.onnx"
-	}
+	domain = cmp.Or(domain, "ai.onnx")
 	name := fmt.Sprintf("node %q", n.Name)
 	if n.Name == "" {
 		name = fmt.Sprintf("node of output %q", first(n.Outputs))

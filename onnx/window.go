@@ -1,6 +1,9 @@
 package onnx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Window is the geometry of a convolution or pooling node along its spatial axes.
 type Window struct {
@@ -15,10 +18,7 @@ func WindowOf(n *Node, kernel []int64, size []Dim) Window {
 		kernel = k
 	}
 	w := Window{Kernel: kernel, Strides: n.Ints("strides"), Dilations: n.Ints("dilations"), Pads: n.Ints("pads")}
-	ones := make([]int64, len(kernel))
-	for i := range ones {
-		ones[i] = 1
-	}
+	ones := slices.Repeat([]int64{1}, len(kernel))
 	if w.Strides == nil {
 		w.Strides = ones
 	}

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
@@ -27,17 +28,11 @@ func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
 				o.MemoryLimit = n
 			}
 		case "arena":
-			if o.Arena == "" {
-				o.Arena = value
-			}
+			o.Arena = cmp.Or(o.Arena, value)
 		case "cudnn_search":
-			if o.CudnnSearch == "" {
-				o.CudnnSearch = value
-			}
+			o.CudnnSearch = cmp.Or(o.CudnnSearch, value)
 		case "kernels":
-			if o.Kernels == "" {
-				o.Kernels = value
-			}
+			o.Kernels = cmp.Or(o.Kernels, value)
 		default:
 			err = fmt.Errorf("option %q is unknown: want memory_limit, arena, cudnn_search, kernels", key)
 		}

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ type Session struct {
 // that is not available is an error; there is no silent fallback.
 func Open(m *onnx.Model, o Options) (*Session, error) {
 	name := m.Name
-	if name == "" {
-		name = "model"
-	}
+	name = cmp.Or(name, "model")
 	id := identity(m, o)
 	if s := takeKept(id); s != nil {
 		return s, nil

@@ -2,6 +2,7 @@ package readers
 
 import (
 	"archive/tar"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -325,9 +326,7 @@ func (t *tars) member(row tarRow, m tarMember) ([]data.Field, error) {
 	}
 	kind := m.field[strings.LastIndexByte(m.field, '.')+1:]
 	name := strings.TrimSuffix(strings.TrimSuffix(m.field, kind), ".")
-	if name == "" {
-		name = m.field
-	}
+	name = cmp.Or(name, m.field)
 	switch {
 	case slices.Contains(data.PictureEndings, "."+kind) || kind == "avif" || kind == "jp2":
 		return []data.Field{{Name: name, Value: data.Image{Path: m.field, Bytes: raw}}}, nil

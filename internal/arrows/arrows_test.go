@@ -161,7 +161,7 @@ internal/benchmarks/adiee: internal/benchmarks/protocol edit internal/stats
 internal/benchmarks/aimbench: internal/benchmarks/protocol edit internal/jsonfile internal/stats
 internal/benchmarks/editors: internal/benchmarks/protocol edit
 internal/benchmarks/fedbench: internal/benchmarks/protocol edit internal/stats
-internal/benchmarks/mvei: internal/benchmarks/protocol edit internal/jsonfile
+internal/benchmarks/mvei: internal/benchmarks/protocol edit internal/jsonfile internal/stats
 internal/benchmarks/rewardbench: internal/benchmarks/protocol edit internal/stats
 internal/benchmarks/registry: internal/benchmarks/protocol internal/benchmarks/adiee internal/benchmarks/aimbench
 internal/benchmarks/registry: internal/benchmarks/editors internal/benchmarks/fedbench internal/benchmarks/mvei

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,8 +77,6 @@ func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err 
 		return err
 	}
 	why := f.Why
-	if why == "" {
-		why = "the column error of " + out
-	}
+	why = cmp.Or(why, "the column error of "+out)
 	return exit.Reported(fmt.Errorf("%d of %d rows failed; after --merge %s says why", r.Failed, r.Rows, why))
 }

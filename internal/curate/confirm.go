@@ -67,10 +67,7 @@ func confirm(before, after *Outputs, wanted float64) (*Confirmation, error) {
 		expected := slopeOf(s0, h0, units) * gain
 		return []float64{gain, held, expected, wanted*max(0, expected) - held}
 	}
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
+	all := stats.UpTo(n)
 	c.Slope = slopeOf(s0, h0, all)
 	into := []*Estimate{&c.Gain, &c.HeldOut, &c.Expected, &c.Lacking}
 	intervals := stats.Bootstrap(stats.NewRand(confirmSeed), n, confirmResamples, 0.95, gains)

@@ -1,6 +1,7 @@
 package curate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -42,9 +43,7 @@ func (p *pictures) place(m data.Image, name string) (string, error) {
 		return to, nil
 	}
 	ext := filepath.Ext(m.Path)
-	if ext == "" {
-		ext = ".png"
-	}
+	ext = cmp.Or(ext, ".png")
 	to := name + ext
 	if err := p.write(m, file, filepath.Join(p.dir, to)); err != nil {
 		return "", err

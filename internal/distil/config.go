@@ -17,9 +17,6 @@ import (
 	"assay/model"
 )
 
-// load reads a training configuration.
-func load(path string) (*config.Config, error) { return config.Load(path) }
-
 // readable returns the error that train would return for a configuration, or that it would learn no reasons, before
 // the teacher is asked anything.
 func (r *run) readable(text []byte) error {
@@ -32,7 +29,7 @@ func (r *run) readable(text []byte) error {
 	if err := os.WriteFile(path, text, 0o666); err != nil {
 		return err
 	}
-	c, err := load(path)
+	c, err := config.Load(path)
 	var problems strictyaml.Problems
 	if errors.As(err, &problems) { // the keys are the user's, but not the file and its lines
 		for i := range problems {

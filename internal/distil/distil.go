@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -361,15 +360,11 @@ func ratedRow(rec *data.Record) (r Rated) {
 // train trains the student, or returns the scorer already trained on the same inputs.
 func (r *run) train(ctx context.Context, t *data.Table, text []byte) (scorer string, err error) {
 	path := r.path(configFile)
-	err = atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
-	if err != nil {
+	if err := atomicfile.WriteBytes(path, text); err != nil {
 		return "", err
 	}
 	o := r.Train
-	if o.Config, err = load(path); err != nil {
+	if o.Config, err = config.Load(path); err != nil {
 		return "", exit.Usage(err)
 	}
 	of, err := r.inputs(o.Config, t, text)

@@ -291,7 +291,7 @@ func TestConfiguration(t *testing.T) {
 			}
 			path := filepath.Join(dir, "train.yaml")
 			put(t, path, string(text))
-			if _, err := load(path); err != nil {
+			if _, err := config.Load(path); err != nil {
 				t.Errorf("train reads it: got error %v, want none", err)
 			}
 		})

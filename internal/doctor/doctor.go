@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,9 +70,7 @@ type doctor struct {
 
 // Run checks a device. Problems are in the report and are not an error of Run.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
-	if o.Steps == 0 {
-		o.Steps = 10
-	}
+	o.Steps = cmp.Or(o.Steps, 10)
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/chat"
 	"assay/internal/strictjson"
@@ -150,10 +151,8 @@ func (c *Config) with(o chat.Options) (*Config, error) {
 	if o.MaxNewTokens > 0 {
 		r.MaxNewTokens, r.MaxLength = o.MaxNewTokens, 0
 	}
-	for _, s := range o.Stop {
-		if s == "" {
-			return nil, errors.New("stop: an empty text would end every answer before it begins")
-		}
+	if slices.Contains(o.Stop, "") {
+		return nil, errors.New("stop: an empty text would end every answer before it begins")
 	}
 	return &r, r.check()
 }

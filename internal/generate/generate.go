@@ -69,9 +69,7 @@ var _ chat.Model = (*Model)(nil)
 
 // Open opens a Hugging Face checkpoint directory with tokenizer, chat template and generation_config.json.
 func Open(dir string, o Options) (*Model, error) {
-	if o.Batch == 0 {
-		o.Batch = 8
-	}
+	o.Batch = cmp.Or(o.Batch, 8)
 	if o.Cache < 0 || o.Batch < 0 {
 		return nil, fmt.Errorf("cache of %d bytes, batch of %d: both must be positive", o.Cache, o.Batch)
 	}

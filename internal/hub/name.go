@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -132,10 +133,7 @@ func (n Name) String() string {
 }
 
 func (n Name) revision() string {
-	if n.Revision == "" {
-		return "main"
-	}
-	return n.Revision
+	return cmp.Or(n.Revision, "main")
 }
 
 // commit returns the revision if it is a commit, else "".

@@ -4,6 +4,7 @@
 package kernels
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -100,10 +101,7 @@ func (l MissingKernel) String() string {
 }
 
 func domainName(domain string) string {
-	if domain == "" {
-		return "ai.onnx"
-	}
-	return domain
+	return cmp.Or(domain, "ai.onnx")
 }
 
 // Lacking lists the nodes of a model that the CUDA provider has no kernel for: none for the operator, for its version

@@ -1,6 +1,7 @@
 package labeling
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -152,9 +153,7 @@ func Load(path string) (*Config, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	if c.Encoders.Cache == "" {
-		c.Encoders.Cache = filepath.Join(c.Out, "cache")
-	}
+	c.Encoders.Cache = cmp.Or(c.Encoders.Cache, filepath.Join(c.Out, "cache"))
 	return c, nil
 }
 
@@ -250,9 +249,7 @@ func (s *SourceConfig) check(d *strictyaml.Document, key string) {
 		_, err := heuristics.ParseProfile(s.Profile)
 		d.Want(err == nil, key+".profile", "%v", err)
 	}
-	if s.Name == "" {
-		s.Name = s.Layout
-	}
+	s.Name = cmp.Or(s.Name, s.Layout)
 }
 
 func (e *EncoderConfig) check(d *strictyaml.Document) {

@@ -30,9 +30,7 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 		return err
 	}
 	m := &measurer{job: j, encoders: e, workers: j.Config.Workers, pools: map[int][]foreignInstruction{}}
-	if m.workers == 0 {
-		m.workers = runtime.GOMAXPROCS(0)
-	}
+	m.workers = cmp.Or(m.workers, runtime.GOMAXPROCS(0))
 	work := &table.Job[inputs, []row]{
 		Rows: len(files.parts),
 		Skip: files.skip,

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -62,9 +63,7 @@ func (c *Config) Declare(w *checkpoints.Weights, name string, out, in int64) {
 		l.stored = l.Memory()
 	default:
 		size := c.Group
-		if size == 0 {
-			size = int(in)
-		}
+		size = cmp.Or(size, int(in))
 		l.setBlock(size)
 		if !c.Symmetric {
 			l.zeros = func() ([]byte, error) { return nil, nil }
@@ -230,10 +229,7 @@ func (f *finder) gptqLayer(base string) (*QuantLinear, []string, error) {
 
 // groupSize is the number of columns that share a scale.
 func (f *finder) groupSize(l *QuantLinear) int {
-	if f.config.Group == 0 {
-		return l.In
-	}
-	return f.config.Group
+	return cmp.Or(f.config.Group, l.In)
 }
 
 // groupIndex reads the group of each column; nil if it is not stored.

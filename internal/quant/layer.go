@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"assay/internal/workers"
 	"assay/onnx"
@@ -109,10 +110,7 @@ func (l *QuantLinear) allZeros() ([]byte, error) {
 	if l.zeros != nil {
 		return l.zeros()
 	}
-	z := make([]byte, l.Out*l.groups)
-	for i := range z {
-		z[i] = 1 << (l.Bits - 1)
-	}
+	z := slices.Repeat([]byte{1 << (l.Bits - 1)}, l.Out*l.groups)
 	return z, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
@@ -56,9 +57,7 @@ func (o *response) send(w http.ResponseWriter, id string) error {
 	if o.err != nil {
 		return o.err
 	}
-	for name, values := range o.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), o.header)
 	w.Header().Set(fingerprintHeader, o.prints)
 	if o.again > 0 {
 		w.Header().Set("Retry-After", retryAfter(o.again))

@@ -2,6 +2,7 @@ package reward
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -52,9 +53,7 @@ func (q *rewardTerms) needSources() bool {
 // rewardTerms parses what a request asks for, and from which judges.
 func (s *Server) rewardTerms(p *scoreRequest) (*rewardTerms, error) {
 	out := &rewardTerms{summed: p.Combine != "" || p.OnError != "", onError: p.OnError}
-	if out.onError == "" {
-		out.onError = "null"
-	}
+	out.onError = cmp.Or(out.onError, "null")
 	if !slices.Contains(onErrorRules, out.onError) {
 		return nil, badRequest("on_error %q: want one of %s", out.onError, strings.Join(onErrorRules, ", "))
 	}

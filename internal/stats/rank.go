@@ -8,12 +8,18 @@ import (
 	"slices"
 )
 
+// UpTo returns the numbers 0 to n-1.
+func UpTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // ascending returns the indices of x in the order of its values.
 func ascending(x []float64) []int {
-	order := make([]int, len(x))
-	for i := range order {
-		order[i] = i
-	}
+	order := UpTo(len(x))
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
 	return order
 }

@@ -49,9 +49,7 @@ const segmentsPerStore = 16
 // Open opens a folder, which is created with the first record. For [Bucket.Remember] it is not an error if the folder
 // cannot be created or written: see the package comment.
 func Open(folder string, o Options) (*Store, error) {
-	if o.Limit == 0 {
-		o.Limit = DefaultLimit
-	}
+	o.Limit = cmp.Or(o.Limit, DefaultLimit)
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("store %s: the limit is %d bytes, want a positive number", folder, o.Limit)
 	}

@@ -367,10 +367,7 @@ func (v *validator) foreseen(examples []dataset.Example) map[string]*records.Dim
 	for _, name := range v.config.Judge.Dimensions() {
 		heads = append(heads, edit.Dimension{Name: name})
 	}
-	all := make([][]edit.Dimension, len(examples))
-	for i := range all {
-		all[i] = heads
-	}
+	all := slices.Repeat([][]edit.Dimension{heads}, len(examples))
 	return v.measureDimensions(all, examples)
 }
 

@@ -37,10 +37,7 @@ func shuffle(in, out string, seed uint64) (int, error) {
 	}
 	// Sattolo's algorithm: a uniformly random cycle through all groups, so no group keeps its own instruction.
 	rng := stats.NewRand(seed)
-	from := make([]int, len(groups))
-	for i := range from {
-		from[i] = i
-	}
+	from := stats.UpTo(len(groups))
 	for i := len(from) - 1; i > 0; i-- {
 		j := rng.IntN(i)
 		from[i], from[j] = from[j], from[i]

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -115,9 +116,7 @@ func (n *node) draw(b *strings.Builder) {
 	w, h := n.size()
 	first, _, _ := strings.Cut(n.name, "/")
 	colour := colours[first]
-	if colour == "" {
-		colour = otherColour
-	}
+	colour = cmp.Or(colour, otherColour)
 	name := html.EscapeString(n.label())
 	fmt.Fprintf(b, `<g><title>%s: %d files, %d lines, imported by %d</title>`, name, n.files, n.lines, n.importers)
 	fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3" fill="%s" stroke="#555" stroke-width=".7"/>`,

@@ -3,6 +3,7 @@ package main
 import (
 	"assay/lab/internal/serve"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,9 +139,7 @@ func (l *load) callers(n int, untilGone bool) *crowd {
 				}
 				c.mu.Lock()
 				c.codes[code] = append(c.codes[code], time.Since(begin))
-				if c.first[code] == "" {
-					c.first[code] = said
-				}
+				c.first[code] = cmp.Or(c.first[code], said)
 				c.mu.Unlock()
 			}
 		})

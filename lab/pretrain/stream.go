@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -60,9 +61,7 @@ func (o *course) config() *config.Config {
 	c.Steps, c.Epochs = o.steps, 0
 	c.BatchSize, c.MicroBatch = o.batch, config.MicroBatch(o.batch)
 	c.Threads, c.Device = o.threads, "cpu"
-	if c.Threads == 0 {
-		c.Threads = runtime.NumCPU()
-	}
+	c.Threads = cmp.Or(c.Threads, runtime.NumCPU())
 	c.Optimizer.LR, c.Optimizer.Betas, c.Optimizer.WeightDecay = o.lr, []float64{0.9, 0.98}, 0.03
 	c.Schedule = config.ScheduleConfig{Kind: "cosine", Warmup: 100, MinLR: o.lr / 30}
 	c.Checkpoint.Minutes, c.Validate.Every = 3, o.every

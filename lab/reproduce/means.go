@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
@@ -88,8 +87,5 @@ func (f *means) print(groups []string, values map[string]map[string][]float64) e
 		b.WriteString("\n")
 	}
 	fmt.Fprint(os.Stderr, b.String())
-	return atomicfile.Write(f.out, func(w io.Writer) error {
-		_, err := io.WriteString(w, b.String())
-		return err
-	})
+	return atomicfile.WriteBytes(f.out, []byte(b.String()))
 }

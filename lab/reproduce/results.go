@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,10 +45,7 @@ func (f *results) write() (int, error) {
 		}
 		b.WriteString(g.row())
 	}
-	return len(all), atomicfile.Write(f.out, func(w io.Writer) error {
-		_, err := io.WriteString(w, b.String())
-		return err
-	})
+	return len(all), atomicfile.WriteBytes(f.out, []byte(b.String()))
 }
 
 // figure is a number of a report.

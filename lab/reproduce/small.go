@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,11 +54,7 @@ func (s *small) write() (n int, err error) {
 		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return n, err
 		}
-		err = atomicfile.Write(to, func(w io.Writer) error {
-			_, err := w.Write(raw)
-			return err
-		})
-		if err != nil {
+		if err := atomicfile.WriteBytes(to, raw); err != nil {
 			return n, err
 		}
 		n++

@@ -76,11 +76,7 @@ func (f *wording) write(files []string) (*worded, error) {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 		}
-		err = atomicfile.Write(file, func(w io.Writer) error {
-			_, err := io.WriteString(w, text)
-			return err
-		})
-		if err != nil {
+		if err := atomicfile.WriteBytes(file, []byte(text)); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
+	"cmp"
 )
 
 // Options configure where and how graphs run.
@@ -37,8 +38,5 @@ type Options struct {
 
 // cacheSize returns how many bytes of image features are cached in memory.
 func (o *Options) cacheSize() int64 {
-	if o.Cache == 0 {
-		return 64 << 20
-	}
-	return o.Cache
+	return cmp.Or(o.Cache, 64<<20)
 }

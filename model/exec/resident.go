@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gorgonia.org/tensor"
 
@@ -59,10 +60,7 @@ func (r *Residence) open(device string, o ort.CUDAOptions) (err error) {
 		if r.sums[p.Name], err = r.buffer.View(r.size+r.first[i], p.Shape...); err != nil {
 			return err
 		}
-		one := make([]int64, len(p.Shape))
-		for k := range one {
-			one[k] = 1
-		}
+		one := slices.Repeat([]int64{1}, len(p.Shape))
 		if r.zeros[len(one)] == nil {
 			if r.zeros[len(one)], err = r.buffer.View(0, one...); err != nil {
 				return err

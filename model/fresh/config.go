@@ -1,6 +1,7 @@
 package fresh
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 )
@@ -22,9 +23,7 @@ func (d decimal) MarshalJSON() ([]byte, error) {
 func (s Sizes) files(v *vocabulary) map[string]object {
 	files := v.family.files(s, v)
 	begin := v.begin
-	if begin == "" {
-		begin = v.padding
-	}
+	begin = cmp.Or(begin, v.padding)
 	generation := object{
 		"_from_model_config": true,
 		"bos_token_id":       v.id(begin),

@@ -3,6 +3,7 @@ package fresh
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"strings"
@@ -113,9 +114,7 @@ func (t Transformer) check(which string) error {
 func (t Transformer) config(kind, activation string, eps float64, more object) object {
 	o := object{"model_type": kind, "hidden_size": t.Hidden, "num_hidden_layers": t.Layers, "num_attention_heads": t.Heads,
 		"hidden_act": activation, "layer_norm_eps": decimal(eps), "initializer_range": initializerRange}
-	for k, v := range more {
-		o[k] = v
-	}
+	maps.Copy(o, more)
 	return o
 }
 

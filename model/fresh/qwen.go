@@ -183,10 +183,7 @@ func (s Sizes) mrope() object {
 
 // qwen2Text is text_config of a Qwen2.
 func (s Sizes) qwen2Text(v *vocabulary, kind string) object {
-	kinds := make([]string, s.Layers)
-	for i := range kinds {
-		kinds[i] = "full_attention"
-	}
+	kinds := slices.Repeat([]string{"full_attention"}, s.Layers)
 	text := s.textConfig(v, kind, 1e-6)
 	maps.Copy(text, object{
 		"rope_parameters":    s.mrope(),

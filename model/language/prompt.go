@@ -149,10 +149,7 @@ func (s Stretch) seen() []*backbone.Picture {
 // kinds returns the row of the image features of each token of the stretch, -1 for text tokens. The features of the
 // pictures seen start at row images.
 func (s Stretch) kinds(images int) []int64 {
-	out := make([]int64, s.To-s.From)
-	for i := range out {
-		out[i] = -1
-	}
+	out := slices.Repeat([]int64{-1}, s.To-s.From)
 	for i, at := range s.Tokens.Pictures {
 		n := s.Pictures[i].Tokens
 		if at >= s.To || at+n <= s.From {

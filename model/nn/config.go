@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -181,9 +182,7 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 		c.KVHeads = 0
 	}
 	o.Opt("num_key_value_heads", &c.KVHeads)
-	if c.KVHeads == 0 {
-		c.KVHeads = c.Heads
-	}
+	c.KVHeads = cmp.Or(c.KVHeads, c.Heads)
 	if c.KVHeads < 1 || c.Heads%c.KVHeads != 0 {
 		o.Failf("num_key_value_heads", "%d attention heads do not share %d key heads evenly", c.Heads, c.KVHeads)
 	}

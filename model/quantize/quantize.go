@@ -5,6 +5,7 @@
 package quantize
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -136,9 +137,7 @@ func (r *run) checkPacks() error {
 			kept = fmt.Sprintf("%s: %s", name, why)
 		}
 	}
-	if kept == "" {
-		kept = "it stores none"
-	}
+	kept = cmp.Or(kept, "it stores none")
 	return exit.Usagef("%s: no linear layer of the language model can be packed in %d bits, so nothing is written (%s)",
 		r.Backbone, r.Bits, kept)
 }

@@ -1,6 +1,7 @@
 package grad
 
 import (
+	"cmp"
 	"maps"
 	"math"
 
@@ -59,9 +60,7 @@ func rotary(c *call) []string {
 		return c.fail("needs the head size of %q", c.x[0])
 	}
 	r, rest := c.n.Int("rotary_embedding_dim", 0), ""
-	if r == 0 {
-		r = d.Size
-	}
+	r = cmp.Or(r, d.Size)
 	if r < d.Size {
 		parts := c.Node("", "Split", 2, attrs{"axis": -1}, x, c.Ints(r, d.Size-r))
 		x, rest = parts[0], parts[1]

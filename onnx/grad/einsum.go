@@ -108,10 +108,7 @@ func (c *call) einsumGradient(x, term string, inputs, from []string) string {
 // diagonal is true where the indices along two axes of g are equal; it broadcasts to g.
 func (c *call) diagonal(g string, i, j int) string {
 	along := func(axis int) string {
-		shape := make([]any, c.rank(g))
-		for k := range shape {
-			shape[k] = 1
-		}
+		shape := slices.Repeat([]any{1}, c.rank(g))
 		shape[axis] = -1
 		return c.reshape(c.arange(c.size(g, axis)), shape...)
 	}

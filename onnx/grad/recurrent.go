@@ -164,10 +164,7 @@ func (c *call) directions(input, count int) []string {
 	if input == 0 || c.in(input) == "" {
 		return parts
 	}
-	sizes := make([]int64, count)
-	for i := range sizes {
-		sizes[i] = 1
-	}
+	sizes := slices.Repeat([]int64{1}, count)
 	copy(parts, []string{c.x[input]})
 	if count > 1 {
 		parts = slices.Clone(c.Node("", "Split", count, attrs{"axis": 0}, c.x[input], c.Ints(sizes...)))

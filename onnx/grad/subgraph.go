@@ -1,6 +1,7 @@
 package grad
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,9 +102,7 @@ func (b *body) close(c *call, outputs []string, known []*onnx.Value) (*onnx.Grap
 	onnx.Prune(b.m)
 	b.m.Inputs = slices.DeleteFunc(b.m.Inputs, func(v onnx.ValueInfo) bool { return b.captured[v.Name] })
 	for domain, version := range b.m.Opsets {
-		if c.M.Opsets[domain] == 0 {
-			c.M.Opsets[domain] = version
-		}
+		c.M.Opsets[domain] = cmp.Or(c.M.Opsets[domain], version)
 	}
 	return c.renamed(&b.m.Graph, c.recomputed), nil // recomputed captures are read instead of the originals
 }

@@ -1,5 +1,7 @@
 package grad
 
+import "slices"
+
 // unbroadcast sums g, a gradient of the broadcast shape, to the shape of x. The broadcast axes are constants if the
 // shapes determine them; else they are found at run time by comparing the two shapes.
 func (e *engine) unbroadcast(g, x string) string {
@@ -47,10 +49,7 @@ func (c *call) unbroadcastDynamic(g, x string) string {
 		lead := c.Op("Sub", c.Op("Shape", gs), c.Op("Shape", xs))
 		padded = c.concat(0, c.OpA("ConstantOfShape", attrs{"value": one}, lead), xs)
 	} else if gr > xr {
-		ones := make([]int64, gr-xr)
-		for i := range ones {
-			ones[i] = 1
-		}
+		ones := slices.Repeat([]int64{1}, gr-xr)
 		padded = c.concat(0, c.Ints(ones...), xs)
 	}
 	axes := c.Op("Reshape", c.Op("NonZero", c.Op("Not", c.Op("Equal", gs, padded))), c.Ints(-1))

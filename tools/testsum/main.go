@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -93,9 +94,7 @@ func summarize(r io.Reader, w io.Writer) (s summary) {
 			fmt.Fprint(w, string(line)) // not an event
 			continue
 		}
-		if e.Package == "" {
-			e.Package = e.ImportPath
-		}
+		e.Package = cmp.Or(e.Package, e.ImportPath)
 		k := key{e.Package, e.Test}
 		switch e.Action {
 		case "output", "build-output":

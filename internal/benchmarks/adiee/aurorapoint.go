@@ -109,7 +109,7 @@ type auroraJSON struct {
 }
 
 func (j auroraPredictions) Result() *protocol.Result {
-	numbers := j.Numbers(protocol.UpTo(j.Units()))
+	numbers := j.Numbers(stats.UpTo(j.Units()))
 	r, groups := j.RatingPredictions.Result("per model", numbers, j.items)
 	if len(j.Names) == 0 {
 		r.Notes = append(r.Notes, "the ratings name no models: per_model_mean is undefined")

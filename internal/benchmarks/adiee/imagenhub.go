@@ -3,6 +3,7 @@
 package adiee
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -46,9 +47,7 @@ type hub struct {
 
 func loadImagenHub(o protocol.Options) (protocol.Set, error) {
 	target := strings.ToUpper(o.Target)
-	if target == "" {
-		target = "O"
-	}
+	target = cmp.Or(target, "O")
 	values := map[string]func(sc, pq float64) float64{
 		"O":  func(sc, pq float64) float64 { return math.Sqrt(sc * pq) },
 		"SC": func(sc, _ float64) float64 { return sc },
@@ -216,7 +215,7 @@ type hubJSON struct {
 }
 
 func (j hubPredictions) Result() *protocol.Result {
-	all := protocol.UpTo(j.Units())
+	all := stats.UpTo(j.Units())
 	rho, _ := j.Correlations(all)
 	human := j.hub.humanCorrelation()
 	numbers := append(j.Numbers(all), protocol.Number{Name: "human", Value: human, Terms: protocol.Terms{Counted: true}})

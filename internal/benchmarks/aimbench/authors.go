@@ -2,6 +2,7 @@ package aimbench
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/jsonfile"
+	"assay/internal/stats"
 )
 
 // The authors' files of an editor, in MODEL/eval. Each is a list with an entry per picture.
@@ -192,7 +194,7 @@ func (m *aimReader) readPoint(j *aimPredictions, i int, e aimEntry, where string
 
 // checkTotals compares the totals that the authors' programs wrote with those of their lists.
 func (m *aimReader) checkTotals(j *aimPredictions, eval string) error {
-	means := j.means(protocol.UpTo(len(m.samples)))
+	means := j.means(stats.UpTo(len(m.samples)))
 	for _, file := range []string{aimACCFile, aimDVADFile} {
 		var totals map[string]float64
 		if err := protocol.ReadJSON(filepath.Join(eval, file), &totals, "{NUMBER: VALUE}"); errors.Is(err,
@@ -217,9 +219,7 @@ func (m *aimReader) checkTotals(j *aimPredictions, eval string) error {
 // WriteAuthors implements Writer: MODEL/eval with the files that the authors' programs write.
 func (j *aimPredictions) WriteAuthors(dir string) error {
 	name := j.name
-	if name == "" {
-		name = "editor"
-	}
+	name = cmp.Or(name, "editor")
 	eval := filepath.Join(dir, name, "eval")
 	if err := os.MkdirAll(eval, 0o777); err != nil {
 		return err
@@ -227,9 +227,7 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 	lists := map[string][]aimEntry{}
 	number := func(v float64) *float64 { return &v }
 	judge := strings.ReplaceAll(j.by["d_vad"], "/", "_")
-	if judge == "" {
-		judge = "judge"
-	}
+	judge = cmp.Or(judge, "judge")
 	for i := range j.samples {
 		output := j.output(i)
 		if v := j.columns["clip_t"][i]; !math.IsNaN(v) {
@@ -266,7 +264,7 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 }
 
 func (j *aimPredictions) writeTotals(eval string) error {
-	means := j.means(protocol.UpTo(len(j.samples)))
+	means := j.means(stats.UpTo(len(j.samples)))
 	round := func(v float64) float64 { return math.Round(1e4*v) / 1e4 }
 	if n := j.used("acc"); n > 0 {
 		if err := jsonfile.Write(filepath.Join(eval, aimACCFile),

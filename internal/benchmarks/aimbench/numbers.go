@@ -68,7 +68,7 @@ func (j *aimPredictions) covers(column string, units []int) *protocol.Coverage {
 }
 
 func (j *aimPredictions) used(column string) int {
-	return j.covers(column, protocol.UpTo(len(j.samples))).Used
+	return j.covers(column, stats.UpTo(len(j.samples))).Used
 }
 
 // usedOf returns, for columns that are not based on all units, how many units (Overall: how many values) they are based

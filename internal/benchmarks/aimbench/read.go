@@ -2,6 +2,7 @@ package aimbench
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -104,9 +105,7 @@ func (m *aimReader) editor(name string) *aimPredictions {
 	for _, c := range []string{"sc", "pq", "s_gtc"} {
 		j.sub[c] = make([][]float64, n)
 	}
-	for c, by := range m.by {
-		j.by[c] = by
-	}
+	maps.Copy(j.by, m.by)
 	m.editors[name], m.order = j, append(m.order, name)
 	return j
 }

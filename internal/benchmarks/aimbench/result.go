@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
 )
 
 // aimJSON is the JSON result of AIM-Bench.
@@ -64,7 +65,7 @@ func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeans
 // Result implements protocol.Predictions.
 func (j *aimPredictions) Result() *protocol.Result {
 	r := &protocol.Result{Notes: j.notes}
-	all := protocol.UpTo(len(j.samples))
+	all := stats.UpTo(len(j.samples))
 	r.Count(len(all), j.Complete, func(i int) protocol.Key { return protocol.Key{ID: j.samples[i].edited} })
 	var truth, predicted []string
 	byKind, byEmotion := map[string][]int{}, map[string][]int{}

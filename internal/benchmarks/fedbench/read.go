@@ -159,9 +159,7 @@ func (s *fed) ReadAll(paths []string) ([]protocol.Editor, error) {
 // every line has all components, unless a run measured the file.
 func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	j := &fedPredictions{fed: s, by: map[string]string{}}
-	for c, by := range s.by {
-		j.by[c] = by
-	}
+	maps.Copy(j.by, s.by)
 	var p protocol.Problems
 	at := map[string]int{}
 	for _, path := range paths {

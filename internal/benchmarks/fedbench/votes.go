@@ -1,6 +1,7 @@
 package fedbench
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,9 +162,7 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, protocol.Table) {
 	var names []string
 	for _, aspect := range aspects {
 		name := aspect
-		if name == "" {
-			name = "all"
-		}
+		name = cmp.Or(name, "all")
 		names = append(names, name)
 		t.Columns = append(t.Columns, fmt.Sprintf("%s (%d pairs)", name, n[aspect]))
 		t.Better = append(t.Better, 1)

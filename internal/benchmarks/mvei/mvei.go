@@ -4,6 +4,7 @@
 package mvei
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -73,9 +74,7 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 		return nil, err
 	}
 	s := &statements{index: map[string]int{}, images: o.Images}
-	if s.images == "" {
-		s.images = filepath.Join(filepath.Dir(path), "images")
-	}
+	s.images = cmp.Or(s.images, filepath.Join(filepath.Dir(path), "images"))
 	answers := map[int]string{}
 	var p protocol.Problems
 	p.Each(rows, func(r *protocol.Line) error {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
 )
 
 // statementsPredictions are answers by statement; an absent one is missing, an empty one abstains.
@@ -101,7 +102,7 @@ type mveiJSON struct {
 // Result implements protocol.Predictions.
 func (j *statementsPredictions) Result() *protocol.Result {
 	r := &protocol.Result{}
-	units := protocol.UpTo(len(j.keys))
+	units := stats.UpTo(len(j.keys))
 	r.Count(len(units), j.Complete, func(i int) protocol.Key { return j.keys[i] })
 	r.Numbers = j.Numbers(units)
 	if n := len(r.Missing); n > 0 {

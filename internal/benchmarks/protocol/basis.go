@@ -174,10 +174,7 @@ func (b Basis) Differs(other Basis) string {
 
 // Stated prints a term, which may be unknown.
 func Stated(s string) string {
-	if s == "" {
-		return "not stated"
-	}
-	return s
+	return cmp.Or(s, "not stated")
 }
 
 // Bounds is the range of a measure; values outside it were computed differently, for instance as percentages.

@@ -196,15 +196,6 @@ func (r *Result) Count(n int, complete func(i int) bool, key func(i int) Key) {
 	}
 }
 
-// UpTo returns the numbers 0 to n-1.
-func UpTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
 // Key names an item: its id, and if several items share an id, its model (method, side, candidate).
 type Key struct {
 	ID    string `json:"id"`
@@ -390,7 +381,7 @@ func Expectation(g Guessable, seed uint64) map[string]Value {
 	draws := map[string][]float64{}
 	for range ChanceDraws {
 		j := g.Guess(rng)
-		for _, n := range j.Numbers(UpTo(j.Units())) {
+		for _, n := range j.Numbers(stats.UpTo(j.Units())) {
 			if !math.IsNaN(n.Value) {
 				draws[n.Name] = append(draws[n.Name], n.Value)
 			}

@@ -148,7 +148,7 @@ type gradedJSON struct {
 // Result implements Predictions.
 func (j *EditorPredictions) Result() *Result {
 	r := &Result{Notes: j.Notes}
-	all := UpTo(len(j.Samples))
+	all := stats.UpTo(len(j.Samples))
 	r.Count(len(all), j.Complete, func(i int) Key { return ItemKey(j.Samples[i].Item) })
 	r.Numbers = j.Numbers(all)
 	out := gradedJSON{Editor: j.editor, Parts: map[string]map[string]Value{},

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"assay/internal/stats"
 	"cmp"
 	"math"
 	"slices"
@@ -11,7 +12,7 @@ import (
 // BestMargin returns the eps >= 0 that maximises the accuracy when |d| <= eps is a tie, and that accuracy (Deutsch et
 // al. 2023). human is 1, 0 or -1, d the difference of scores. Of equally good margins it returns the smallest.
 func BestMargin(human []int, d []float64) (eps, accuracy float64) {
-	order := UpTo(len(d))
+	order := stats.UpTo(len(d))
 	hits := 0 // at a margin below every |d|
 	for i := range d {
 		if human[i] == Sign(d[i]) {
@@ -41,7 +42,7 @@ func BestMargin(human []int, d []float64) (eps, accuracy float64) {
 // smallest such number), and the order.
 func bestMarginAsRun(human []int, d []float64) (ties int, order []int) {
 	hits := 0
-	order = UpTo(len(d))
+	order = stats.UpTo(len(d))
 	for i := range d {
 		if float64(human[i])*d[i] > 0 {
 			hits++

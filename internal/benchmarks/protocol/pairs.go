@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"assay/edit"
+	"assay/internal/stats"
 )
 
 // The classes of pairs.
@@ -286,7 +287,7 @@ type pairsJSON struct {
 
 // Result implements Predictions: the pairs by all rules.
 func (j *PairPredictions) Result() *Result {
-	units := UpTo(len(j.IDs))
+	units := stats.UpTo(len(j.IDs))
 	r := &Result{Notes: slices.Clone(j.Notes), Numbers: j.Numbers(units), Subset: j.Subset}
 	votes := map[string]int{}
 	for _, verdict := range j.Human {

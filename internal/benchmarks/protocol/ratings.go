@@ -85,7 +85,7 @@ type GroupsJSON struct {
 func (j *RatingPredictions) Result(title string, numbers []Number, items []*edit.Edit) (*Result, GroupsJSON) {
 	r := &Result{Notes: slices.Clone(j.Notes), Numbers: numbers, Scatters: j.scatters()}
 	r.Count(len(j.Keys), func(i int) bool { return !math.IsNaN(j.Scores[i]) }, func(i int) Key { return j.Keys[i] })
-	rho, _ := j.Correlations(UpTo(j.Units()))
+	rho, _ := j.Correlations(stats.UpTo(j.Units()))
 	groups := GroupsJSON{map[string]Value{}, []string{}}
 	t := Table{Title: title, Columns: []string{"spearman"}}
 	for g, name := range j.Names {
@@ -201,7 +201,7 @@ func (s *Ratings) Examples(scores []float64, each int, show func(i int) ([]Capti
 	}
 	rx, ry := stats.Ranks(x), stats.Ranks(y)
 	middle := float64(len(with)+1) / 2
-	order := UpTo(len(with))
+	order := stats.UpTo(len(with))
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(math.Abs(rx[a]-ry[a]), math.Abs(rx[b]-ry[b])),
 			cmp.Compare(math.Abs(ry[b]-middle), math.Abs(ry[a]-middle)))

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -52,10 +53,7 @@ func (r *Report) why(columns []protocol.Basis, f figure) string {
 			best = d
 		}
 	}
-	if best == "" {
-		return "there is no such number here"
-	}
-	return best
+	return cmp.Or(best, "there is no such number here")
 }
 
 // apartTable returns a table of printed numbers by name, with the reasons as notes.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -55,7 +56,7 @@ func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
 
 // intervalsOf returns the intervals of the predictions' numbers, by name.
 func intervalsOf(p protocol.Predictions, resamples int, seed uint64) map[string]stats.Interval {
-	all := protocol.UpTo(p.Units())
+	all := stats.UpTo(p.Units())
 	names := p.Numbers(all)
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
 		numbers := p.Numbers(units)
@@ -82,9 +83,7 @@ func (r *Report) figures(system int) []figure {
 	for _, n := range s.Result.Numbers {
 		f := figure{System: s.Name, Value: protocol.Value(n.Value), By: s.judge,
 			Basis: protocol.Basis{Benchmark: r.Benchmark.Name, Rule: n.Name, Coverage: c, Terms: n.Terms}}
-		if f.Subset == "" {
-			f.Subset = s.Result.Subset
-		}
+		f.Subset = cmp.Or(f.Subset, s.Result.Subset)
 		if n.Coverage != nil {
 			f.Coverage = *n.Coverage
 		}

@@ -88,7 +88,7 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	if len(c.editors) < 2 || len(c.units) == 0 {
 		return nil, errors.New("there are fewer than two editors to compare")
 	}
-	all := protocol.UpTo(len(c.units))
+	all := stats.UpTo(len(c.units))
 	strengths := stats.Settle(stats.BradleyTerry(c.wins(all)), strengthError)
 	r := &Ranking{Of: c.of, Units: len(all), Resamples: resamples, Seed: seed, Notes: c.notes}
 	if math.IsNaN(strengths[0]) {

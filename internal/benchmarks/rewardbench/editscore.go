@@ -230,7 +230,7 @@ type editScoreJSON struct {
 }
 
 func (j *editScorePredictions) Result() *protocol.Result {
-	units := protocol.UpTo(len(j.keys))
+	units := stats.UpTo(len(j.keys))
 	r := &protocol.Result{Subset: "EditScore", Numbers: j.Numbers(units)}
 	missing := map[string]bool{}
 	n := map[string]int{}

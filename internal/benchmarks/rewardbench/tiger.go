@@ -9,6 +9,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
 )
 
 // tiger is TIGER-Lab's EditReward-Bench. Every comparison is a pair; samples are what counts: a comparison of K=2, or
@@ -369,7 +370,7 @@ type tigerJSON struct {
 }
 
 func (t *tigerPredictions) Result() *protocol.Result {
-	units := protocol.UpTo(len(t.samples))
+	units := stats.UpTo(len(t.samples))
 	r := &protocol.Result{Numbers: t.Numbers(units), Subset: "TIGER-Lab"}
 	for u, g := range t.samples {
 		if t.Complete(u) {

@@ -130,9 +130,7 @@ func openCaptioner(r *captions.Run, warn func(string)) (*chat.Kept, error) {
 		Batch:   r.Model.Answers,
 		Warn:    warn,
 	}
-	if o.Threads == 0 {
-		o.Threads = runtime.NumCPU()
-	}
+	o.Threads = cmp.Or(o.Threads, runtime.NumCPU())
 	if r.Name = filepath.Base(r.Model.Backbone); r.Model.Adapter != "" {
 		r.Name += " + " + filepath.Base(r.Model.Adapter)
 	}

@@ -243,10 +243,7 @@ func compareOrders(c *cobra.Command, r *report.Report, s *runner.Judge, items []
 
 // folder returns --out, or its default.
 func (f *benchFlags) folder(r *report.Report) string {
-	if f.out == "" {
-		return filepath.Join("runs", "bench-"+r.Benchmark.Name)
-	}
-	return f.out
+	return cmp.Or(f.out, filepath.Join("runs", "bench-"+r.Benchmark.Name))
 }
 
 // encoder returns the encoder of a similarity.

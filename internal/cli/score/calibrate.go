@@ -1,6 +1,7 @@
 package score
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -78,9 +79,7 @@ func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error
 		return exit.Usagef("--coverage must be above 0 and below 1, not %g", o.Coverage)
 	}
 	o.Scorer, o.Model = f.scorer, m
-	if o.Out == "" {
-		o.Out = filepath.Join(f.scorer, "calibration", f.dimension)
-	}
+	o.Out = cmp.Or(o.Out, filepath.Join(f.scorer, "calibration", f.dimension))
 	o.Warn = cli.Warner(c)
 	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
 	o.Progress = bar.Set

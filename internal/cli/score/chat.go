@@ -1,6 +1,7 @@
 package score
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -66,9 +67,7 @@ func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
 	if err := errors.Join(ort.CheckDevice(f.o.Device), language.CheckDType(f.o.DType)); err != nil {
 		return nil, exit.Usage(err)
 	}
-	if f.o.Threads == 0 {
-		f.o.Threads = runtime.NumCPU()
-	}
+	f.o.Threads = cmp.Or(f.o.Threads, runtime.NumCPU())
 	f.o.Warn = cli.Warner(c)
 	m, err := generate.Open(f.backbone, f.o)
 	return m, exit.Named(err)

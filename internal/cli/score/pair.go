@@ -1,6 +1,7 @@
 package score
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -59,9 +60,7 @@ func (f *runtimeFlags) options(c *cobra.Command) (model.Options, error) {
 		return model.Options{}, exit.Usagef("--threads must be 0 (all cores) or more, not %d", f.threads)
 	}
 	threads := f.threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
+	threads = cmp.Or(threads, runtime.NumCPU())
 	o := model.Options{Device: f.device, Threads: threads, Dimension: f.dimension, Backbone: f.backbone}
 	if !f.quiet {
 		o.Warn = cli.Warner(c)

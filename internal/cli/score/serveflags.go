@@ -1,6 +1,7 @@
 package score
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"os"
@@ -207,9 +208,7 @@ func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, er
 		}
 	}
 	for name := range out {
-		if out[name] == "" {
-			out[name] = every
-		}
+		out[name] = cmp.Or(out[name], every)
 	}
 	return out, nil
 }

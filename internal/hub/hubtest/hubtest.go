@@ -253,9 +253,7 @@ func answer(w http.ResponseWriter, v any) {
 
 func (s *Server) tree(w http.ResponseWriter, r *http.Request, files map[string][]byte) {
 	page := s.Page
-	if page == 0 {
-		page = 1000
-	}
+	page = cmp.Or(page, 1000)
 	first, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
 	list := []map[string]any{}
 	names := slices.Sorted(maps.Keys(files))

@@ -101,9 +101,7 @@ func (p *job) fit(dimension string, bounded bool) (*calibration.Map, error) {
 		testTable, test = p.in, parts[2]
 		r.Tested = part(scenes, test)
 	} else {
-		for i := range p.test.rows {
-			test = append(test, i)
-		}
+		test = stats.UpTo(len(p.test.rows))
 		r.Tested = part(p.test.scenes(), test)
 	}
 	if len(parts[0]) == 0 || len(parts[1]) == 0 || len(test) == 0 {
@@ -113,7 +111,7 @@ func (p *job) fit(dimension string, bounded bool) (*calibration.Map, error) {
 		}
 		return nil, fmt.Errorf("%d rows of %d scenes are too few for a map (%d), its interval (%d) and a test (%d), "+
 			"which must not share scenes: %s scenes (source pictures, or values of --by) are enough, if none has more than a "+
-			"%s of the rows; the interval needs %d rows", n, part(scenes, all(len(scenes))).Scenes, len(parts[0]),
+			"%s of the rows; the interval needs %d rows", n, part(scenes, stats.UpTo(len(scenes))).Scenes, len(parts[0]),
 			len(parts[1]), len(test), enough, share, calibration.IntervalRows(p.o.Coverage))
 	}
 	scores, labels := p.points(p.in, parts[0])
@@ -146,14 +144,6 @@ func (p *job) fit(dimension string, bounded bool) (*calibration.Map, error) {
 		r.Before = &before
 	}
 	return m, nil
-}
-
-func all(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
 }
 
 //go:embed page.html

@@ -4,6 +4,7 @@
 package bybenchmark
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,7 @@ func numberOf(b *protocol.Benchmark, set protocol.Set, name string) (string, err
 	for _, n := range guess.Guess(rand.New(rand.NewPCG(1, 1))).Result().Numbers {
 		names = append(names, n.Name)
 	}
-	if name == "" {
-		name = b.Headline
-	}
+	name = cmp.Or(name, b.Headline)
 	if name == "" && len(names) > 0 {
 		name = names[0]
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,9 +54,7 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 // takeJudge takes from a scorer of format 2 what the configuration does not set.
 func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, folder string) {
 	c.Judge = judge
-	if c.Backbone == "" {
-		c.Backbone = judge.Backbone
-	}
+	c.Backbone = cmp.Or(c.Backbone, judge.Backbone)
 	if d.Has("dtype") && c.Dtype != "auto" { // as with a scorer of format 1, it may be changed
 		judge.DType = c.Dtype
 	}

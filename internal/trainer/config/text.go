@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 
@@ -53,9 +54,7 @@ func (c *Config) settleText() {
 	if c.Text == nil {
 		c.Text = &TextConfig{}
 	}
-	if c.Text.Tune == "" {
-		c.Text.Tune = "lora"
-	}
+	c.Text.Tune = cmp.Or(c.Text.Tune, "lora")
 }
 
 // withAdapter decodes a run's file again, with the settings of init's adapter as the defaults of the lora section.

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -43,9 +44,7 @@ func NewBatchSampler(c *config.Config, train *Samples, step, at int64) (*BatchSa
 // wholeGroups counts the steps of a run with whole groups, where the number of edits per batch varies.
 func (s *BatchSampler) wholeGroups(c *config.Config, train *Samples, step, at int64) {
 	bound := c.Data.GroupEdits
-	if bound == 0 {
-		bound = c.BatchSize
-	}
+	bound = cmp.Or(bound, c.BatchSize)
 	s.Groups = NewGroups(s.Order, train, bound)
 	s.Steps, s.Limit = c.Steps, math.MaxInt64
 	if c.Steps == 0 {

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -164,9 +165,7 @@ func (m *graphModel[T]) Close() error { return errors.Join(m.tuner.Close(), m.st
 // OpenStore opens a run's store.
 func OpenStore(c *config.Config, warn func(string)) (*store.Store, error) {
 	folder := c.Cache.Folder
-	if folder == "" {
-		folder = filepath.Join(c.Out, "cache")
-	}
+	folder = cmp.Or(folder, filepath.Join(c.Out, "cache"))
 	return store.Open(folder, store.Options{Limit: int64(c.Cache.Size), Warn: warn})
 }
 

@@ -8,6 +8,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,9 +184,7 @@ type TokenCount struct {
 
 // add counts one example of several.
 func (t *TokenCount) add(n, of int) {
-	if t.Min == 0 {
-		t.Min = n
-	}
+	t.Min = cmp.Or(t.Min, n)
 	t.Min, t.Max = min(t.Min, n), max(t.Max, n)
 	t.Mean += float64(n) / float64(of)
 }

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,9 +201,7 @@ func modelOptions(c *config.Config, s *store.Store) model.Options {
 	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.CUDA(),
 		Kernels: c.DeviceOptions.Kernels,
 		Held:    func(params []nn.Param) int64 { return held(c, params) }}
-	if o.Threads == 0 {
-		o.Threads = runtime.NumCPU()
-	}
+	o.Threads = cmp.Or(o.Threads, runtime.NumCPU())
 	if c.Cache.Vision == config.Disk {
 		o.Cache, o.Store = 0, s
 	}

@@ -1,6 +1,7 @@
 package objective
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -67,9 +68,7 @@ func (o *Objective) Summarize(d *dataset.Data) *Summary {
 	}
 	f.Sizes[1] = float64(f.Edits) / float64(max(1, f.Groups))
 	for d := range dimensions {
-		if d == "" {
-			d = "score"
-		}
+		d = cmp.Or(d, "score")
 		f.Dimensions = append(f.Dimensions, d)
 	}
 	slices.Sort(f.Dimensions)
