@@ -1,11 +1,12 @@
 package edit
 
 import (
-	"assay/data"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+
+	"assay/data"
 )
 
 // Judge scores how well edits were done. Its methods are safe for concurrent use.

@@ -1,13 +1,14 @@
 package model
 
 import (
+	"slices"
+
+	"gorgonia.org/tensor"
+
 	"assay/losses"
 	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"
-	"slices"
-
-	"gorgonia.org/tensor"
 )
 
 // Counts returns the numbers of parameters and the size of the weights in bytes.

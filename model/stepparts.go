@@ -1,7 +1,6 @@
 package model
 
 import (
-	"assay/model/nn"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"assay/losses"
 	"assay/model/batch"
+	"assay/model/nn"
 )
 
 // A step graph with prefixes has a fixed number of groups, and fixes which group follows which. Edits of several

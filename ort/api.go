@@ -102,7 +102,6 @@ static void api_release_value(void **api, void *value) {
 import "C"
 
 import (
-	"assay/onnx"
 	"errors"
 	"fmt"
 	"reflect"
@@ -110,6 +109,8 @@ import (
 	"unsafe"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
+
+	"assay/onnx"
 )
 
 // api is the runtime's function table, looked up once.

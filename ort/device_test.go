@@ -1,8 +1,9 @@
 package ort_test
 
 import (
-	"assay/ort"
 	"testing"
+
+	"assay/ort"
 )
 
 func TestIsDevice(t *testing.T) {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"assay/internal/exit"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"assay/internal/exit"
 )
 
 // TestGivenTwice: a flag that says what is scored refuses a second, different value, lists take many, and the last

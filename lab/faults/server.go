@@ -1,7 +1,6 @@
 package main
 
 import (
-	"assay/lab/internal/serve"
 	"bufio"
 	"bytes"
 	"context"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"assay/lab/internal/serve"
 )
 
 // served is a running score serve.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"assay/lab/internal/serve"
 	"bytes"
 	"cmp"
 	"context"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"assay/lab/internal/serve"
 )
 
 // rolling starts n servers behind the address of l, keeps callers busy, and replaces the servers one at a time. If

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"assay/lab/internal/serve"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"assay/lab/internal/serve"
 )
 
 // terminate starts score serve n times, together servers at a time, and stops each with SIGTERM under load. Every

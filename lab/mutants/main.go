@@ -3,7 +3,6 @@
 package main
 
 import (
-	"assay/lab/internal/tree"
 	"bufio"
 	"context"
 	"encoding/json"
@@ -16,6 +15,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"assay/lab/internal/tree"
 )
 
 type options struct {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"assay/lab/internal/tree"
 	"bytes"
 	"fmt"
 	"go/ast"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"assay/lab/internal/tree"
 )
 
 // Mutant is one change to a file's source: the bytes From to To are replaced by Text.

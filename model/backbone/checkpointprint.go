@@ -1,13 +1,14 @@
 package backbone
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
 	"assay/checkpoints"
 	"assay/internal/store"
 	"assay/internal/workers"
 	"assay/model/nn"
-	"errors"
-	"io/fs"
-	"path/filepath"
 )
 
 // describing lists the files of a checkpoint, besides its weights, that affect its outputs.

@@ -1,11 +1,12 @@
 package exec
 
 import (
+	"cmp"
+
 	"assay/internal/store"
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
-	"cmp"
 )
 
 // Options configure where and how graphs run.

@@ -1,11 +1,12 @@
 package exec
 
 import (
+	"errors"
+	"fmt"
+
 	"assay/data"
 	"assay/model/backbone"
 	"assay/model/text"
-	"errors"
-	"fmt"
 )
 
 // ProcessorOptions are a configuration's settings for texts.

@@ -1,12 +1,12 @@
 package protocol
 
 import (
-	"assay/internal/stats"
 	"cmp"
 	"math"
 	"slices"
 
 	"assay/edit"
+	"assay/internal/stats"
 )
 
 // BestMargin returns the eps >= 0 that maximises the accuracy when |d| <= eps is a tie, and that accuracy (Deutsch et

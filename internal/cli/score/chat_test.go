@@ -1,9 +1,10 @@
 package score
 
 import (
-	"assay/internal/exit"
 	"strings"
 	"testing"
+
+	"assay/internal/exit"
 )
 
 // TestChatCacheAndType: --cache takes sizes with a unit and refuses other values; a dtype that the CPU does not

@@ -1,11 +1,6 @@
 package score
 
 import (
-	"assay/data"
-	"assay/edit"
-	"assay/internal/oracle"
-	"assay/metrics"
-	"assay/model"
 	"bufio"
 	"bytes"
 	"context"
@@ -22,6 +17,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/oracle"
+	"assay/metrics"
+	"assay/model"
 )
 
 func TestServeDimensions(t *testing.T) {

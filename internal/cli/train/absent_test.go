@@ -1,10 +1,11 @@
 package train
 
 import (
-	"assay/internal/exit"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/exit"
 )
 
 // TestAbsent: a missing file on the command line is a usage error, as in a configuration (docs/commands.md).

@@ -10,10 +10,11 @@
 package combine
 
 import (
-	"assay/internal/stats"
 	"fmt"
 	"math"
 	"slices"
+
+	"assay/internal/stats"
 )
 
 // Rule selects the value of a score that is summed.

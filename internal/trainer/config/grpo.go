@@ -1,12 +1,13 @@
 package config
 
 import (
-	"assay/internal/strictyaml"
 	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"assay/internal/strictyaml"
 )
 
 // ObjectiveGRPO trains a model of mode text on rewards of its own answers: group relative policy optimization (arXiv
