@@ -221,7 +221,7 @@ func openCLIPConfig(o *strictjson.Object) (config map[string]any, side int) {
 	width, quick := 0, false
 	o.Get("embed_dim", &width)
 	o.Opt("quick_gelu", &quick)
-	tower := func(key string) (*strictjson.Object, map[string]int) {
+	tower := func(key string) map[string]int {
 		part := o.Sub(key)
 		if part == nil {
 			o.Failf(key, "it is missing")
@@ -240,7 +240,7 @@ func openCLIPConfig(o *strictjson.Object) (config map[string]any, side int) {
 		}
 		sizes["mlp"] = int(float64(sizes["width"]) * ratio)
 		part.Close(strictjson.Harmless{"patch_dropout": nil})
-		return part, sizes
+		return sizes
 	}
 	act := "gelu"
 	if quick {
@@ -250,8 +250,7 @@ func openCLIPConfig(o *strictjson.Object) (config map[string]any, side int) {
 		return map[string]any{"hidden_size": t["width"], "intermediate_size": t["mlp"], "num_hidden_layers": t["layers"],
 			"num_attention_heads": t["heads"], "hidden_act": act, "layer_norm_eps": 1e-5}
 	}
-	_, v := tower("vision_cfg")
-	_, t := tower("text_cfg")
+	v, t := tower("vision_cfg"), tower("text_cfg")
 	vision, text := common(v), common(t)
 	vision["image_size"], vision["patch_size"] = v["image_size"], v["patch_size"]
 	text["max_position_embeddings"], text["vocab_size"] = t["context_length"], t["vocab_size"]

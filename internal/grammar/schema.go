@@ -217,7 +217,7 @@ func (c *compiler) typed(path string, o *strictjson.Object) (expr, error) {
 				e = text(from, to)
 			}
 		case "number", "integer":
-			e, err = numberOf(o, t == "integer")
+			e = numberOf(o, t == "integer")
 		case "boolean":
 			e = either(literal("true"), literal("false"))
 		case "null":
@@ -252,7 +252,7 @@ func counts(o *strictjson.Object, least, most string) (from, to int) {
 	return from, to
 }
 
-func numberOf(o *strictjson.Object, whole bool) (expr, error) {
+func numberOf(o *strictjson.Object, whole bool) expr {
 	low, high := math.Inf(-1), math.Inf(1)
 	o.Opt("minimum", &low)
 	o.Opt("maximum", &high)
@@ -260,7 +260,7 @@ func numberOf(o *strictjson.Object, whole bool) (expr, error) {
 	if err != nil {
 		o.Failf("minimum", "%w", err)
 	}
-	return e, nil
+	return e
 }
 
 func (c *compiler) array(path string, o *strictjson.Object) (expr, error) {

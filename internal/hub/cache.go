@@ -107,7 +107,7 @@ func (h *Hub) link(n Name, commit string, files []File) error {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return mark(a) - mark(b) })
 	for _, f := range files {
-		if err := h.linkFile(n, into, f); err != nil {
+		if err := linkFile(into, f); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,7 @@ func mark(f File) int {
 }
 
 // linkFile creates the link of one file in a snapshot's folder, or replaces one with another target.
-func (h *Hub) linkFile(n Name, snapshot string, f File) error {
+func linkFile(snapshot string, f File) error {
 	at := filepath.Join(snapshot, filepath.FromSlash(f.Path))
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
 		return err

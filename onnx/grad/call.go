@@ -74,14 +74,14 @@ func (c *call) rank(name string) int {
 	return r
 }
 
-// axis returns an axis attribute of the node as an axis of x counted from the front.
-func (c *call) axis(name string, fallback int64, x string) int64 {
-	a, r := c.n.Int(name, fallback), int64(c.rank(x))
+// axis returns the attribute axis of the node as an axis of x counted from the front.
+func (c *call) axis(fallback int64, x string) int64 {
+	a, r := c.n.Int("axis", fallback), int64(c.rank(x))
 	if a < 0 {
 		a += r
 	}
 	if a < 0 || a >= max(r, 1) {
-		c.fail("%s %d is out of range for rank %d", name, c.n.Int(name, fallback), r)
+		c.fail("axis %d is out of range for rank %d", c.n.Int("axis", fallback), r)
 	}
 	return a
 }

@@ -20,7 +20,7 @@ const maxOneHotRows = 4096
 // devices its order of addition, and so the last bits, differ from run to run.
 func gatherRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
-	axis := c.axis("axis", 0, x)
+	axis := c.axis(0, x)
 	if c.err != nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (c *call) indexAddSparse(rows, idx, size string) string {
 // position.
 func gatherElementsRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
-	axis, r := c.axis("axis", 0, x), c.rank(x)
+	axis, r := c.axis(0, x), c.rank(x)
 	if c.err != nil {
 		return nil
 	}
@@ -241,5 +241,5 @@ func compressRule(c *call) []string {
 		flat := c.indexCopy(c.dy[0], taken, c.Op("Reshape", c.Op("Size", x), c.Ints(-1)), 0)
 		return []string{c.reshapeLike(flat, x), ""}
 	}
-	return []string{c.indexCopy(c.dy[0], taken, c.shapeOf(x), c.axis("axis", 0, x)), ""}
+	return []string{c.indexCopy(c.dy[0], taken, c.shapeOf(x), c.axis(0, x)), ""}
 }

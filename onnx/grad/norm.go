@@ -24,7 +24,7 @@ var normRules = []entry{
 // dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer
 // elements of a head: dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
 func softmaxRule(c *call) []string {
-	y, dy, axis := c.y[0], c.dy[0], c.axis("axis", -1, c.x[0])
+	y, dy, axis := c.y[0], c.dy[0], c.axis(-1, c.x[0])
 	if product := c.weightedSum(); product != "" && axis == int64(c.rank(y)-1) {
 		sum := c.sum(c.mul(c.e.totals[product], c.current(product)), []int64{axis}, true)
 		return []string{c.mul(c.sub(dy, sum), y)}
@@ -55,14 +55,14 @@ func (c *call) weightedSum() string {
 
 // dX = dY - e^y sum dY
 func logSoftmaxRule(c *call) []string {
-	axis := c.axis("axis", -1, c.x[0])
+	axis := c.axis(-1, c.x[0])
 	return []string{c.sub(c.dy[0], c.mul(c.Op("Exp", c.y[0]), c.sum(c.dy[0], []int64{axis}, true)))}
 }
 
 // lastAxes returns the axes starting at the node's axis attribute.
 func (c *call) lastAxes() []int64 {
 	r := c.rank(c.x[0])
-	return axesUpTo(r)[min(int64(r), c.axis("axis", -1, c.x[0])):]
+	return axesUpTo(r)[min(int64(r), c.axis(-1, c.x[0])):]
 }
 
 // meanOf returns the mean of a b over the axes, which are kept with size 1.
@@ -250,7 +250,7 @@ func lpNorm(c *call) []string {
 	if c.n.Int("p", 2) == 1 {
 		op = "ReduceL1"
 	}
-	return []string{c.div(c.x[0], c.reduce(op, c.x[0], []int64{c.axis("axis", -1, c.x[0])}, true))}
+	return []string{c.div(c.x[0], c.reduce(op, c.x[0], []int64{c.axis(-1, c.x[0])}, true))}
 }
 
 func meanVarianceNorm(c *call) []string {

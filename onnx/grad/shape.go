@@ -40,7 +40,7 @@ func concatRule(c *call) []string {
 	if len(c.x) == 1 {
 		return []string{c.dy[0]}
 	}
-	axis := c.axis("axis", 0, c.x[0])
+	axis := c.axis(0, c.x[0])
 	if c.err != nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func splitRule(c *call) []string {
 			parts[i] = c.zerosLike(c.y[i])
 		}
 	}
-	return []string{c.concat(c.axis("axis", 0, c.x[0]), parts...)}
+	return []string{c.concat(c.axis(0, c.x[0]), parts...)}
 }
 
 // sliceRule pads the gradient with zeros. With steps other than 1, and for slices whose position is only known when

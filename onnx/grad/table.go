@@ -7,12 +7,11 @@ import (
 	"assay/onnx"
 )
 
-// entry is one rule: how gradients pass through an operator, in a range of its versions.
+// entry is one rule: how gradients pass through an operator, from one of its versions on.
 type entry struct {
 	domain            string
 	op                string
-	since             int64 // first opset of the domain that the rule is valid in; 0: any
-	until             int64 // last one; 0: any
+	since             int64 // first opset of the domain that the rule is valid in
 	nonDifferentiable []int // inputs that carry no gradient; allInputs: all of them
 	// outputs is the number of leading outputs whose gradients the rule takes: 0 is only the first, allOutputs any
 	// number.
@@ -84,7 +83,7 @@ func init() {
 // lookup finds the rule of a node in a version of its domain, nil if there is none.
 func lookup(n *onnx.Node, opset int64) *entry {
 	for _, r := range rules[[2]string{n.Domain, n.Op}] {
-		if opset >= r.since && (r.until == 0 || opset <= r.until) {
+		if opset >= r.since {
 			return r
 		}
 	}

@@ -14,27 +14,27 @@ import (
 
 // readJudge checks whether the run trains a scorer of format 2: scorer is the file of a new one, init the directory
 // of a trained one.
-func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
+func (c *Config) readJudge(d *strictyaml.Document, folder string) {
 	file, key := strictyaml.Absolute(folder, c.Scorer), "scorer"
 	if c.Scorer == "" {
 		if c.Init == "" {
-			return nil
+			return
 		}
 		file, key = filepath.Join(strictyaml.Absolute(folder, c.Init), model.ConfigFile), "init"
 	}
 	if _, err := os.Stat(file); err != nil && key == "init" { // reported later
-		return nil
+		return
 	}
 	judge, err := model.ReadScorerConfig(file)
 	switch {
 	case key == "init" && (err != nil || judge.Format != 2): // reported later, as for format 1
-		return nil
+		return
 	case err != nil:
 		d.Problem(key, "%v", err)
-		return nil
+		return
 	case judge.Format != 2:
 		d.Problem(key, "%s has format %d: a scorer of format 1 is configured by the keys of the run", file, judge.Format)
-		return nil
+		return
 	}
 	if c.Init != "" && c.Scorer != "" {
 		d.Problem("scorer", "init already has a scorer: set only one of the two")
@@ -48,7 +48,6 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 		}
 	}
 	c.takeJudge(d, judge, folder)
-	return nil
 }
 
 // takeJudge takes from a scorer of format 2 what the configuration does not set.

@@ -33,9 +33,7 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	if c.Mode != ModeText {
-		if err := c.readJudge(d, folder); err != nil {
-			return nil, err
-		}
+		c.readJudge(d, folder)
 	}
 	if c.Mode == ModeText && c.Init != "" && !d.Bad("init") {
 		c, d = withAdapter(path, text, strictyaml.Absolute(folder, c.Init), c, d)
