@@ -1,6 +1,7 @@
 package lora
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -123,16 +124,7 @@ func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 	for _, t := range a.Targets {
 		adapted[t.Module] = true
 	}
-	whole := map[string]bool{} // modules
-	for _, m := range Modules(w) {
-		name := m.Name
-		if s, ok := a.spelled[name]; ok {
-			name = s
-		}
-		if slices.ContainsFunc(c.ModulesToSave, func(end string) bool { return strings.HasSuffix(name, end) }) {
-			whole[m.Name] = true
-		}
-	}
+	whole := a.saved(w)
 	tied := !slices.ContainsFunc(w.Names(), func(k string) bool { return Canonical(k) == outputTable })
 	if tied && whole["lm_head"] {
 		return nil, errors.New("modules_to_save names lm_head, which shares the embedding's table: this is not supported. " +
@@ -160,6 +152,18 @@ func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 		return nil, fmt.Errorf("modules_to_save %q names no module of the backbone", []string(c.ModulesToSave))
 	}
 	return out, nil
+}
+
+// saved returns the modules whose names end with an element of modules_to_save.
+func (a *Adapter) saved(w Checkpoint) map[string]bool {
+	whole := map[string]bool{}
+	for _, m := range Modules(w) {
+		name := cmp.Or(a.spelled[m.Name], m.Name)
+		if slices.ContainsFunc(a.Config.ModulesToSave, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			whole[m.Name] = true
+		}
+	}
+	return whole
 }
 
 // Describe is Bind for a backbone whose weights are absent: the adapter gets all tensors, with meaningless values.

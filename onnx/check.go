@@ -102,9 +102,7 @@ func (c *checker) used(domain string) {
 // graph checks one graph; outer holds the names of the enclosing graphs.
 func (c *checker) graph(g *Graph, outer map[string]bool) {
 	known := map[string]bool{} // all names of this graph and the enclosing ones
-	for name := range outer {
-		known[name] = true
-	}
+	maps.Copy(known, outer)
 	own := map[string]string{} // name -> what defines it here
 	define := func(name, what string) {
 		if old, twice := own[name]; twice {
@@ -152,18 +150,22 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 		}
 	}
 	if early != nil {
-		if _, err := sorted(c.m, g.Nodes); err != nil { // a cycle
-			c.add("%w", err)
-		} else {
-			c.add("%s: input %q is made by a later node, want nodes in execution order (Sort does that)",
-				c.m.Describe(early), misplaced)
-		}
+		c.misplaced(g.Nodes, early, misplaced)
 	}
 	for _, v := range g.Outputs {
 		if !known[v.Name] {
 			c.add("the graph output %q is not defined", v.Name)
 		}
 	}
+}
+
+// misplaced reports a node that reads the output x of a later one.
+func (c *checker) misplaced(nodes []*Node, n *Node, x string) {
+	if _, err := sorted(c.m, nodes); err != nil { // a cycle
+		c.add("%w", err)
+		return
+	}
+	c.add("%s: input %q is made by a later node, want nodes in execution order (Sort does that)", c.m.Describe(n), x)
 }
 
 // inputs checks that a node's inputs are defined, and returns the first that a later node makes; "": none.
