@@ -106,3 +106,25 @@ func TestSingleBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestWellFormed: before the word that must occur, every well-formed text of up to four bytes may come, and no other.
+func TestWellFormed(t *testing.T) {
+	g, err := Within("y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounds := []byte{0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF,
+		0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF}
+	var try func(text []byte)
+	try = func(text []byte) {
+		if got, want := g.Has(string(text)+"y"), utf8.Valid(text); got != want {
+			t.Errorf("% X: got %v, want %v", text, got, want)
+		}
+		for _, b := range bounds {
+			if len(text) < 4 {
+				try(append(text, b))
+			}
+		}
+	}
+	try(nil)
+}
