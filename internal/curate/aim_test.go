@@ -186,17 +186,9 @@ func TestEmptySelection(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			table, err := data.OpenTable(file, data.WithColumns(TripletColumns))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer table.Close()
-			scores, err := scoring.Read(table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			table, scores := triplets(t, file)
 			out := filepath.Join(t.TempDir(), "out")
-			_, err = c.s.Write(table, scores, out, false)
+			_, err := c.s.Write(table, scores, out, false)
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("Write: %v, want no error", err)
@@ -234,19 +226,26 @@ func TestPicturesInside(t *testing.T) {
 				`"aesthetic": 5}`+"\n", picture(byte(source)), picture(byte(100+10*source+target)), target)
 		}
 	}
-	table, err := data.OpenTable(testfile.Write(t, "t.jsonl", text.String()), data.WithColumns(TripletColumns))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
-	scores, err := scoring.Read(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table, scores := triplets(t, testfile.Write(t, "t.jsonl", text.String()))
 	s := TripletSelection{Rule: AIMBench, Top: 2}
 	got, err := s.Write(table, scores, filepath.Join(t.TempDir(), "out"), false)
 	want := &TripletCounts{Rows: 12, Chosen: 8, Dropped: 4, Sources: 4}
 	if err != nil || *got != *want {
 		t.Errorf("two of each source: got %+v, %v, want %+v", got, err, want)
 	}
+}
+
+// triplets opens a table of triplets, and reads its scores.
+func triplets(t *testing.T, file string) (*data.Table, scoring.Scores) {
+	t.Helper()
+	table, err := data.OpenTable(file, data.WithColumns(TripletColumns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { table.Close() })
+	scores, err := scoring.Read(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table, scores
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"assay/edit"
 )
 
 // ReadPairs reads lines of {id, answer}, {id, left, right}, or {id, model, score}, model being the side.
@@ -17,14 +19,14 @@ func (p *PairSet) ReadPairs(path string) (*PairPredictions, error) {
 		return nil, err
 	}
 	j := p.Blank()
-	if judge != nil {
-		j.on = judge.Range
-	}
 	var list Problems
 	answered, scored := map[int]string{}, map[Slot]string{}
 	list.Each(rows, func(r *Line) error { return j.readRow(r, answered, scored) })
 	if len(answered) > 0 && len(scored) > 0 {
 		j.checkMixed(answered, scored, &list)
+	}
+	if judge != nil && judge.Range != (edit.Range{}) {
+		j.setRange(judge.Range)
 	}
 	return j, list.Err()
 }

@@ -163,19 +163,24 @@ func ADIEERule(classes []string, leftName, rightName string, equal func(l, r flo
 	return rule
 }
 
+// setRange sets the range that the scores are on, once they are read.
+func (j *PairPredictions) setRange(on edit.Range) {
+	j.on = on
+	for side, scores := range j.Scores {
+		j.ten[side] = make([]float64, len(scores))
+		for i, v := range scores {
+			j.ten[side][i] = 10 * on.To01(v)
+		}
+	}
+}
+
 // onTen returns the predictions with scores on 0..10, if they are known to be on another range.
 func (j *PairPredictions) onTen() *PairPredictions {
 	if j.on == (edit.Range{}) {
 		return j
 	}
 	out := *j
-	out.on = edit.Range{}
-	for side, scores := range j.Scores {
-		out.Scores[side] = make([]float64, len(scores))
-		for i, v := range scores {
-			out.Scores[side][i] = 10 * j.on.To01(v)
-		}
-	}
+	out.on, out.Scores = edit.Range{}, j.ten
 	return &out
 }
 

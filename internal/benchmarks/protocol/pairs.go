@@ -90,7 +90,8 @@ type PairPredictions struct {
 	answered  []bool
 	anyAnswer bool
 	AnyScore  bool
-	on        edit.Range // of the scores; zero: 0 to 10, or unknown
+	on        edit.Range   // of the scores; zero: 0 to 10, or unknown
+	ten       [2][]float64 // the scores on 0 to 10, if on is set
 }
 
 // Blank returns empty predictions.
