@@ -129,7 +129,7 @@ func (s *Scorer) calibrate(score *edit.Score) {
 	score.Raw01, score.Sigma = &raw, m.Sigma(raw, score.Sigma)
 	score.Value, _ = m.At(raw)
 	if i := m.Interval; i != nil {
-		low, high := max(0, score.Value-i.HalfWidth), min(1, score.Value+i.HalfWidth)
+		low, high := i.Around(score.Value)
 		score.Interval = &edit.Interval{Low: low, High: high, Coverage: i.Coverage}
 	}
 }

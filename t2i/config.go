@@ -164,7 +164,8 @@ func (j *Judge) score(v float64) (edit.Score, float64) {
 	y, by := m.At(v)
 	s := edit.Score{Value: y, Score01: y, Raw01: &v}
 	if i := m.Interval; i != nil {
-		s.Interval = &edit.Interval{Low: max(0, y-i.HalfWidth), High: min(1, y+i.HalfWidth), Coverage: i.Coverage}
+		low, high := i.Around(y)
+		s.Interval = &edit.Interval{Low: low, High: high, Coverage: i.Coverage}
 	}
 	return s, by * slope
 }

@@ -203,6 +203,11 @@ func (m *Map) check() error {
 	return m.Interval.check()
 }
 
+// Around returns the interval around a calibrated score, within 0..1, as labels are.
+func (i *Interval) Around(score float64) (low, high float64) {
+	return min(1, max(0, score-i.HalfWidth)), min(1, max(0, score+i.HalfWidth))
+}
+
 func (i *Interval) check() error {
 	if i != nil && !(i.Coverage > 0 && i.Coverage < 1 && i.HalfWidth >= 0 && finite(i.HalfWidth)) {
 		return fmt.Errorf("interval: got coverage %g and half width %g, want a coverage between 0 and 1 and a finite "+

@@ -135,3 +135,14 @@ func TestNotFinite(t *testing.T) {
 		})
 	}
 }
+
+// TestAround: an interval lies within 0..1, also where a map's line beyond its knots leaves it.
+func TestAround(t *testing.T) {
+	for _, c := range []struct{ score, low, high float64 }{
+		{0.5, 0.25, 0.75}, {0.125, 0, 0.375}, {0.875, 0.625, 1}, {1.125, 0.875, 1}, {1.5, 1, 1}, {-0.5, 0, 0},
+	} {
+		if low, high := (&Interval{HalfWidth: 0.25}).Around(c.score); low != c.low || high != c.high {
+			t.Errorf("around %g: got %g..%g, want %g..%g", c.score, low, high, c.low, c.high)
+		}
+	}
+}

@@ -175,6 +175,28 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
+// TestNoRowsAreLeft: data.skip cannot set aside all rows of training or of validation.
+func TestNoRowsAreLeft(t *testing.T) {
+	for what, mine := range map[string]func(i int) bool{
+		"data.validation: no rows are left to validate on": func(i int) bool { return i%5 == 0 },
+		"data.train: no rows are left to train on":         func(i int) bool { return i%5 != 0 },
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := pictured(t, 10, "steps: 2\n")
+			for i := range 10 {
+				if mine(i) {
+					truncate(t, filepath.Join(filepath.Dir(path), fmt.Sprintf("row%d.png", i)))
+				}
+			}
+			rewrite(t, path, func(s string) string { return strings.Replace(s, "data: {", "data: {skip: 10, ", 1) })
+			if _, err := lookingRun(path, &looking{fake: newFake()}, Options{}); err == nil || err.Error() != what ||
+				exit.Code(err) != exit.Wrong {
+				t.Errorf("got %v, want %q", err, what)
+			}
+		})
+	}
+}
+
 // TestRepairedRunsEndTheSame damages a picture in the middle of a run. The state is saved, and after a repair the
 // result is bit-identical to that of an undisturbed run.
 func TestRepairedRunsEndTheSame(t *testing.T) {

@@ -40,6 +40,9 @@ func (q *quarantine) check(ctx context.Context, o *Options, fresh bool) error {
 	if q.data.Train.Len() == 0 {
 		return exit.Usagef("data.train: no rows are left to train on")
 	}
+	if fresh && q.data.Validation.Len() == 0 && q.config.Data.Validates() {
+		return exit.Usagef("data.validation: no rows are left to validate on")
+	}
 	return nil
 }
 

@@ -178,8 +178,7 @@ func (c *Config) checkGroups(d checker) {
 
 // checkPlateaus refuses plateau schedules if the file configures no validation.
 func (c *Config) checkPlateaus(d checker) {
-	v := &c.Data.Validation
-	if len(v.Tables) > 0 || v.Fraction > 0 || c.Data.ValidationSplit != "" || d.Bad("data") {
+	if c.Data.Validates() || d.Bad("data") {
 		return
 	}
 	for owner := range c.Plateaus() {

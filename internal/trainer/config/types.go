@@ -77,6 +77,11 @@ type Validation struct {
 	Fraction float64
 }
 
+// Validates reports whether the file names validation rows.
+func (c *DataConfig) Validates() bool {
+	return len(c.Validation.Tables) > 0 || c.Validation.Fraction > 0 || c.ValidationSplit != ""
+}
+
 // UnmarshalValue reads a fraction, a text or a list.
 func (d *Validation) UnmarshalValue(v any) error {
 	*d = Validation{}
