@@ -11,9 +11,9 @@ cd "$(dirname "$0")/.."
 export CGO_LDFLAGS="\"-L$PWD/build/lib\" ${CGO_LDFLAGS:-}"
 servers=${CLOUD_SERVERS:-$PWD/build/cloud/server}
 
-# server NAME MODULE: compiles a server unless it exists.
+# server NAME MODULE: compiles a server unless it exists; without optimisation, which takes longer than it saves here.
 server() {
-	[ -x "$servers/$1" ] || GOBIN=$servers timeout 900 go install "$2" || true
+	[ -x "$servers/$1" ] || GOBIN=$servers timeout 900 go install -gcflags='github.com/...=-N -l' -ldflags='-s -w' "$2" || true
 	[ -x "$servers/$1" ]
 }
 

@@ -2,7 +2,7 @@
 # Runs the fuzz targets: tools/fuzz.sh [--ci] [--only TARGET]
 #   (no option)  each with Go's coverage-guided engine for half a minute, then without coverage for the number of inputs in
 #                the list below (internal/fuzzing: ten to a hundred times as many per second); two at a time
-#   --ci         ten seconds each without coverage, from a fixed seed: failures are due to the change, not to chance
+#   --ci         five seconds each without coverage, from a fixed seed: failures are due to the change, not to chance
 # Logs and interesting inputs go to build/fuzz. A failing input is written to testdata/fuzz of its package: fix the cause, and
 # commit a small version as a regression seed.
 set -euo pipefail
@@ -43,7 +43,7 @@ one() {
 	log=build/fuzz/$name.log
 	cache=$PWD/build/fuzz/cache/$name
 	if [ "$mode" = ci ]; then
-		FUZZ_BLIND=10s FUZZ_SEED=1 blind "$@" >"$log" 2>&1
+		FUZZ_BLIND=5s FUZZ_SEED=1 blind "$@" >"$log" 2>&1
 	else
 		go test "$1" -vet=off -run '^$' -fuzz "^$2\$" -fuzztime 30s -parallel 1 -fuzzminimizetime 100x \
 			-test.fuzzcachedir="$cache" >"$log" 2>&1 && FUZZ_BLIND=$3 FUZZ_CORPUS=$cache blind "$@" >>"$log" 2>&1
