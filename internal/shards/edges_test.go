@@ -244,6 +244,76 @@ func TestFinishedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestWait: while a shard is held, a worker says so once, and looks again after a quarter of the lease's lifetime.
+func TestWait(t *testing.T) {
+	w := few(t, 1)
+	other := *w
+	w.Lease = 2 * time.Second
+	var looks []time.Time
+	elsewhere(t, w, leaseName(1, 1), 0)
+	w.place = &faulty{place: w.place, fails: func(call string, _ int) bool {
+		if call != "has "+manifestName(1) {
+			return false
+		}
+		elsewhere(t, &other, leaseName(1, 1), 0) // renewed
+		if looks = append(looks, time.Now()); len(looks) == 3 {
+			results, err := plain(t.Context(), Shard{To: 6})
+			if err == nil {
+				_, err = other.commit(Shard{Index: 1, To: 6}, results)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	}}
+	var told []string
+	w.Told = func(text string) { told = append(told, text) }
+	if _, err := w.Do(t.Context(), Ref{0, 1}, plain); err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"waiting: shard 1 is held by process 7 on there"}, told); d != "" {
+		t.Errorf("told (-want +got):\n%s", d)
+	}
+	for i := 1; i < len(looks); i++ {
+		if pause := looks[i].Sub(looks[i-1]); pause < w.Lease/4 {
+			t.Errorf("look %d: got a pause of %v, want at least %v", i+1, pause, w.Lease/4)
+		}
+	}
+}
+
+// TestInterrupted: an interrupted worker gives its shard up at once; one whose work failed holds it until the lease
+// expires, so that others do not fail as well.
+func TestInterrupted(t *testing.T) {
+	for _, interrupted := range []bool{true, false} {
+		t.Run(fmt.Sprint(interrupted), func(t *testing.T) {
+			w := few(t, 1)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			failed := errors.New("the work failed")
+			_, err := w.Do(ctx, Ref{0, 1}, func(context.Context, Shard) ([]result, error) {
+				if interrupted {
+					stop()
+				}
+				return nil, failed
+			})
+			if !errors.Is(err, failed) {
+				t.Errorf("got error %v, want %v", err, failed)
+			}
+			if _, age, err := w.held(1, 1); err != nil || (age >= w.lease()) != interrupted {
+				t.Errorf("got a lease of %v, %v, want it expired: %t", age, err, interrupted)
+			}
+		})
+	}
+	w := few(t, 1)
+	w.place = &faulty{place: w.place, fails: func(call string, _ int) bool { return strings.HasPrefix(call, "expire ") }}
+	ctx, stop := context.WithCancel(t.Context())
+	_, err := w.Do(ctx, Ref{0, 1}, func(context.Context, Shard) ([]result, error) { stop(); return nil, ctx.Err() })
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, errFault) {
+		t.Errorf("the lease could not be given up: got error %v, want %v and %v", err, context.Canceled, errFault)
+	}
+}
+
 // TestClaimed: of two workers one gets a shard, and the other is told who has it; a released or lost lease is free.
 func TestClaimed(t *testing.T) {
 	w := few(t, 1)
@@ -431,6 +501,9 @@ func TestMissing(t *testing.T) {
 		if got := e.Error(); !strings.HasSuffix(got, want) {
 			t.Errorf("%d missing: got %q, want it to end with %q", n, got, want)
 		}
+		if last := e.Missing[n-1]; last != fmt.Sprint(n) {
+			t.Errorf("%d missing: afterwards the last one is %q, want %d", n, last, n)
+		}
 	}
 }
 
@@ -464,6 +537,9 @@ func TestPlans(t *testing.T) {
 		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 5]}`:       "not a plan of shards",
 		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 4, 3, 6]}`: "not in order",
 		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 7, 6]}`:    "not in order",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, -1, 6]}`:   "not in order",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, "3", 6]}`:  "cannot unmarshal string",
+		`{"format": 1, "rows": 6, "cuts": [0, 3, 6]}`:                   "unexpected end of JSON",
 		`{"format": 1`: "plan.json",
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -494,6 +570,7 @@ func TestCutEdges(t *testing.T) {
 		{"more shards", 2, 4, func(int) (int64, bool) { return 1, true }, []int{0, 1, 1, 2, 2}},
 		{"no rows", 0, 2, nil, []int{0, 0, 0}},
 		{"one group", 3, 2, func(i int) (int64, bool) { return 1, i == 0 }, []int{0, 3, 3}},
+		{"one byte more a row", 6, 2, func(i int) (int64, bool) { return int64(i / 5 * 4), true }, []int{0, 5, 6}},
 		{"heavy first", 3, 3, func(i int) (int64, bool) { return int64(100 - 50*i), true }, []int{0, 1, 2, 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
