@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,6 +171,74 @@ func TestTemporary(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"000001.json", "000001.jsonl", "000002.json", "000002.jsonl"}, left(t, w, "plan")); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
+	}
+}
+
+// TestTemporaryRow: one temporary failure is enough, and its row is counted from the start of the table.
+func TestTemporaryRow(t *testing.T) {
+	w := few(t, 2)
+	r, err := w.Do(t.Context(), Ref{2, 2}, func(ctx context.Context, s Shard) ([]result, error) {
+		results, err := plain(ctx, s)
+		results[1].Temporary, results[1].Error = true, "busy"
+		return results, err
+	})
+	const want = "shard 2 is not done: a server failed at 1 of its 3 rows, first at row 5; the same command retries: busy"
+	if err == nil || err.Error() != want || len(r.Shards) > 0 {
+		t.Errorf("got %+v, %v, want %q", r, err, want)
+	}
+}
+
+// TestInherit: a worker gets the partial results of the newest worker before it that has any.
+func TestInherit(t *testing.T) {
+	w := few(t, 1)
+	w.Lease = time.Minute
+	for i, c := range []struct {
+		texts map[int]string // of the workers before
+		want  string
+	}{
+		{map[int]string{}, ""},
+		{map[int]string{1: "first"}, "first"},
+		{map[int]string{1: "first", 2: "second"}, "second"},
+		{map[int]string{1: "first", 3: "third"}, "third"},
+	} {
+		for n := 1; n <= 3; n++ {
+			elsewhere(t, w, leaseName(1, n), time.Hour)
+			_ = os.Remove(w.path(progressName(1, n)))
+			if text, ok := c.texts[n]; ok {
+				if err := os.WriteFile(w.path(progressName(1, n)), []byte(text), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got, failed := "", errors.New("only looks")
+		_, err := w.Do(t.Context(), Ref{0, 1}, func(_ context.Context, s Shard) ([]result, error) {
+			raw, err := os.ReadFile(s.Progress)
+			if got = string(raw); err != nil && !os.IsNotExist(err) {
+				t.Error(err)
+			}
+			return nil, failed
+		})
+		if !errors.Is(err, failed) || got != c.want {
+			t.Errorf("case %d: got %q, %v, want %q", i+1, got, err, c.want)
+		}
+		for _, name := range []string{leaseName(1, 4), progressName(1, 4)} {
+			_ = os.Remove(w.path(name))
+		}
+	}
+	path := w.path(progressName(1, 3))
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o777)); err != nil { // cannot be copied
+		t.Fatal(err)
+	}
+	if r, err := w.Do(t.Context(), Ref{0, 1}, plain); err == nil || !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("got %+v, %v, want an error that names the directory", r, err)
+	}
+}
+
+// TestPlanDigest: it is the first half of the SHA-256 of the plan.
+func TestPlanDigest(t *testing.T) {
+	sum := sha256.Sum256([]byte(`{"format":1,"head":"few","rows":6,"cuts":[0,3,6]}`))
+	if got, want := few(t, 2).digest(), fmt.Sprintf("%x", sum[:16]); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -395,6 +464,113 @@ func TestKeep(t *testing.T) {
 	stop()
 	if cause := context.Cause(kept); errors.Is(cause, errLost) || cause == nil {
 		t.Errorf("stopped: got cause %v, want a different one than %v", cause, errLost)
+	}
+}
+
+// TestRenewals: a lease is renewed every quarter of its lifetime while it is the newest, and one renewal may fail.
+// After stop there are no renewals.
+func TestRenewals(t *testing.T) {
+	w := few(t, 1)
+	w.Lease = 1600 * time.Millisecond
+	l, _, err := w.claim(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, start := make(chan time.Time), time.Now()
+	failed := false
+	w.place = &faulty{place: w.place, fails: func(call string, _ int) bool {
+		if !strings.HasPrefix(call, "renew ") {
+			return false
+		}
+		now := time.Now()
+		at <- now
+		fails := !failed && now.Sub(start) > w.Lease
+		failed = failed || fails
+		return fails
+	}}
+	kept, stop := w.keep(t.Context(), l)
+	var last time.Time
+	for n := 1; n <= 7; n++ { // the fourth or fifth one fails
+		select {
+		case now := <-at:
+			if pause := now.Sub(last); n > 1 && pause < w.Lease/4 {
+				t.Errorf("renewal %d: got a pause of %v, want at least %v", n, pause, w.Lease/4)
+			}
+			last = now
+		case <-time.After(2 * w.Lease):
+			t.Fatalf("renewal %d: got none in %v, want one every %v", n, 2*w.Lease, w.Lease/4)
+		case <-kept.Done():
+			t.Fatalf("renewal %d: got a lost lease, want it kept", n)
+		}
+	}
+	<-at
+	stop()
+	select {
+	case <-at:
+		t.Error("after stop: got a renewal, want none")
+	case <-time.After(w.Lease / 2):
+	}
+}
+
+// TestStopWaits: stop returns after a renewal in progress has ended.
+func TestStopWaits(t *testing.T) {
+	w := few(t, 1)
+	w.Lease = 40 * time.Millisecond
+	l, _, err := w.claim(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewing, goOn := make(chan bool, 100), make(chan bool)
+	w.place = &faulty{place: w.place, fails: func(call string, _ int) bool {
+		if strings.HasPrefix(call, "renew ") {
+			renewing <- true
+			<-goOn
+		}
+		return false
+	}}
+	_, stop := w.keep(t.Context(), l)
+	<-renewing
+	stopped := make(chan bool)
+	go func() { stop(); close(stopped) }()
+	select {
+	case <-stopped:
+		t.Error("stop returned during a renewal, want it to wait")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(goOn)
+	<-stopped
+}
+
+// TestNotRenewed: a lease that is gone, or has a newer one, is not renewed.
+func TestNotRenewed(t *testing.T) {
+	for name, spoil := range map[string]func(w *Work[result], l *lease) error{
+		"gone":         func(w *Work[result], l *lease) error { return w.place.remove(l.name) },
+		"a newer one":  func(w *Work[result], _ *lease) error { return w.place.claim(leaseName(1, 2), []byte("{}")) },
+		"not readable": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := few(t, 1)
+			w.Lease = 40 * time.Millisecond
+			l, _, err := w.claim(1)
+			if err == nil && spoil != nil {
+				err = spoil(w, l)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := &faulty{place: w.place, fails: func(call string, _ int) bool {
+				return spoil == nil && call == "has "+leaseName(1, 2)
+			}}
+			w.place = f
+			kept, stop := w.keep(t.Context(), l)
+			<-kept.Done()
+			stop()
+			for _, call := range f.calls {
+				if strings.HasPrefix(call, "renew ") {
+					t.Errorf("got calls %q, want no renewal", f.calls)
+				}
+			}
+		})
 	}
 }
 

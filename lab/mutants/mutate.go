@@ -180,8 +180,9 @@ func (f *finder) leaveOut(list []ast.Stmt) {
 				for _, r := range s.Rhs {
 					right = append(right, f.text(r.Pos(), r.End()))
 				}
-				if len(s.Lhs) == len(s.Rhs) {
-					f.replace(s, s.Pos(), s.End(), blank+strings.Join(right, ", "))
+				text := blank + strings.Join(right, ", ")
+				if len(s.Lhs) == len(s.Rhs) && text != f.text(s.Pos(), s.End()) {
+					f.replace(s, s.Pos(), s.End(), text)
 				}
 			}
 		}
