@@ -422,47 +422,53 @@ func TestMergeProves(t *testing.T) {
 func TestParse(t *testing.T) {
 	tests := []struct {
 		text, env string
-		want      string // Ref, or part of the error
+		want      string // Ref; or "error: " and part of the error
 	}{
 		{"", "", "all"},
 		{"3/8", "", "3/8"},
 		{"any/8", "", "any/8"},
-		{"0/8", "", "want i/n"},
-		{"9/8", "", "want i/n"},
-		{"3", "", "want i/n"},
-		{"any", "", "want i/n"},
-		{"x/8", "", "want i/n"},
-		{"1/0", "", "with n from 1"},
-		{"auto", "", "no launcher"},
+		{"0/8", "", "error: want i/n"},
+		{"9/8", "", "error: want i/n"},
+		{"3", "", "error: want i/n"},
+		{"any", "", "error: want i/n"},
+		{"x/8", "", "error: want i/n"},
+		{"1/0", "", "error: with n from 1"},
+		{"auto", "", "error: no launcher"},
 		{"auto", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "3/4"},
 		{"auto", "PMI_RANK=0 PMI_SIZE=4", "1/4"},
 		{"auto", "PMIX_RANK=3 SLURM_STEP_NUM_TASKS=4", "4/4"},
 		{"auto", "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "2/2"},
-		{"auto", "SLURM_PROCID=0 SLURM_NTASKS=4", "no launcher"}, // the batch script itself
+		{"auto", "SLURM_PROCID=0 SLURM_NTASKS=4", "error: no launcher"}, // the batch script itself
 		{"auto", "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=8 SLURM_ARRAY_TASK_COUNT=8", "3/8"},
 		{"auto", "SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=8",
-			"want all starting at 1"},
-		{"auto", "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "auto/n"},
+			"error: want all starting at 1"},
+		{"auto", "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "error: auto/n"},
 		{"auto/8", "SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "7/8"},
-		{"auto/8", "SLURM_ARRAY_TASK_ID=9", "not one of 1 to 8"},
+		{"auto/8", "SLURM_ARRAY_TASK_ID=9", "error: not one of 1 to 8"},
 		{"auto/8", "JOB_COMPLETION_INDEX=0", "1/8"},
-		{"auto/8", "JOB_COMPLETION_INDEX=8", "more than the 8 completions"},
-		{"auto", "JOB_COMPLETION_INDEX=0", "use auto/n"},
-		{"auto/8", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "4 processes"},
+		{"auto/8", "JOB_COMPLETION_INDEX=8", "error: more than the 8 completions"},
+		{"auto", "JOB_COMPLETION_INDEX=0", "error: use auto/n"},
+		{"auto/8", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "error: 4 processes"},
 		{"auto", "SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_COUNT=3 " +
 			"SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "4/6"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.text+" "+tt.env, func(t *testing.T) {
-			env := map[string]string{}
-			for _, kv := range strings.Fields(tt.env) {
-				k, v, _ := strings.Cut(kv, "=")
-				env[k] = v
-			}
-			r, err := parse(tt.text, func(name string) string { return env[name] })
-			if got := r.String(); (err != nil || got != tt.want) && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-				t.Errorf("%q with %s: %s, %v; want %q", tt.text, tt.env, got, err, tt.want)
-			}
-		})
+		t.Run(tt.text+" "+tt.env, func(t *testing.T) { checkParsed(t, tt.text, tt.env, tt.want) })
+	}
+}
+
+// checkParsed compares the Ref of a text, or its error, in an environment of NAME=value.
+func checkParsed(t *testing.T, text, environment, want string) {
+	t.Helper()
+	env := map[string]string{}
+	for _, kv := range strings.Fields(environment) {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	r, err := parse(text, func(name string) string { return env[name] })
+	got := r.String()
+	part, fails := strings.CutPrefix(want, "error: ")
+	if fails != (err != nil) || fails && !strings.Contains(err.Error(), part) || !fails && got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
