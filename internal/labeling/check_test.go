@@ -73,7 +73,8 @@ func TestPlanNamesKeys(t *testing.T) {
 			j.Close()
 		}
 		var other *PlanError
-		if errors.As(err, &other) != (change.want != "") || err != nil && !strings.Contains(err.Error(), change.want) {
+		if errors.As(err, &other) != (change.want != "") || (err != nil) != (change.want != "") ||
+			err != nil && !strings.Contains(err.Error(), change.want) {
 			t.Errorf("want %q: %v", change.want, err)
 		}
 	}
