@@ -668,6 +668,9 @@ func TestReader(t *testing.T) {
 
 // TestMissing: at most twenty shards are named.
 func TestMissing(t *testing.T) {
+	if _, err := few(t, 2).merge(); err == nil || err.Error() != "2 of 2 shards are not done: 1, 2" {
+		t.Errorf("nothing was done: got error %v, want both shards named, without a holder", err)
+	}
 	for n, want := range map[int]string{1: "1 of 99 shards are not done: 1", 20: ", 19, 20", 21: ", 19, 20, and 1 more",
 		50: ", 20, and 30 more"} {
 		e := &IncompleteError{Of: 99}
