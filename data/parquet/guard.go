@@ -60,6 +60,8 @@ type guardedPage struct {
 	end        int64 // rows of the row group that start in it or before; only of counted pages
 	dictionary bool
 	indexed    bool // its values are indices into the dictionary
+	runs       bool // its values are booleans in runs
+	empty      bool // it has no values: pyarrow may end a column chunk with such a page
 	checked    bool
 	err        error
 }
@@ -211,7 +213,7 @@ func (c *guardedChunk) walk(f io.ReaderAt) error {
 		}
 		lost = slices.DeleteFunc(lost, func(start int64) bool { return start == at })
 		c.pages = append(c.pages, guardedPage{from: at, to: header.to, dictionary: header.dictionary(),
-			indexed: header.indexed()})
+			indexed: header.indexed(), runs: header.encoding() == format.RLE, empty: header.empty()})
 		if n, known := header.rows(c.levels[0] > 0); known && c.counted == len(c.pages)-1 {
 			c.count(n)
 		}
@@ -229,10 +231,12 @@ func (c *guardedChunk) walk(f io.ReaderAt) error {
 	return nil
 }
 
-// count records how many rows start in the next page.
+// count records how many rows start in the next page, and that empty pages after it have none.
 func (c *guardedChunk) count(rows int64) {
 	c.pages[c.counted].end = c.rowsTo(c.counted) + rows
-	c.counted++
+	if c.counted++; c.counted < len(c.pages) && c.pages[c.counted].empty {
+		c.count(0)
+	}
 }
 
 // compare checks that the pages have as many rows as the row group, once all are counted.
@@ -272,19 +276,29 @@ type pageHeader struct {
 
 func (h *pageHeader) dictionary() bool { return h.header.Type == format.DictionaryPage }
 
-func (h *pageHeader) indexed() bool {
-	e := h.header.DataPageHeader.V.Encoding
+// encoding is that of the values of a data page.
+func (h *pageHeader) encoding() format.Encoding {
 	if h.header.Type == format.DataPageV2 {
-		e = h.header.DataPageHeaderV2.V.Encoding
+		return h.header.DataPageHeaderV2.V.Encoding
 	}
+	return h.header.DataPageHeader.V.Encoding
+}
+
+func (h *pageHeader) indexed() bool {
+	e := h.encoding()
 	return e == format.RLEDictionary || e == format.PlainDictionary //lint:ignore SA1019 files that have it are read
+}
+
+// empty reports whether the page has no values.
+func (h *pageHeader) empty() bool {
+	return h.header.DataPageHeader.V.NumValues == 0 && h.header.DataPageHeaderV2.V.NumValues == 0
 }
 
 // rows is how many rows start in the page. If rows have several values, only version 2 headers say it.
 func (h *pageHeader) rows(repeated bool) (n int64, known bool) {
 	switch h.header.Type {
 	case format.DataPage:
-		return int64(h.header.DataPageHeader.V.NumValues), !repeated
+		return int64(h.header.DataPageHeader.V.NumValues), !repeated || h.empty()
 	case format.DataPageV2:
 		return int64(h.header.DataPageHeaderV2.V.NumRows), true
 	}

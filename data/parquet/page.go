@@ -14,7 +14,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/delta"
+	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -209,6 +211,46 @@ func (b *pageBody) runs(raw []byte, width int) error {
 			return err
 		}
 		raw = raw[min(bytes, int64(len(raw))):]
+	}
+	return nil
+}
+
+// booleans decodes the values of a page of booleans in runs again: of a run of true the library sets one in eight, and
+// it takes every run for a multiple of eight values.
+func (g *guardedFile) booleans(c *guardedChunk, at *guardedPage, page parquet.Page) error {
+	h, err := readPageHeader(g.file, at.from, c.to)
+	if err != nil {
+		return err
+	}
+	_, body, b, err := g.open(c, &h)
+	if err != nil {
+		return err
+	}
+	for _, most := range c.levels {
+		if most > 0 && b.version == 1 {
+			if _, err := b.prefixed(body); err != nil {
+				return err
+			}
+		}
+	}
+	raw, err := b.prefixed(body)
+	if err != nil {
+		return err
+	}
+	runs := rle.Encoding{BitWidth: 1}
+	values, err := runs.DecodeLevels(nil, raw)
+	if err != nil {
+		return err
+	}
+	n := int(page.NumValues() - page.NumNulls())
+	if len(values) < n {
+		return fmt.Errorf("it has %d booleans instead of %d", len(values), n)
+	}
+	wrong := page.Data()
+	packed := wrong.Boolean()
+	clear(packed)
+	for i, v := range values[:n] {
+		packed[i/8] |= v << (i % 8)
 	}
 	return nil
 }

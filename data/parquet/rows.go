@@ -93,6 +93,9 @@ func (r *rowReader) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.Va
 		return nil, c.wrong(p, err)
 	}
 	for p++; c.levels[0] > 0 && i+1 == page.to && p < len(c.pages); p++ { // the row may continue in the next page
+		if c.pages[p].empty { // the library cannot decode it
+			continue
+		}
 		next, err := r.page(c, p)
 		if err != nil {
 			return nil, err
@@ -193,6 +196,12 @@ func (r *rowReader) decode(c *guardedChunk, p int) (*decodedPage, error) {
 	page, err := pages.ReadPage()
 	if err != nil {
 		return nil, ended(err)
+	}
+	if at.runs {
+		if err := r.guard.booleans(c, at, page); err != nil {
+			parquet.Release(page)
+			return nil, err
+		}
 	}
 	out := &decodedPage{id: pageID{c, p}, page: page, bytes: page.Size()}
 	if d := page.Dictionary(); d != nil {
