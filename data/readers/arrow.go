@@ -35,6 +35,7 @@ type arrowRows struct {
 
 type arrowFile struct {
 	path   string
+	first  int // row
 	mapped []byte
 	schema arrowMessage
 	names  []string
@@ -82,7 +83,7 @@ func (r *arrowRows) add(path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("mmap: %w", err)
 	}
-	r.files = append(r.files, arrowFile{path: path, mapped: mapped})
+	r.files = append(r.files, arrowFile{path: path, first: r.rows, mapped: mapped})
 	file := &r.files[len(r.files)-1]
 	defer func() {
 		if p := recover(); p != nil { // flatbuffers are read without checks
@@ -194,7 +195,8 @@ func (r *arrowRows) batch(i int) int {
 }
 
 func (r *arrowRows) where(i int) string {
-	return fmt.Sprintf("%s: row %d", filepath.Base(r.files[r.batches[r.batch(i)].file].path), i+1)
+	f := r.files[r.batches[r.batch(i)].file]
+	return fmt.Sprintf("%s: row %d", filepath.Base(f.path), i-f.first+1)
 }
 
 func (r *arrowRows) record(i int) (rec data.Record, err error) {
@@ -316,6 +318,9 @@ func arrowValue(a arrow.Array, i int) (any, error) {
 	if x := arrowNumber(a, i); x != nil {
 		return x, nil
 	}
+	if x := arrowTime(a, i); x != nil {
+		return x, nil
+	}
 	return nil, fmt.Errorf("values of type %s are not supported", a.DataType())
 }
 
@@ -346,6 +351,30 @@ func arrowNumber(a arrow.Array, i int) any {
 	case *array.Uint16:
 		return int64(a.Value(i))
 	case *array.Uint8:
+		return int64(a.Value(i))
+	case *array.Decimal32, *array.Decimal64, *array.Decimal128, *array.Decimal256:
+		if x, err := strconv.ParseFloat(a.ValueStr(i), 64); err == nil {
+			return x
+		}
+	}
+	return nil
+}
+
+// arrowTime returns a time, date or duration as a number of its unit, as they are read from Parquet; nil for other
+// types.
+func arrowTime(a arrow.Array, i int) any {
+	switch a := a.(type) {
+	case *array.Timestamp:
+		return int64(a.Value(i))
+	case *array.Date32:
+		return int64(a.Value(i))
+	case *array.Date64:
+		return int64(a.Value(i))
+	case *array.Time32:
+		return int64(a.Value(i))
+	case *array.Time64:
+		return int64(a.Value(i))
+	case *array.Duration:
 		return int64(a.Value(i))
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"assay/data"
 	"assay/internal/packed"
 	"assay/internal/testfile"
 )
@@ -223,5 +224,46 @@ func TestNoNumbers(t *testing.T) {
 			}
 			r.Close()
 		})
+	}
+}
+
+// Times, dates and durations in arrow files are numbers of their units, decimals are rounded once (tools/oracle/
+// arrow_times.py). The row of an error is counted from the beginning of its file.
+func TestArrowTimes(t *testing.T) {
+	dir := packed.Unpack(t, "testdata/times.zip")
+	var expect map[string][]*float64
+	testfile.ReadJSON(t, dir+"/expect.json", &expect)
+	if len(expect) != 9 {
+		t.Fatalf("got %d columns, want 9", len(expect))
+	}
+	r, err := openRows(dir + "/disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	for i := range r.len() {
+		rec, err := r.record(i)
+		if err != nil {
+			t.Fatalf("row %d: %v", i, err)
+		}
+		for column, want := range expect {
+			v, _ := rec.Get(column)
+			got, err := data.AnyNumber(v)
+			if err != nil || (got == nil) != (want[i] == nil) || got != nil && *got != *want[i] {
+				t.Errorf("row %d, column %s: got %v (%v), want %v", i, column, v, err, want[i])
+			}
+		}
+	}
+	table, err := Open(t.Context(), "table", Options{Path: dir + "/disk"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if _, err = table.Read(1); err != nil {
+		t.Errorf("row 2: got error %v, want none", err)
+	}
+	const want = `data-00001-of-00002.arrow: row 1: column "instruction": is empty`
+	if _, err = table.Read(2); err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
