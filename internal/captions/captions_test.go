@@ -192,6 +192,43 @@ func TestWithoutTarget(t *testing.T) {
 	}
 }
 
+// TestGivenCaptionsOfFailedRows: a row that fails keeps the captions that it came with, and has none of the model.
+func TestGivenCaptionsOfFailedRows(t *testing.T) {
+	m := &scribe{fail: func(q string) (*chat.Answer, error) {
+		if strings.Contains(q, "described it as") {
+			return &chat.Answer{Text: "and on", Finish: chat.FinishLength}, nil
+		}
+		return nil, nil
+	}}
+	r := edits(t, m,
+		`{"source": "none.png", "target": "2.png", "instruction": "add", "source_caption": "a cat"}`,
+		`{"source": "none.png", "target": "2.png", "instruction": "add", "target_caption": "a hat"}`,
+		`{"source": "1.png", "target": "2.png", "instruction": "add", "source_caption": "a cat"}`,
+		`{"source": "1.png", "target": "2.png", "instruction": "add"}`,
+		`{"source": "1.png", "target": "2.png", "source_caption": "a cat"}`,
+		`{"sources": ["1.png", "2.png"], "instruction": "add", "source_caption": "a cat"}`)
+	result, err := r.Write(t.Context())
+	want := &Result{Out: r.Out, Rows: 6, Targets: 4, Failed: 6}
+	if d := cmp.Diff(want, result); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	kept := [][2]string{{"a cat", ""}, {"", "a hat"}, {"a cat", ""}, {}, {"a cat", ""}, {"a cat", ""}}
+	for i, v := range read(t, r.Out) {
+		if [2]string(v[:2]) != kept[i] || v[2] != "" || v[3] == "" {
+			t.Errorf("row %d: got %q, want the captions %q and an error", i+1, v, kept[i])
+		}
+	}
+	r.Given = "replace"
+	if _, err := r.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range read(t, r.Out) {
+		if v[0]+v[1]+v[2] != "" || v[3] == "" {
+			t.Errorf("row %d: got %q, want no captions and an error: they are replaced", i+1, v)
+		}
+	}
+}
+
 // TestRefused: a model that stops answering ends the run, without a table.
 func TestRefused(t *testing.T) {
 	n := 0

@@ -118,6 +118,14 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 	if err != nil {
 		return out, err
 	}
+	if r.Given == "keep" {
+		if out.source, err = r.caption(&rec, "source_caption"); err == nil {
+			out.target, err = r.caption(&rec, "target_caption")
+		}
+		if err != nil {
+			return out, err
+		}
+	}
 	line, err := t.Row(rec)
 	if err != nil {
 		return out, err
@@ -127,14 +135,6 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 			"single source", n)
 	}
 	out.goal = !line.Target.IsZero()
-	if r.Given == "keep" {
-		if out.source, err = r.caption(&rec, "source_caption"); err == nil {
-			out.target, err = r.caption(&rec, "target_caption")
-		}
-		if err != nil {
-			return row{goal: out.goal}, err
-		}
-	}
 	shown := r.Writer.Prompts.Source.shows(target) || r.Writer.Prompts.Target.shows(target)
 	if out.source != "" && (out.target != "" || !out.goal && shown) {
 		out.given = true
@@ -142,32 +142,34 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 	}
 	source, err := r.picture(t, line.Source, "source")
 	if err != nil {
-		return row{goal: out.goal}, err
+		return out, err
 	}
 	e := edit.New(source, nil, line.Instruction)
 	e.Texts = map[string]string{sourceCaption: out.source}
 	if out.goal && shown {
 		wanted, err := r.picture(t, line.Target, target)
 		if err != nil {
-			return row{goal: out.goal}, err
+			return out, err
 		}
 		e.Set(target, wanted)
 	}
 	return r.ask(ctx, e, out)
 }
 
-// ask runs the dialogues whose captions are missing.
-func (r *Run) ask(ctx context.Context, e *edit.Edit, out row) (_ row, err error) {
+// ask runs the dialogues whose captions are missing. If one fails, the row has what was given: one caption of a pair is
+// of no use, but it may be a person's.
+func (r *Run) ask(ctx context.Context, e *edit.Edit, given row) (_ row, err error) {
+	out := given
 	out.by = r.Name
 	if out.source == "" {
 		if out.source, err = r.Writer.Source(ctx, e); err != nil {
-			return row{goal: out.goal}, err
+			return given, err
 		}
 		e.Texts[sourceCaption] = out.source
 	}
 	if out.target == "" && (out.goal || !r.Writer.Prompts.Target.shows(target)) {
-		if out.target, err = r.Writer.Target(ctx, e); err != nil { // one caption of a pair is of no use
-			return row{goal: out.goal}, err
+		if out.target, err = r.Writer.Target(ctx, e); err != nil {
+			return given, err
 		}
 	}
 	return out, nil
