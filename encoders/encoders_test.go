@@ -201,6 +201,11 @@ func TestOpenErrors(t *testing.T) {
 			"encoder.layers.2"},
 		{"tokenizer", "clip_half", remove("tokenizer.json"), "save_pretrained"},
 		{"weights", "clip_half", remove("model.safetensors"), "model.safetensors"},
+		{"adapter", "clip_half", func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "adapter_config.json"), []byte("{}"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}, "merge_and_unload"},
 		{"no crop", "dino_giant", change("preprocessor_config.json", `"do_center_crop": true`, `"do_center_crop": false`),
 			"do_center_crop"},
 	}

@@ -142,12 +142,16 @@ func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableRe
 		return fmt.Errorf("%s, row %d: column \"undefined\": %w", in, l.Row+1, err)
 	}
 	var not []string
+	texts := m.CLIP // measures clip_d and clip_t
+	if texts != nil && !texts.HasTexts() {
+		texts = nil
+	}
 	for _, n := range []struct {
 		name string
 		by   *Cached
 		x    *float64
-	}{{"clip_d", m.CLIP, l.Value.ClipD}, {"clip_i", m.CLIP, l.Value.ClipI}, {"dino_i", m.DINO, l.Value.DinoI},
-		{"clip_t", m.CLIP, l.Value.ClipT}} {
+	}{{"clip_d", texts, l.Value.ClipD}, {"clip_i", m.CLIP, l.Value.ClipI}, {"dino_i", m.DINO, l.Value.DinoI},
+		{"clip_t", texts, l.Value.ClipT}} {
 		undefined := l.Value.Undefined
 		if n.by == nil { // not measured: the value in the table stays, also one that is not a number
 			undefined = strings.Fields(said)
@@ -174,7 +178,7 @@ func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableRe
 	if not != nil {
 		rec.Set("undefined", strings.Join(not, " "))
 	}
-	if m.CLIP != nil {
+	if texts != nil {
 		rec.Set("profile", measuredProfile)
 	}
 	rec.Set("error", nil)

@@ -53,3 +53,27 @@ func TestNotMeasured(t *testing.T) {
 		t.Errorf("got %d undefined and %v known, want clip_d undefined and dino_i known", r.Not["clip_d"], r.Known)
 	}
 }
+
+// TestWithoutTexts: a CLIP without a text tower measures clip_i alone. The table's clip_d and its profile stay.
+func TestWithoutTexts(t *testing.T) {
+	m := &Measurer{CLIP: openCached(t, open(t, filepath.Join(fixtures, "dino_giant")), t.TempDir())}
+	if m.CLIP.HasTexts() {
+		t.Fatal("got a text tower, want none")
+	}
+	var rec data.Record
+	rec.Set("clip_d", 0.25)
+	rec.Set("clip_i", 0.5)
+	rec.Set("clip_t", 0.75)
+	rec.Set("profile", "adiee-released/1")
+	measured := 0.875
+	r := &TableResult{Known: map[string]int{}}
+	if err := m.set(&table.Line[Numbers]{Value: Numbers{ClipI: &measured}}, &rec, r, "in"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"clip_d": "0.25", "clip_i": "0.875", "clip_t": "0.75",
+		"profile": "adiee-released/1"} {
+		if got, _ := rec.Get(name); fmt.Sprint(got) != want {
+			t.Errorf("%s: got %v, want %s", name, got, want)
+		}
+	}
+}

@@ -175,7 +175,7 @@ internal/benchmarks/report: internal/page internal/stats
 internal/benchmarks/benchtest: internal/benchmarks/protocol data internal/testfile
 internal/labeling/nearcopy: data internal/workers
 internal/labeling/guard: data internal/workers internal/labeling/nearcopy
-internal/labeling: internal/exit
+internal/labeling: internal/exit internal/tokens
 internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
 internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
 internal/labeling: internal/atomicfile internal/filelock internal/hub internal/page ort

@@ -14,6 +14,7 @@ import (
 	"assay/encoders"
 	"assay/heuristics"
 	"assay/internal/table"
+	"assay/internal/tokens"
 )
 
 // Measure measures the parts of the shard o.Shard (the zero Ref: all parts) that are missing or whose inputs have
@@ -120,6 +121,9 @@ func (m *measurer) begin(source, i int, load *loader) (*readers.Sample, error) {
 	if s.Source.IsZero() {
 		return nil, errors.New("no source picture")
 	}
+	if _, err := captioned(s); err != nil && m.encoders.Clip != nil {
+		return s, err
+	}
 	s.Source = load.add(s.Source, true)
 	if !s.Target.IsZero() {
 		s.Target = load.add(s.Target, true)
@@ -163,6 +167,14 @@ func (m *measurer) failed(source, i int, s *readers.Sample, err error) row {
 	return row{Sample: i, ID: m.job.Config.Sources[source].Name + "/" + id, Bad: err.Error()}
 }
 
+// captioned reports whether a sample has both captions, and whether an encoder can read them.
+func captioned(s *readers.Sample) (bool, error) {
+	if s.SourceCaption == "" || s.TargetCaption == "" {
+		return false, nil
+	}
+	return true, cmp.Or(tokens.Check("source_caption", s.SourceCaption), tokens.Check("target_caption", s.TargetCaption))
+}
+
 // texts embeds the captions of samples that have both.
 func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[string][]float32, error) {
 	if m.encoders.Clip == nil {
@@ -170,7 +182,10 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 	}
 	found := map[string][]float32{}
 	for _, s := range samples {
-		if s != nil && s.SourceCaption != "" && s.TargetCaption != "" {
+		if s == nil {
+			continue
+		}
+		if both, err := captioned(s); both && err == nil {
 			found[s.SourceCaption], found[s.TargetCaption] = nil, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package labeling
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -16,6 +17,7 @@ import (
 	"assay/heuristics"
 	"assay/internal/packed"
 	"assay/internal/shards"
+	"assay/internal/tokens"
 )
 
 // colouredTable is a table of five outputs next to the fixtures' pictures, with captions.
@@ -332,5 +334,57 @@ func TestGivenSimilaritiesAreCosines(t *testing.T) {
 	half := heuristics.Candidate{ClipI: heuristics.Measured(1.0005), ClipD: heuristics.Measured(math.NaN())}
 	if err := cosines(&half); err != nil {
 		t.Errorf("1 as a half float, and an undefined one: got error %v, want none", err)
+	}
+}
+
+// reading refuses the texts that a tokenizer cannot read, as an encoder does.
+type reading struct{ named }
+
+func (r reading) Texts(ctx context.Context, texts []string) ([][]float32, error) {
+	for _, text := range texts {
+		if err := tokens.Check("text", text); err != nil {
+			return nil, err
+		}
+	}
+	return r.named.Texts(ctx, texts)
+}
+
+// A caption that no tokenizer reads makes its row unusable, and not the data set; without an encoder it does not
+// matter.
+func TestUnreadableCaption(t *testing.T) {
+	dir := t.TempDir()
+	var png bytes.Buffer
+	if err := (&data.Picture{Width: 8, Height: 8, Pix: make([]byte, 3*8*8)}).EncodePNG(&png); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.png"), png.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	lines := ""
+	for i, caption := range []string{"a red wall", `a \u0000 wall`, "a blue wall"} {
+		lines += fmt.Sprintf(`{"id": "%d", "source": "a.png", "edit": "a.png", "target": "a.png", "method": "m", `+
+			`"instruction": "do %d", "source_caption": "a wall", "target_caption": "%s"}`+"\n", i, i, caption)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "t.jsonl"), []byte(lines), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const config = "out: OUT\nsources: [{layout: table, path: TABLE}]\nrules: {clip_i: off, dino_i: off}\n" +
+		"foreign: {instructions: 1}\nsplit: {validation: 0}\nmax_bad: 1\n"
+	for _, e := range []models{{Clip: reading{}}, {}} {
+		out := filepath.Join(t.TempDir(), "out")
+		c := load(t, strings.NewReplacer("OUT", out, "TABLE", filepath.Join(dir, "t.jsonl")).Replace(config))
+		r, err := run(t, c, e, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(filepath.Join(out, "skipped.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const reason = `target_caption \"a \\x00 wall\" contains a zero byte`
+		if said := strings.Contains(string(raw), reason); said != (e.Clip != nil) || (r.Bad == 1) != said {
+			t.Errorf("with an encoder: %t: got %d bad rows and %s, want one with %q: %t", e.Clip != nil, r.Bad, raw, reason,
+				e.Clip != nil)
+		}
 	}
 }
