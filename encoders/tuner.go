@@ -19,7 +19,8 @@ import (
 )
 
 // Tuner trains all weights of an encoder with a contrastive loss: a CLIP on pictures and their captions, any other
-// encoder on two views of each picture. As an [Encoder] it embeds with the current weights.
+// encoder on two views of each picture. As an [Encoder] it embeds with the current weights. DINOv2's position
+// embeddings stay as they are where pictures of another size than image_size resample them.
 type Tuner struct {
 	*Model
 	session *ort.Session
