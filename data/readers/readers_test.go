@@ -263,6 +263,77 @@ func TestUnpackAgain(t *testing.T) {
 	}
 }
 
+func write(t *testing.T, path string, raw []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A picture that archives have twice is unpacked if both are equal; one that may be either of two is refused, since
+// the wrong one would be read without a word.
+func TestUnpackAmbiguous(t *testing.T) {
+	const a, b = `{"source_image": "x/1/0.jpg", "target_image": "x/1/1.jpg", "instruction": "do"}`,
+		`{"source_image": "y/1/0.jpg", "target_image": "y/1/1.jpg", "instruction": "do"}`
+	tests := []struct {
+		name, rows string
+		archives   [][]string
+		want       string // of the error; "": none
+	}{
+		{"apart", a + "\n" + b, [][]string{{"x/1/0.jpg=1", "x/1/1.jpg=2"},
+			{"y/1/0.jpg=3", "y/1/1.jpg=4"}}, ""},
+		{"without folders", a, [][]string{{"1/0.jpg=1", "1/1.jpg=2"}}, ""},
+		{"either name", a + "\n" + b, [][]string{{"1/0.jpg=1", "1/1.jpg=2"}},
+			"1/0.jpg may be x/1/0.jpg or y/1/0.jpg"},
+		{"equal", a, [][]string{{"x/1/0.jpg=1", "x/1/1.jpg=2"}, {"old/x/1/0.jpg=1"}}, ""},
+		{"either file", a, [][]string{{"x/1/0.jpg=1", "x/1/1.jpg=2"}, {"old/x/1/0.jpg=9"}},
+			"x/1/0.jpg may be x/1/0.jpg or old/x/1/0.jpg, which differ"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i, files := range tt.archives {
+				move(t, tarOf(t, files...), filepath.Join(dir, fmt.Sprintf("%d.tar", i)))
+			}
+			write(t, filepath.Join(dir, "a.jsonl"), []byte(tt.rows))
+			r, err := Open(t.Context(), "seed-data-edit", Options{Path: dir, Unpack: t.TempDir()})
+			if err == nil {
+				defer r.Close()
+				_, err = r.Read(0)
+			}
+			if said := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(said, tt.want) {
+				t.Errorf("got error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// The archives are read again for pictures that an earlier run did not want.
+func TestUnpackMore(t *testing.T) {
+	dir, into := t.TempDir(), t.TempDir()
+	move(t, tarOf(t, "x/0.jpg=1", "x/1.jpg=2"), filepath.Join(dir, "a.tar"))
+	row := `{"source_image": "x/0.jpg", "target_image": "x/1.jpg", "instruction": "do"}`
+	write(t, filepath.Join(dir, "a.jsonl"), []byte(row))
+	for _, drop := range [][]string{{"x"}, nil} {
+		r, err := Open(t.Context(), "seed-data-edit", Options{Path: dir, Unpack: into, Drop: drop})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left Left
+		if _, err = r.Read(0); drop != nil && !errors.As(err, &left) || drop == nil && err != nil {
+			t.Errorf("dropped %v: got error %v, want the picture, or that it is left out", drop, err)
+		}
+		r.Close()
+	}
+}
+
 func TestDamaged(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(fixtures, "adiee/train/data-00000-of-00002.arrow"))
 	if err != nil {
