@@ -136,7 +136,8 @@ internal/trainer/models: chat internal/generate internal/trainer/rewards model/b
 internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
 internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
 internal/trainer/models: internal/trainer/optimizer model/backbone model/exec model/language model/nn
-internal/trainer: data edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+internal/trainer: data edit internal/atomicfile internal/exit internal/hub internal/jsonfile internal/stats
+internal/trainer: internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
 internal/trainer: internal/trainer/mlflow internal/trainer/optimizer internal/trainer/records internal/trainer/report

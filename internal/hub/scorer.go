@@ -12,7 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml"
 )
 
 // backboneLine matches the line of scorer.yaml with the backbone.
@@ -129,11 +132,22 @@ func renamed(text []byte, folders []string, backbone string) []byte {
 	for _, folder := range folders {
 		text = bytes.ReplaceAll(text, []byte(`"`+folder+`"`), []byte(`"`+n.Repo+`"`))
 		text = bytes.ReplaceAll(text, []byte("`"+folder+"`"), []byte("`"+n.Repo+"`"))
-		text = regexp.MustCompile(`(?m)^base_model: `+regexp.QuoteMeta(folder)+`$`).ReplaceAll(text,
-			[]byte("base_model: "+n.Repo))
 	}
-	return text
+	// A card names only the folder's last part, quoted if YAML needs it.
+	return baseModelLine.ReplaceAllFunc(text, func(line []byte) []byte {
+		var card struct {
+			Base string `yaml:"base_model"`
+		}
+		named := func(folder string) bool { return card.Base == folder || card.Base == filepath.Base(folder) }
+		if yaml.Unmarshal(line, &card) == nil && slices.ContainsFunc(folders, named) {
+			return []byte("base_model: " + n.Repo)
+		}
+		return line
+	})
 }
+
+// baseModelLine matches the line of a card with the backbone.
+var baseModelLine = regexp.MustCompile(`(?m)^base_model: .*$`)
 
 // CheckPush returns an error if nothing could be pushed to a name, before any work is done.
 func (h *Hub) CheckPush(n Name) error {

@@ -14,6 +14,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/hub"
 	"assay/internal/trainer/checkpoint"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
@@ -45,7 +46,7 @@ func writeScorer(t *Trainer, dir string) error {
 func scorerCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	c, s := t.config, &t.state
 	var b strings.Builder
-	front, err := yaml.Marshal(map[string]any{"library_name": "assay", "base_model": filepath.Base(c.Backbone),
+	front, err := yaml.Marshal(map[string]any{"library_name": "assay", "base_model": baseModel(c.Backbone),
 		"tags": []string{"reward-model", "image-editing"}})
 	if err != nil {
 		return "", err
@@ -193,7 +194,7 @@ func writeMeasures(b *strings.Builder, s *checkpoint.State) {
 func textCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	c, s := t.config, &t.state
 	var b strings.Builder
-	facts := map[string]any{"base_model": filepath.Base(c.Backbone), "pipeline_tag": "image-text-to-text"}
+	facts := map[string]any{"base_model": baseModel(c.Backbone), "pipeline_tag": "image-text-to-text"}
 	if c.Adapts() {
 		facts["library_name"] = "peft"
 	}
@@ -204,7 +205,7 @@ func textCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	what, use := "Model", "score chat --backbone "+config.BackboneDir
 	if c.Adapts() {
 		what = "Adapter"
-		use = fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), config.AdapterDir)
+		use = fmt.Sprintf("score chat --backbone %s --adapter %s", public(c.Backbone), config.AdapterDir)
 	}
 	fmt.Fprintf(
 		&b,
@@ -264,16 +265,33 @@ func writeCardEnd(b *strings.Builder, c *config.Config) error {
 func bases(paths []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
-		out[i] = filepath.Base(p)
+		out[i] = public(p)
 	}
 	return out
 }
 
-// withoutFolders keeps only the last part of every path: a card may be published.
+// public returns a path without its folders, since a card may be published: the name and commit of what was fetched
+// from the Hub, else its last part.
+func public(path string) string {
+	if n, ok := hub.NameOf(path); ok {
+		return n.String()
+	}
+	return filepath.Base(path)
+}
+
+// baseModel returns a backbone in the form of a card's base_model: a repository on the Hub, or the folder's name.
+func baseModel(path string) string {
+	if n, ok := hub.NameOf(path); ok {
+		return n.Repo
+	}
+	return filepath.Base(path)
+}
+
+// withoutFolders keeps only the public part of every path.
 func withoutFolders(c config.Config) *config.Config {
 	for _, p := range []*string{&c.Backbone, &c.Init, &c.Out} {
 		if *p != "" {
-			*p = filepath.Base(*p)
+			*p = public(*p)
 		}
 	}
 	c.Data.Train, c.Data.Validation.Tables = bases(c.Data.Train), bases(c.Data.Validation.Tables)

@@ -55,3 +55,43 @@ func TestCardOfComparisons(t *testing.T) {
 		t.Errorf("%v: %s", err, line)
 	}
 }
+
+// TestCardOfHub: what was fetched from the Hub is named as there, not by its folder in the cache, which is a commit.
+func TestCardOfHub(t *testing.T) {
+	commit := strings.Repeat("0123456789", 4)
+	at := func(repository string) string {
+		return filepath.Join(t.TempDir(), repository, "snapshots", commit)
+	}
+	path := writeRun(t, 30, "epochs: 1\n")
+	table, backbone := at("datasets--org--edits"), at("models--org--base")
+	for _, dir := range []string{table, backbone} {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"table.jsonl", "a.png"} {
+		if err := os.Rename(filepath.Join(filepath.Dir(path), name), filepath.Join(table, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.NewReplacer("backbone: backbone", "backbone: "+backbone, "train: table.jsonl",
+		"train: "+filepath.Join(table, "table.jsonl")).Replace(string(text))
+	if err := os.WriteFile(path, []byte(changed), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r := train(t, path, newFake())
+	card, err := os.ReadFile(filepath.Join(r.Scorer, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nbase_model: org/base\n", "\nbackbone: hf://org/base@" + commit + "\n",
+		"Tables: hf://datasets/org/edits@" + commit + "/table.jsonl."} {
+		if !strings.Contains(string(card), want) {
+			t.Errorf("no %q in\n%s", want, card)
+		}
+	}
+}
