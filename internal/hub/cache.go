@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"assay/internal/atomicfile"
 	"assay/internal/filelock"
 )
 
@@ -89,14 +90,14 @@ func (h *Hub) writeRef(n Name, commit string) error {
 }
 
 // link creates a snapshot's links to blobs. A new snapshot appears all at once. In an existing one, the files by
-// which a model or scorer is recognised are linked last.
+// which a model or scorer is recognised are linked last. Where links are impossible, it moves the blobs there.
 func (h *Hub) link(n Name, commit string, files []File) error {
 	to := h.snapshot(n, commit)
 	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 		return err
 	}
-	into := to
-	if _, err := os.Stat(to); err != nil {
+	into, links := to, h.links(n)
+	if _, err := os.Stat(to); err != nil && links {
 		h.removeLeftovers(n)
 		into = filepath.Join(h.folder(n), unfinished+commit+"-"+unlike())
 		if err := os.MkdirAll(into, 0o777); err != nil {
@@ -106,8 +107,13 @@ func (h *Hub) link(n Name, commit string, files []File) error {
 	}
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int { return mark(a) - mark(b) })
-	for _, f := range files {
-		if err := linkFile(into, f); err != nil {
+	for i, f := range files {
+		place := func() error { return linkFile(into, f) }
+		if !links {
+			again := slices.ContainsFunc(files[i+1:], func(other File) bool { return other.Digest == f.Digest })
+			place = func() error { return h.move(n, commit, f, again) }
+		}
+		if err := place(); err != nil {
 			return err
 		}
 	}
@@ -144,6 +150,32 @@ func mark(f File) int {
 		return 1
 	}
 	return 0
+}
+
+// links reports whether the cache can have symbolic links: some file systems have none, such as FAT.
+func (h *Hub) links(n Name) bool {
+	if h.NoLinks {
+		return false
+	}
+	probe := filepath.Join(h.folder(n), "."+unlike()+".tmp")
+	err := os.Symlink("blobs", probe)
+	os.Remove(probe)
+	return !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM)
+}
+
+// move puts a blob itself into a snapshot, as huggingface_hub does without links, or a copy if another file needs it.
+func (h *Hub) move(n Name, commit string, f File, again bool) error {
+	at, blob := filepath.Join(h.snapshot(n, commit), filepath.FromSlash(f.Path)), h.blob(n, f.Digest)
+	err := os.MkdirAll(filepath.Dir(at), 0o777)
+	if err == nil && again {
+		err = atomicfile.Copy(blob, at)
+	} else if err == nil {
+		err = os.Rename(blob, at)
+	}
+	if has(at, f.Size) { // another process moved it
+		return nil
+	}
+	return err
 }
 
 // linkFile creates the link of one file in a snapshot's folder, or replaces one with another target.

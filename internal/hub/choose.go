@@ -56,12 +56,23 @@ func choose(n Name, files []File, needs []string) ([]File, error) {
 		if model && !scorer {
 			chosen = own
 		}
-		chosen = needed(chosen)
+		chosen = needed(n.Path, chosen)
 	}
 	if len(needs) > 0 && !slices.ContainsFunc(needs, func(name string) bool { return names[name] }) {
 		return nil, lacks(n, needs, chosen)
 	}
+	if len(chosen) == 0 {
+		one := below[len(below)-1].Path // the first ones are hidden files
+		return nil, &Error{Name: n, absent: true, final: true, text: fmt.Sprintf("none of its %d files is of a kind that "+
+			"is read, such as safetensors: name one to fetch it (%s)", len(below), n.file(one))}
+	}
 	return chosen, nil
+}
+
+// file returns the name of a file of the repository.
+func (n Name) file(name string) Name {
+	n.Path = name
+	return n
 }
 
 // unread matches names of weights of checkpoints and adapters that Assay cannot read.
@@ -132,8 +143,9 @@ func lacks(n Name, needs []string, files []File) error {
 	return e
 }
 
-// needed skips files that are never read, and all but one of several formats of the same weights in a folder.
-func needed(files []File) (chosen []File) {
+// needed skips files that are never read, such as those in hidden folders below the path, and all but one of several
+// formats of the same weights in a folder.
+func needed(below string, files []File) (chosen []File) {
 	safe, plain := map[string]bool{}, map[string]bool{} // folders with safetensors, and with model.safetensors
 	for _, f := range files {
 		folder, name := path.Split(f.Path)
@@ -142,9 +154,10 @@ func needed(files []File) (chosen []File) {
 	}
 	for _, f := range files {
 		folder, name := path.Split(f.Path)
+		hidden := strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(f.Path, below), "/"), ".")
 		ends := path.Ext(name)
 		switch {
-		case strings.HasPrefix(name, "."), strings.HasPrefix(folder, "."), training.MatchString(name):
+		case hidden, strings.HasPrefix(name, "."), training.MatchString(name):
 		case strings.HasSuffix(name, ".bin.index.json") && safe[folder]:
 		case slices.Contains(pickles, ends) && !safe[folder],
 			ends == ".safetensors" && !(plain[folder] && another.MatchString(name)),

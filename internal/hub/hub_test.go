@@ -224,6 +224,7 @@ func TestNames(t *testing.T) {
 		"hf://org/name@refs/pr/12/x/y":     {Kind: Model, Repo: "org/name", Revision: "refs/pr/12", Path: "x/y"},
 		"hf://org/name@a%2Fb/x":            {Kind: Model, Repo: "org/name", Revision: "a/b", Path: "x"},
 		"hf://datasets/o-r_g/n/data":       {Kind: Dataset, Repo: "o-r_g/n", Path: "data"},
+		"hf://_org/_name_":                 {Kind: Model, Repo: "_org/_name_"}, // valid for huggingface_hub
 		"hf://org/name@" + first + "/a.md": {Kind: Model, Repo: "org/name", Revision: first, Path: "a.md"},
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -245,10 +246,12 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
-	n := Name{Kind: Model, Repo: "o-r.g/na-me", Revision: first, Path: "a/b"}
-	dir := (&Hub{Cache: "/cache"}).snapshot(n, first) + "/a/b"
-	if got, ok := NameOf(dir); !ok || got != n {
-		t.Errorf("NameOf(%s): got %+v, want %+v", dir, got, n)
+	for _, repo := range []string{"o-r.g/na-me", "_o-r/name_"} {
+		n := Name{Kind: Model, Repo: repo, Revision: first, Path: "a/b"}
+		dir := (&Hub{Cache: "/cache"}).snapshot(n, first) + "/a/b"
+		if got, ok := NameOf(dir); !ok || got != n {
+			t.Errorf("NameOf(%s): got %+v, want %+v", dir, got, n)
+		}
 	}
 	if got, ok := NameOf("/models/snapshots/" + first); ok {
 		t.Errorf("got %+v, want no name for a folder outside a cache", got)
@@ -538,6 +541,8 @@ func TestChoose(t *testing.T) {
 		"models below": {"hf://o/n", "README.md a/config.json a/model.safetensors b/model.pth",
 			"README.md a/config.json a/model.safetensors b/model.pth"},
 		"a data set": {"hf://datasets/o/n", "a/x.parquet x.png", "a/x.parquet x.png"},
+		"a hidden folder that is named": {"hf://o/n/.b/c", ".b/c/config.json .b/c/.d/x.json .e/x.json",
+			".b/c/config.json"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var files []File
@@ -553,6 +558,95 @@ func TestChoose(t *testing.T) {
 				t.Errorf("got %v (%v), want %s", got, err, c.want)
 			}
 		})
+	}
+}
+
+// A model repository of which no file is read has no folder to return.
+func TestNothingRead(t *testing.T) {
+	serve(t, &hubtest.Repo{Kind: Model, ID: "org/pictures", Refs: map[string]string{"main": first},
+		Commits: map[string]map[string][]byte{first: {"a.png": []byte("x"), ".gitattributes": []byte("y")}}})
+	h := quick(t)
+	path, err := h.Fetch(t.Context(), parse(t, "hf://org/pictures"))
+	want := "none of its 2 files is of a kind that is read, such as safetensors: name one to fetch it " +
+		"(hf://org/pictures/a.png)"
+	if err == nil || !strings.Contains(err.Error(), want) || exit.Code(exit.Named(err)) != exit.Wrong {
+		t.Errorf("got %s (%v), want %q and exit code %d", path, err, want, exit.Wrong)
+	}
+	if path, err := h.Fetch(t.Context(), parse(t, "hf://org/pictures/a.png")); err != nil || !has(path, 1) {
+		t.Errorf("a file by its name: got %s (%v), want it", path, err)
+	}
+}
+
+// What another host responds says nothing about the repository or the token, which that host never got.
+func TestOtherHostRefuses(t *testing.T) {
+	s := serve(t, checkpoint())
+	t.Setenv("HF_TOKEN", "hf_any")
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			if "http://"+r.Host != s.CDN {
+				return false
+			}
+			http.Error(w, "Request has expired", status)
+			return true
+		}
+		_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+		want := fmt.Sprintf("%s, to which %s refers, responded %d %s: Request has expired",
+			strings.TrimPrefix(s.CDN, "http://"), s.URL, status, http.StatusText(status))
+		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
+// An endless redirect is not repeated: it is no lost connection.
+func TestRedirectsRefused(t *testing.T) {
+	s := serve(t, checkpoint())
+	for what, c := range map[string]struct {
+		to, want string
+		asked    int
+	}{
+		"to itself": {"/x", s.URL + " redirects more than 10 times", redirects},
+		"to a file": {"file:///etc/passwd", s.URL + ` redirects to "file:///etc/passwd"`, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("Location", c.to)
+				w.WriteHeader(http.StatusFound)
+				return true
+			}
+			s.Requests()
+			_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+			if asked := len(s.Requests()); err == nil || !strings.Contains(err.Error(), c.want) || asked != c.asked {
+				t.Errorf("got error %v after %d requests, want %q after %d", err, asked, c.want, c.asked)
+			}
+		})
+	}
+}
+
+// With HF_HUB_DISABLE_SYMLINKS a snapshot holds the files, and each of two files with one content.
+func TestWithoutLinks(t *testing.T) {
+	repo := checkpoint()
+	repo.Commits[second]["tokenizer_config.json"] = repo.Commits[second]["config.json"]
+	s := serve(t, repo)
+	t.Setenv("HF_HUB_DISABLE_SYMLINKS", "1")
+	h, n := quick(t), parse(t, "hf://org/some-model")
+	dir, err := h.Fetch(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := append(slices.Clone(wanted), "tokenizer_config.json")
+	sameFiles(t, dir, repo.Commits[second], names)
+	for _, name := range names {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s: got %v (%v), want a file", name, info, err)
+		}
+	}
+	if blobs, err := os.ReadDir(filepath.Join(h.folder(n), "blobs")); err != nil || len(blobs) > 0 {
+		t.Errorf("got blobs %v (%v), want none: they would need the space twice", blobs, err)
+	}
+	s.Sent()
+	if again, err := h.Fetch(t.Context(), n); err != nil || again != dir || s.Sent() != 0 {
+		t.Errorf("again: got %s (%v), want %s and no file sent", again, err, dir)
 	}
 }
 

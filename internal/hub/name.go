@@ -30,7 +30,7 @@ type Name struct {
 }
 
 var (
-	part       = `[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?`
+	part       = `\w(?:[\w.-]*\w)?`
 	repository = regexp.MustCompile(`^` + part + `/` + part + `$`)
 	plain      = regexp.MustCompile(`^(` + part + `/` + part + `)(?:@([\w.-]+))?$`)
 	commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
@@ -146,7 +146,7 @@ func (n Name) commit() string {
 
 // snapshotPath matches the path of a folder or file in the cache, with the parts of a [Name].
 var snapshotPath = regexp.MustCompile(
-	`(?:^|/)(model|dataset)s--([A-Za-z0-9][\w.]*(?:-[\w.]+)*)--([^/]+)/snapshots/([0-9a-f]{40})(?:/(.+))?$`)
+	`(?:^|/)(model|dataset)s--(\w[\w.]*(?:-[\w.]+)*)--([^/]+)/snapshots/([0-9a-f]{40})(?:/(.+))?$`)
 
 // NameOf returns the name of a folder or file in a cache, with its commit as the revision; ok is false if it is not
 // in one.

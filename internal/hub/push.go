@@ -32,7 +32,7 @@ type Content struct {
 type Push struct {
 	Files     map[string]Content // by their paths in the repository
 	Message   string
-	Private   bool // create the repository as private
+	Private   bool // create the repository as private; one that exists must be
 	Overwrite bool // replace files with different content
 
 	Progress func(done, total int64) // bytes of large files sent; nil: not called
@@ -77,6 +77,9 @@ func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
 	head, there, err := h.list(ctx, n)
 	if e := new(Error); errors.As(err, &e) && e.absent && !e.final {
 		head, there, err = h.create(ctx, n, p.Private)
+	}
+	if err == nil && p.Private {
+		err = h.checkPrivate(ctx, n)
 	}
 	if err != nil {
 		return nil, err
@@ -191,6 +194,21 @@ func (h *Hub) create(ctx context.Context, n Name, private bool) (head string, fi
 		return "", nil, err
 	}
 	return h.list(ctx, n)
+}
+
+// checkPrivate returns an error if the repository is public.
+func (h *Hub) checkPrivate(ctx context.Context, n Name) error {
+	var info struct {
+		Private *bool `json:"private"`
+	}
+	if _, err := h.get(ctx, n, h.api(n, "revision", url.PathEscape(n.revision())), &info); err != nil {
+		return err
+	}
+	if info.Private != nil && !*info.Private {
+		return &Error{Name: n, text: "the repository exists and is public: make it private in its settings, push to another " +
+			"one, or leave out --private"}
+	}
+	return nil
 }
 
 // perRequest is the number of files per request.

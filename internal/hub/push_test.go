@@ -200,6 +200,57 @@ func TestPushLostAnswer(t *testing.T) {
 	}
 }
 
+// TestCardNamesBackbone: a card names the last part of a local backbone's folder, which is no name on the Hub.
+func TestCardNamesBackbone(t *testing.T) {
+	for line, want := range map[string]string{
+		"base_model: base":             "base_model: org/base",
+		`base_model: "b: #x 'y\"z"`:    "base_model: org/base",
+		"base_model: 'b: #x ''y\"z'":   "base_model: org/base",
+		"base_model: another":          "base_model: another",
+		"text\nbase_model: base\ntext": "text\nbase_model: org/base\ntext",
+	} {
+		got := string(renamed([]byte(line), []string{"../base", `/models/b: #x 'y"z`}, "hf://org/base@v1"))
+		if got != want {
+			t.Errorf("%s: got %s, want %s", line, got, want)
+		}
+	}
+}
+
+// TestPushPrivate: what is to be private does not get into a public repository.
+func TestPushPrivate(t *testing.T) {
+	_, repo, h := newPusher(t)
+	p := Push{Files: map[string]Content{"x": {Bytes: []byte("x")}}, Private: true}
+	before := repo.Refs["main"]
+	_, err := h.Push(t.Context(), Name{Kind: Model, Repo: "org/there"}, p)
+	if err == nil || !strings.Contains(err.Error(), "exists and is public") || repo.Refs["main"] != before {
+		t.Errorf("got error %v, want one that the repository is public, and no commit", err)
+	}
+	for _, what := range []string{"a new repository", "a private one"} {
+		if _, err := h.Push(t.Context(), Name{Kind: Model, Repo: "org/new"}, p); err != nil {
+			t.Errorf("%s: got error %v, want none", what, err)
+		}
+	}
+}
+
+// TestPushRenamed: the error for a renamed repository has its new name.
+func TestPushRenamed(t *testing.T) {
+	s, _, h := newPusher(t)
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "org/old") {
+			return false
+		}
+		w.Header().Set("Location", strings.Replace(r.URL.Path, "org/old", "org/there", 1))
+		w.WriteHeader(http.StatusTemporaryRedirect)
+		return true
+	}
+	_, err := h.Push(t.Context(), Name{Kind: Model, Repo: "org/old"},
+		Push{Files: map[string]Content{"x": {Bytes: []byte("x")}}})
+	want := "redirects to /api/models/org/there/preupload/main: if the repository was renamed, use its new name"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want %q", err, want)
+	}
+}
+
 // TestPushRefused: an invalid push is refused before any request.
 func TestPushRefused(t *testing.T) {
 	_, _, h := newPusher(t)

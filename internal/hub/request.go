@@ -101,7 +101,7 @@ func (h *Hub) unanswered(n Name, err error) *Error {
 func (h *Hub) ask(ctx context.Context, n Name, address, span string) (answer *http.Response, first http.Header,
 	err error) {
 	answer, err = h.retry(ctx, n, func() (answer *http.Response, err error) {
-		answer, first, err = h.follow(ctx, address, span)
+		answer, first, err = h.follow(ctx, n, address, span)
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
 			err = h.unanswered(n, err)
@@ -162,7 +162,7 @@ func bare(err error) error {
 }
 
 // follow sends a request once, and follows its redirects.
-func (h *Hub) follow(parent context.Context, address, span string) (
+func (h *Hub) follow(parent context.Context, n Name, address, span string) (
 	answer *http.Response, first http.Header, err error,
 ) {
 	ctx, cancel := context.WithCancelCause(parent)
@@ -184,9 +184,7 @@ func (h *Hub) follow(parent context.Context, address, span string) (
 		if span != "" {
 			request.Header.Set("Range", span)
 		}
-		if err := h.authorize(request); err != nil {
-			return nil, nil, err
-		}
+		h.authorize(request)
 		if answer, err = h.client.Do(request); err != nil {
 			return nil, nil, err
 		}
@@ -200,11 +198,11 @@ func (h *Hub) follow(parent context.Context, address, span string) (
 		answer.Body.Close()
 		next, err := request.URL.Parse(to)
 		if err != nil || next.Scheme != "https" && next.Scheme != "http" {
-			return nil, nil, fmt.Errorf("it redirects to %q", to)
+			return nil, nil, &Error{Name: n, text: fmt.Sprintf("%s redirects to %q", h.shown, to)}
 		}
 		address = next.String()
 	}
-	return nil, nil, fmt.Errorf("it redirects more than %d times", redirects)
+	return nil, nil, &Error{Name: n, text: fmt.Sprintf("%s redirects more than %d times", h.shown, redirects)}
 }
 
 // post sends a request with a body, as JSON unless it is bytes, and reads the response into v (nil: it is ignored).
@@ -226,9 +224,7 @@ func (h *Hub) post(ctx context.Context, n Name, address, kind string, body, v an
 		if kind == lfsType {
 			q.Header.Set("Accept", lfsType)
 		}
-		if err := h.authorize(q); err != nil {
-			return nil, err
-		}
+		h.authorize(q)
 		return h.client.Do(q)
 	})
 	if err != nil {
@@ -247,12 +243,16 @@ func (h *Hub) post(ctx context.Context, n Name, address, kind string, body, v an
 }
 
 // authorize adds the token to requests to the endpoint, but to no other host.
-func (h *Hub) authorize(q *http.Request) error {
-	own, err := url.Parse(h.Endpoint)
-	if err == nil && h.Token != "" && q.URL.Scheme == own.Scheme && q.URL.Host == own.Host {
+func (h *Hub) authorize(q *http.Request) {
+	if h.Token != "" && h.own(q.URL) {
 		q.Header.Set("Authorization", "Bearer "+h.Token)
 	}
-	return err
+}
+
+// own reports whether an address is at the endpoint.
+func (h *Hub) own(u *url.URL) bool {
+	own, err := url.Parse(h.Endpoint)
+	return err == nil && u.Scheme == own.Scheme && u.Host == own.Host
 }
 
 // reset matches the time of a RateLimit header: "api";r=0;t=55.
@@ -276,10 +276,6 @@ func retryAfter(header http.Header) time.Duration {
 // refused returns the error for a response: the message of the Hub, and the remedy.
 func (h *Hub) refused(n Name, answer *http.Response) *Error {
 	e := &Error{Name: n, Status: answer.StatusCode}
-	page := h.shown + "/" + n.Repo
-	if n.Kind == Dataset {
-		page = h.shown + "/datasets/" + n.Repo
-	}
 	said := answer.Header.Get("X-Error-Message")
 	if said == "" {
 		body, _ := io.ReadAll(io.LimitReader(answer.Body, errorBytes))
@@ -294,9 +290,16 @@ func (h *Hub) refused(n Name, answer *http.Response) *Error {
 		e.text = fmt.Sprintf("the repository has no such file or folder at revision %s", n.revision())
 	case code == "GatedRepo" && h.Token == "":
 		e.text = fmt.Sprintf("it is gated: accept its terms on %s, then set HF_TOKEN to a token of that account (or "+
-			"`hf auth login`)", page)
+			"`hf auth login`)", h.page(n))
 	case code == "GatedRepo":
-		e.text = fmt.Sprintf("it is gated, and the account of the token has no access: request it on %s", page)
+		e.text = fmt.Sprintf("it is gated, and the account of the token has no access: request it on %s", h.page(n))
+	case code == "" && !h.own(answer.Request.URL): // it says nothing about the repository or the token
+		e.passes = passing(e.Status) || e.Status == http.StatusTooManyRequests
+		e.text = fmt.Sprintf("%s, to which %s refers, responded %s: %s", answer.Request.URL.Host, h.shown, answer.Status,
+			said)
+	case e.Status/100 == 3: // of a POST, which is not sent elsewhere
+		e.text = fmt.Sprintf("%s redirects to %s: if the repository was renamed, use its new name", h.shown,
+			answer.Header.Get("Location"))
 	case code == "RepoNotFound", e.Status == http.StatusNotFound, e.Status == http.StatusUnauthorized && h.Token == "":
 		e.absent = true
 		e.text = fmt.Sprintf("%s has no such %s repository, or it is private: set HF_TOKEN to a token with access",
@@ -317,8 +320,11 @@ func (h *Hub) refused(n Name, answer *http.Response) *Error {
 			e.text += "; with HF_TOKEN the limit is higher"
 		}
 	default:
-		e.passes = e.Status == http.StatusRequestTimeout || e.Status >= 500
+		e.passes = passing(e.Status)
 		e.text = fmt.Sprintf("%s responded %s: %s", h.shown, answer.Status, said)
 	}
 	return e
 }
+
+// passing reports whether a retry may have another status.
+func passing(status int) bool { return status == http.StatusRequestTimeout || status >= 500 }

@@ -20,6 +20,7 @@ type Hub struct {
 	Token     string // "": none
 	Cache     string
 	Offline   bool
+	NoLinks   bool // snapshots hold files instead of links to blobs
 	Monitor   Monitor
 	NoWeights bool // skips the weights of checkpoints: a plan only reads their configuration
 
@@ -31,7 +32,8 @@ type Hub struct {
 }
 
 // FromEnvironment reads the variables of huggingface_hub: HF_ENDPOINT, HF_TOKEN (or the file HF_TOKEN_PATH, by default
-// HF_HOME/token), HF_HUB_CACHE (by default HF_HOME/hub), HF_HOME (by default ~/.cache/huggingface) and HF_HUB_OFFLINE.
+// HF_HOME/token), HF_HUB_CACHE (by default HF_HOME/hub), HF_HOME (by default ~/.cache/huggingface), HF_HUB_OFFLINE
+// and HF_HUB_DISABLE_SYMLINKS.
 func FromEnvironment() (*Hub, error) {
 	h := &Hub{Endpoint: strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/")}
 	u, err := url.Parse(h.Endpoint)
@@ -53,6 +55,7 @@ func FromEnvironment() (*Hub, error) {
 		return nil, err
 	}
 	h.Offline = isTrue(cmp.Or(os.Getenv("HF_HUB_OFFLINE"), os.Getenv("TRANSFORMERS_OFFLINE")))
+	h.NoLinks = isTrue(os.Getenv("HF_HUB_DISABLE_SYMLINKS"))
 	if !isTrue(os.Getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
 		h.Token = token(cmp.Or(folderOf("HF_TOKEN_PATH", user), filepath.Join(home, "token")))
 	}

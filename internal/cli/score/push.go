@@ -47,7 +47,7 @@ opening the scorer with other weights fails. Files with different content in the
 	f.StringVar(&backbone, "backbone", "",
 		"name of the backbone on the Hub, if scorer.yaml has a folder (hf://org/name@commit)")
 	f.StringVar(&message, "message", "Upload a scorer", "commit message")
-	f.BoolVar(&p.Private, "private", false, "make a new repository private")
+	f.BoolVar(&p.Private, "private", false, "make a new repository private; refuse one that is public")
 	f.BoolVar(&p.Overwrite, "overwrite", false, "replace files with different content")
 	return c
 }

@@ -149,7 +149,7 @@ func Files(folder string) (map[string][]byte, error) {
 func (s *Server) Environment(setenv func(name, value string), cache string) {
 	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE",
 		"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN_PATH", "HF_HUB_DOWNLOAD_TIMEOUT",
-		"HF_HUB_DISABLE_IMPLICIT_TOKEN"} {
+		"HF_HUB_DISABLE_IMPLICIT_TOKEN", "HF_HUB_DISABLE_SYMLINKS"} {
 		setenv(name, "")
 	}
 	setenv("HF_ENDPOINT", s.URL)
