@@ -205,8 +205,8 @@ func (h *Hub) checkPrivate(ctx context.Context, n Name) error {
 		return err
 	}
 	if info.Private != nil && !*info.Private {
-		return &Error{Name: n, text: "the repository exists and is public: make it private in its settings, push to another " +
-			"one, or leave out --private"}
+		return &Error{Name: n, text: "the repository exists and is public: make it private in its settings, push to " +
+			"another one, or leave out --private"}
 	}
 	return nil
 }
