@@ -101,7 +101,7 @@ func scale(from [2]float64, lo, hi float64) func(float64) float64 {
 	}
 }
 
-// ticks returns 3 to 6 round values within a range.
+// ticks returns 3 to 6 round values within a range; of one too narrow to have any, its least value.
 func ticks(r [2]float64) (out []float64) {
 	if r[0] == r[1] {
 		return r[:1]
@@ -112,6 +112,9 @@ func ticks(r [2]float64) (out []float64) {
 			step *= m
 			break
 		}
+	}
+	if max(-r[0], r[1])/step > 1<<52 { // the range is a few units in the last place: k++ may not change k
+		return r[:1]
 	}
 	for k := math.Ceil(r[0] / step); k*step <= r[1]; k++ {
 		out = append(out, k*step)
