@@ -145,14 +145,16 @@ func (t Table) Arrow(i int) string {
 	return " ↓"
 }
 
+// escape escapes what Markdown would read in a name: a renderer drops <name>, which it takes for HTML.
+var escape = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`", "\n", " ")
+
 // Markdown writes the table as a Markdown table.
 func (t Table) Markdown(w io.Writer) {
-	escape := strings.NewReplacer("|", `\|`)
 	var columns []string
 	for i, c := range t.Columns {
 		columns = append(columns, escape.Replace(c)+t.Arrow(i))
 	}
-	fmt.Fprintf(w, "### %s\n\n", t.Title)
+	fmt.Fprintf(w, "### %s\n\n", escape.Replace(t.Title))
 	for _, note := range t.Notes {
 		fmt.Fprintf(w, "- %s\n", note)
 	}

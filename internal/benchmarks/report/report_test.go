@@ -210,7 +210,7 @@ func TestReport(t *testing.T) {
 		"name,adiee,threshold,threshold as run\n<one>,0.35,0.45,0.45\ntwo,") {
 		t.Errorf("results.csv is\n%s", csv)
 	}
-	if md := read("results.md"); !strings.Contains(md, "| <one> | 0.3500 | 0.4500 |") ||
+	if md := read("results.md"); !strings.Contains(md, `| \<one> | 0.3500 | 0.4500 |`) ||
 		!strings.Contains(md, "confusion (rows: truth, columns: predicted)") {
 		t.Errorf("results.md is\n%s", md)
 	}

@@ -89,6 +89,8 @@ func TestBenchUsage(t *testing.T) {
 		{"imagenhub --ratings " + golden + "imagenhub", 2, "nothing to judge: give --predictions"},
 		{"imagenhub --ratings /nowhere --baseline random", 2, "/nowhere"},
 		{"imagenhub --baseline random", 2, "give --ratings"},
+		{"imagenhub --predictions a --predictions b", 2, `already given as "a": give it once`},
+		{"imagenhub --ratings a --ratings b", 2, `already given as "a": give it once`},
 		{"imagenhub stray", 2, "only --compare takes several files"},
 		{
 			"imagenhub --ratings " + golden + "imagenhub --predictions " + golden + "genaibench/gpt4o.jsonl",
