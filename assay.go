@@ -113,6 +113,9 @@ func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if name == "" { // a path relative to it would be in the current folder
+		return nil, errors.New("no judge is named: want a scorer's folder, a name on the Hub, or a VLM judge")
+	}
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("threads: want 0 (all cores) or more, not %d", o.Threads)
 	}

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,6 +178,17 @@ func TestErrors(t *testing.T) {
 		if _, err := s.Score(t.Context(), e); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want an error about %q", err, what)
 		}
+	}
+	edits := func(yield func(*Edit, error) bool) { _ = yield(nil, nil) && yield(p, nil) }
+	var got []string
+	for _, err := range s.ScoreAll(t.Context(), edits) { // one goroutine reads ahead: a panic there ends the program
+		got = append(got, fmt.Sprint(err))
+	}
+	if want := []string{"there is no edit", "<nil>"}; !slices.Equal(got, want) {
+		t.Errorf("nil as an edit: got %q, want %q", got, want)
+	}
+	if _, err := Open(t.Context(), "", Options{}); err == nil || !strings.Contains(err.Error(), "no judge is named") {
+		t.Errorf("no name: got error %v, want one that says so", err)
 	}
 	if _, err := s.Gradient(t.Context(), &Edit{}); err == nil {
 		t.Error("the gradient of nothing")

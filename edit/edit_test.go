@@ -132,6 +132,8 @@ func TestInfoCheck(t *testing.T) {
 		want string // in the error; "": none
 	}{
 		{"whole", compares, whole(func(*edit.Edit) {}), ""},
+		{"no edit", compares, nil, "no edit"},
+		{"no edit for a judge of outputs", edit.Info{}, nil, "no edit"},
 		{"no source", compares, whole(func(e *edit.Edit) { e.Sources = nil }), "no source"},
 		{"a source that nobody looks at", edit.Info{}, whole(func(*edit.Edit) {}), ""},
 		{"no output", compares, whole(func(e *edit.Edit) { e.Output = nil }), "no output"},

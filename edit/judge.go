@@ -117,6 +117,8 @@ type DimensionInfo struct {
 // Check refuses an edit that lacks an input of the judge, or has inputs that the judge does not support.
 func (i *Info) Check(e *Edit) error {
 	switch {
+	case e == nil:
+		return errors.New("there is no edit")
 	case i.Sources != 0 && e.Source() == nil:
 		return errors.New("the edit has no source, and this judge compares the output with it")
 	case e.Output == nil:

@@ -253,7 +253,10 @@ func (s *Session) RunWith(
 ) (out map[string]*tensor.Dense, err error) {
 	defer func() {
 		if err != nil {
-			out, err = nil, fmt.Errorf("run %s: %w", s.name, err)
+			out = nil
+		}
+		if cause := context.Cause(ctx); err != nil && (cause == nil || !errors.Is(err, cause)) {
+			err = fmt.Errorf("run %s: %w", s.name, err)
 		}
 	}()
 	s.mu.RLock()

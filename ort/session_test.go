@@ -332,7 +332,7 @@ func TestCancel(t *testing.T) {
 	if _, err := s.Run(ctx, n(math.MaxInt64)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a cancelled run: got error %v, want %v", err, context.DeadlineExceeded)
 	}
-	if _, err := s.Run(ctx, n(1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Run(ctx, n(1)); err != context.DeadlineExceeded { // without the graph's name, which tells users nothing
 		t.Errorf("a run after the end of its context: got error %v, want %v", err, context.DeadlineExceeded)
 	}
 	runTest(t, s, n(1)) // the session is still usable
