@@ -226,6 +226,53 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestChangedConfigs: a configuration that a program has changed is checked as its file was. A run with an unknown mode,
+// schedule or optimizer, or with a reversed range, trained and returned no error.
+func TestChangedConfigs(t *testing.T) {
+	for want, change := range map[string]func(c *TrainingConfig){
+		"score_range: ":      func(c *TrainingConfig) { c.ScoreRange = []float64{10, 0} },
+		"score_range: want":  func(c *TrainingConfig) { c.ScoreRange = nil },
+		"question: ":         func(c *TrainingConfig) { c.Question = nil },
+		"mode: want one":     func(c *TrainingConfig) { c.Mode = "nix" },
+		"schedule.kind: ":    func(c *TrainingConfig) { c.Schedule.Kind = "nix" },
+		"optimizer.name: ":   func(c *TrainingConfig) { c.Optimizer.Name = "nix" },
+		"optimizer.lr: ":     func(c *TrainingConfig) { c.Optimizer.LR = math.NaN() },
+		"batch_size: ":       func(c *TrainingConfig) { c.BatchSize = -1 },
+		"clip_norm: ":        func(c *TrainingConfig) { c.ClipNorm = -1 },
+		"steps: ":            func(c *TrainingConfig) { c.Steps = -5 },
+		"threads: ":          func(c *TrainingConfig) { c.Threads = -4 },
+		"out: is required: ": func(c *TrainingConfig) { c.Out = "" },
+	} {
+		run, err := LoadTraining("examples/library/train.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Out = filepath.Join(t.TempDir(), "run")
+		change(run)
+		if _, err := Train(t.Context(), Training{Config: run}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Train: got error %v, want one with %q", err, want)
+		}
+		if _, err := DryRun(t.Context(), Training{Config: run}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("DryRun: got error %v, want one with %q", err, want)
+		}
+		if _, err := os.Stat(run.Out); err == nil {
+			t.Errorf("%q: got a run directory, want none", want)
+		}
+	}
+	_, err := Label(t.Context(), Labeling{Config: &LabelingConfig{}}) // it wrote a table into the current folder
+	if err == nil || !strings.Contains(err.Error(), "out: want the output folder\n") {
+		t.Errorf("labelling without a folder: got error %v, want one that says so", err)
+	}
+	if _, err := Label(t.Context(), Labeling{File: "x", Config: &LabelingConfig{}}); err == nil ||
+		!strings.Contains(err.Error(), "both set") {
+		t.Errorf("two labellings: got error %v, want one that says so", err)
+	}
+	if _, err := Train(t.Context(), Training{File: "x", Config: &TrainingConfig{}}); err == nil ||
+		!strings.Contains(err.Error(), "both set") {
+		t.Errorf("two trainings: got error %v, want one that says so", err)
+	}
+}
+
 // TestMalformedPictures: a picture that a program built incorrectly is an error of its edit, not a crash or a score.
 func TestMalformedPictures(t *testing.T) {
 	s, p := openTiny(t), readCoffee(t)

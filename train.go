@@ -17,7 +17,7 @@ import (
 // Training is the input of [Train] and [DryRun]. File or Config is needed.
 type Training struct {
 	File   string          // YAML file, as `train --config` takes it; docs/training-keys.md has every key
-	Config *TrainingConfig // instead of File: as [LoadTraining] returns it, or modified
+	Config *TrainingConfig // instead of File: as [LoadTraining] returns it, or modified; its values are checked
 
 	Fresh bool // start over, even if there are checkpoints to resume from
 
@@ -93,8 +93,10 @@ func DryRun(ctx context.Context, t Training) (*TrainingPlan, error) {
 // config returns Config, or reads File.
 func (t Training) config() (*TrainingConfig, error) {
 	switch {
+	case t.Config != nil && t.File != "":
+		return nil, errors.New("Training.File and Training.Config are both set: set one of them")
 	case t.Config != nil:
-		return t.Config, nil
+		return t.Config, t.Config.Check()
 	case t.File == "":
 		return nil, errors.New("nothing to train: set Training.File or Training.Config")
 	}
@@ -104,7 +106,7 @@ func (t Training) config() (*TrainingConfig, error) {
 // Labeling is the input of [Label]. File or Config is needed.
 type Labeling struct {
 	File   string          // YAML file, as `label --config` takes it; docs/label.md has every key
-	Config *LabelingConfig // instead of File: as [LoadLabeling] returns it, or modified
+	Config *LabelingConfig // instead of File: as [LoadLabeling] returns it, or modified; its values are checked
 
 	// Progress is called with the number of measured samples and of all samples; nil: not called.
 	Progress func(done, total int)
@@ -125,15 +127,9 @@ func LoadLabeling(file string) (*LabelingConfig, error) { return labeling.Load(f
 //
 // When ctx is cancelled the error wraps ctx's, and the same call resumes.
 func Label(ctx context.Context, l Labeling) (*LabelingReport, error) {
-	c := l.Config
-	if c == nil && l.File == "" {
-		return nil, errors.New("nothing to label: set Labeling.File or Labeling.Config")
-	}
-	if c == nil {
-		var err error
-		if c, err = labeling.Load(l.File); err != nil {
-			return nil, err
-		}
+	c, err := l.config()
+	if err != nil {
+		return nil, err
 	}
 	job, err := labeling.Open(ctx, c)
 	if err != nil {
@@ -145,6 +141,18 @@ func Label(ctx context.Context, l Labeling) (*LabelingReport, error) {
 	}
 	r, err := job.Merge(ctx)
 	return r, ended(ctx, err)
+}
+
+func (l Labeling) config() (*LabelingConfig, error) {
+	switch {
+	case l.Config != nil && l.File != "":
+		return nil, errors.New("Labeling.File and Labeling.Config are both set: set one of them")
+	case l.Config != nil:
+		return l.Config, l.Config.Check()
+	case l.File == "":
+		return nil, errors.New("nothing to label: set Labeling.File or Labeling.Config")
+	}
+	return labeling.Load(l.File)
 }
 
 // ended makes an error wrap that of ctx if ctx has ended.

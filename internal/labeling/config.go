@@ -176,6 +176,13 @@ func wantFile(d *strictyaml.Document, path, key string) {
 	}
 }
 
+// Check returns all problems of the values, for a configuration that a program has changed: [Load] checks files.
+func (c *Config) Check() error {
+	var d strictyaml.Document
+	c.check(&d)
+	return d.Err()
+}
+
 func (c *Config) check(d *strictyaml.Document) {
 	d.Want(c.Out != "", "out", "want the output folder")
 	_, err := heuristics.ParseProfile(c.Profile)

@@ -22,6 +22,13 @@ func (d checker) oneOf(key, value string, allowed ...string) {
 	d.Want(slices.Contains(allowed, value), key, "want one of %s, not %q", strings.Join(named, ", "), value)
 }
 
+// Check returns all problems of the values, for a configuration that a program has changed: [Load] checks files.
+func (c *Config) Check() error {
+	var d strictyaml.Document
+	c.check(&d)
+	return d.Err()
+}
+
 func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
 	d.Want(c.Backbone != "" || c.Init != "" || c.Judge != nil, "backbone",
