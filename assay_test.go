@@ -226,8 +226,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestChangedConfigs: a configuration that a program has changed is checked as its file was. A run with an unknown mode,
-// schedule or optimizer, or with a reversed range, trained and returned no error.
+// TestChangedConfigs: a configuration that a program has changed is checked as its file was. A run with an unknown
+// mode, schedule or optimizer, or with a reversed range, trained and returned no error.
 func TestChangedConfigs(t *testing.T) {
 	for want, change := range map[string]func(c *TrainingConfig){
 		"score_range: ":      func(c *TrainingConfig) { c.ScoreRange = []float64{10, 0} },
