@@ -36,6 +36,10 @@ func extend(m *onnx.Model, feeds map[string]*tensor.Dense, o Options) (*extended
 	if wrt == nil {
 		wrt = floatLeaves(m, cotangents)
 	}
+	if len(wrt) == 0 {
+		return nil, fmt.Errorf("%s: nothing to differentiate with respect to: --wrt names no value, or the model has no "+
+			"floating-point input or initializer", o.Model)
+	}
 	nodes := len(m.Nodes)
 	grads, err := grad.Append(m, grad.Options{Outputs: e.outputs, Cotangents: cotangents, Wrt: wrt})
 	if err != nil {

@@ -173,6 +173,14 @@ func externalCase(t *testing.T, change func(m *onnx.Model)) string {
 	return dir
 }
 
+// TestGradOfNothing: an empty --wrt is named, not what follows from it.
+func TestGradOfNothing(t *testing.T) {
+	code, _, stderr := trainGrad(t, gradCases+"llama", "--wrt", "", "--out", filepath.Join(t.TempDir(), "g.safetensors"))
+	if code != exit.Failed || !strings.Contains(stderr, "--wrt names no value") {
+		t.Errorf("got exit code %d, %q, want %d and what is empty", code, stderr, exit.Failed)
+	}
+}
+
 func TestGradErrors(t *testing.T) {
 	external := func(change func(w *onnx.External)) func(t *testing.T) string {
 		return func(t *testing.T) string {
