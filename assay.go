@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"assay/chat"
 	"assay/data"
@@ -99,9 +100,10 @@ type Options struct {
 
 // Scorer is an opened judge. It is safe for concurrent use.
 type Scorer struct {
-	judge edit.Judge
-	info  edit.Info
-	close func() error
+	judge  edit.Judge
+	info   edit.Info
+	close  func() error
+	closed atomic.Bool
 }
 
 // Open opens a judge: a scorer directory (scorer.yaml), a reward of text-to-image models (reward.yaml), or a VLM
@@ -149,7 +151,7 @@ func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scorer{m, m.Info(), m.Close}, nil
+	return &Scorer{judge: m, info: m.Info(), close: m.Close}, nil
 }
 
 // openReward opens a reward of text-to-image models.
@@ -162,7 +164,7 @@ func openReward(name string, o Options) (*Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scorer{j, j.Info(), j.Close}, nil
+	return &Scorer{judge: j, info: j.Info(), close: j.Close}, nil
 }
 
 // answersInWords reports whether name is a judge of package textjudge.
@@ -204,11 +206,24 @@ func openTextJudge(name string, o Options) (*Scorer, error) {
 			o.Warn(text)
 		}
 	}
-	return &Scorer{j, j.Info(), closer}, nil
+	return &Scorer{judge: j, info: j.Info(), close: closer}, nil
 }
 
-// Close releases the judge, which must not be used afterwards.
-func (s *Scorer) Close() error { return s.close() }
+// Close releases the judge. What uses it afterwards gets an error.
+func (s *Scorer) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return s.close()
+}
+
+// check refuses what cannot be scored.
+func (s *Scorer) check(e *Edit) error {
+	if s.closed.Load() {
+		return errors.New("the judge is closed")
+	}
+	return s.info.Check(e)
+}
 
 // Judge returns the underlying judge, for Go code that takes an [edit.Judge].
 func (s *Scorer) Judge() edit.Judge { return s.judge }
@@ -220,7 +235,7 @@ func (s *Scorer) Range() (worst, best float64) { return s.info.Range[0], s.info.
 // Score scores an edit. A scorer always returns the same score for the same edit. The error is due to the edit (an
 // empty or overlong instruction, an unreadable answer), to the device or server, or to ctx.
 func (s *Scorer) Score(ctx context.Context, e *Edit) (Score, error) {
-	if err := s.info.Check(e); err != nil {
+	if err := s.check(e); err != nil {
 		return Score{}, err
 	}
 	scores, errs, err := edit.ScoreAll(ctx, s.judge, e)
@@ -280,7 +295,7 @@ func (s *Scorer) prepare(edits iter.Seq2[*Edit, error], send func(batch) bool) {
 		b := batch{make([]edit.Inputs, len(next)), errs}
 		workers.Do(len(next), func(i int) {
 			if b.errs[i] == nil {
-				b.errs[i] = s.info.Check(next[i])
+				b.errs[i] = s.check(next[i])
 			}
 			if b.errs[i] == nil {
 				b.inputs[i], b.errs[i] = s.judge.Prepare(next[i])
@@ -318,7 +333,7 @@ func (s *Scorer) scoreBatch(ctx context.Context, b batch, yield func(Score, erro
 // Gradient differentiates the score of an edit with respect to every pixel: through head, language model, vision
 // tower, normalisation and resizing. Rounding to 8 bits counts as the identity. VLM judges have no gradients.
 func (s *Scorer) Gradient(ctx context.Context, e *Edit) (*Gradient, error) {
-	if err := s.info.Check(e); err != nil {
+	if err := s.check(e); err != nil {
 		return nil, err
 	}
 	d, ok := s.judge.(edit.Differentiable)

@@ -226,6 +226,23 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestClosed: a closed judge says so, not that one of its parts is closed.
+func TestClosed(t *testing.T) {
+	s, e := openTiny(t), readCoffee(t)
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Errorf("closing twice: got error %v, want none", err)
+	}
+	_, scored := s.Score(t.Context(), e)
+	_, differentiated := s.Gradient(t.Context(), e)
+	for _, all := range s.ScoreAll(t.Context(), each(e)) {
+		for what, err := range map[string]error{"Score": scored, "Gradient": differentiated, "ScoreAll": all} {
+			if err == nil || err.Error() != "the judge is closed" {
+				t.Errorf("%s: got error %v, want that the judge is closed", what, err)
+			}
+		}
+	}
+}
+
 // TestChangedConfigs: a configuration that a program has changed is checked as its file was. A run with an unknown
 // mode, schedule or optimizer, or with a reversed range, trained and returned no error.
 func TestChangedConfigs(t *testing.T) {
