@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -200,6 +201,47 @@ func TestPushLostAnswer(t *testing.T) {
 	}
 }
 
+// TestScorerAlone: a scorer with its backbone in its folder is pushed as it is; paths that others do not have are
+// refused, also that of an imported judge's weights.
+func TestScorerAlone(t *testing.T) {
+	for what, c := range map[string]struct{ config, backbone, want string }{
+		"its own backbone":   {"backbone: 'my backbone'\n", "", ""},
+		"its own weights":    {"backbone: my backbone\nweights: weights/model.safetensors\n", "", ""},
+		"weights on the Hub": {"backbone: my backbone\nweights: hf://org/judge@v1\n", "", ""},
+		"weights elsewhere":  {"backbone: hf://org/base@v1\nweights: ../weights\n", "", "the weights are ../weights"},
+		"weights elsewhere, and a name": {"backbone: ../base\nweights: ../weights\n", "hf://org/base@v1",
+			"the weights are ../weights"},
+		"a link elsewhere": {"backbone: link\n", "", "the backbone is link, a local folder"},
+		"no backbone":      {"question: x\n", "", "it has no backbone"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{"scorer.yaml": c.config, "my backbone/config.json": "{}",
+				"weights/model.safetensors": "x", "../weights/x": "x", "../base/config.json": "{}"} {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777),
+					os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if what == "a link elsewhere" {
+				if err := os.Symlink("../base", filepath.Join(dir, "link")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			files, err := ScorerFiles(dir, c.backbone)
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got error %v, want %q", err, c.want)
+				}
+				return
+			}
+			if err != nil || string(files["scorer.yaml"].Bytes) != c.config || files["my backbone/config.json"].Path == "" {
+				t.Errorf("got %s, %d files (%v), want %s and the backbone", files["scorer.yaml"].Bytes, len(files), err, c.config)
+			}
+		})
+	}
+}
+
 // TestCardNamesBackbone: a card names the last part of a local backbone's folder, which is no name on the Hub.
 func TestCardNamesBackbone(t *testing.T) {
 	for line, want := range map[string]string{
@@ -285,7 +327,7 @@ func TestScorerFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	adapter, renamed := `{"base_model_name_or_path": "`+base+`"}`, `{"base_model_name_or_path": "org/base"}`
-	config := "format: 1\nbackbone: %s\nquestion: backbone: x\ndigests: %x\n"
+	config := "format: 1\nbackbone: %s\nquestion: 'backbone: x'\ndigests: %x\n"
 	for name, text := range map[string]string{
 		"scorer.yaml":         fmt.Sprintf(config, "../base", sha256.Sum256([]byte(adapter))),
 		"adapter_config.json": adapter, "member-1/adapter_config.json": adapter,

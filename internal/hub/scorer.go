@@ -21,23 +21,59 @@ import (
 // backboneLine matches the line of scorer.yaml with the backbone.
 var backboneLine = regexp.MustCompile(`(?m)^backbone:[ \t]*(.*)$`)
 
+// named are the models that a scorer.yaml refers to.
+type named struct {
+	Backbone string `yaml:"backbone"`
+	Weights  string `yaml:"weights"` // of an imported judge; "": the backbone's
+}
+
+// check returns an error if others could not open the scorer: a path is of use to them only if it is in its folder.
+func (n named) check(dir, backbone string) error {
+	file := filepath.Join(dir, "scorer.yaml")
+	switch {
+	case n.Backbone == "":
+		return fmt.Errorf("%s: it has no backbone", file)
+	case backbone == "" && !Is(n.Backbone) && !inside(dir, n.Backbone):
+		return fmt.Errorf("%s: the backbone is %s, a local folder: set --backbone to its name on the Hub "+
+			"(hf://org/name@commit); the scorer does not open with a different backbone", file, n.Backbone)
+	case n.Weights != "" && !Is(n.Weights) && !inside(dir, n.Weights):
+		return fmt.Errorf("%s: the weights are %s, which others do not have: import the judge again with --copy, or from "+
+			"weights on the Hub (--weights hf://org/name)", file, n.Weights)
+	}
+	return nil
+}
+
+// inside reports whether a path in scorer.yaml is among the scorer's own files, as after training all weights.
+func inside(dir, path string) bool {
+	at := filepath.Join(dir, filepath.FromSlash(path))
+	info, err := os.Stat(at)
+	if err != nil || filepath.IsAbs(path) {
+		return false
+	}
+	if !info.IsDir() { // a file in the cache is a link to its blob
+		at = filepath.Dir(at)
+	}
+	at, err1 := filepath.EvalSymlinks(at)
+	root, err2 := filepath.EvalSymlinks(dir)
+	rest, err3 := filepath.Rel(root, at)
+	return errors.Join(err1, err2, err3) == nil && filepath.IsLocal(rest)
+}
+
 // ScorerFiles returns the files of a scorer directory for [Hub.Push]. A local path of the backbone is of no use to
-// others: backbone is its name on the Hub, "" if scorer.yaml already has it. It replaces the path in scorer.yaml, the
-// card and each adapter_config.json, whose digest in scorer.yaml is updated.
+// others: backbone is its name on the Hub, "" if scorer.yaml already has it, or if the backbone is in the directory. It
+// replaces the path in scorer.yaml, the card and each adapter_config.json, whose digest in scorer.yaml is updated.
 func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "scorer.yaml"))
 	if err != nil {
 		return nil, err
 	}
-	m := backboneLine.FindSubmatch(text)
-	if m == nil {
-		return nil, fmt.Errorf("%s: it has no backbone", filepath.Join(dir, "scorer.yaml"))
+	var n named
+	if err := yaml.Unmarshal(text, &n); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "scorer.yaml"), err)
 	}
-	old := strings.Trim(strings.TrimSpace(string(m[1])), `"'`)
-	if backbone == "" && !Is(old) {
-		return nil, fmt.Errorf("%s: the backbone is %s, a local folder: set --backbone to its name on the Hub "+
-			"(hf://org/name@commit); the scorer does not open with a different backbone",
-			filepath.Join(dir, "scorer.yaml"), old)
+	old := n.Backbone
+	if err := n.check(dir, backbone); err != nil {
+		return nil, err
 	}
 	folders, err := backboneFolders(dir, old)
 	if err != nil {
@@ -73,7 +109,9 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 		files[filepath.ToSlash(name)] = c
 		return nil
 	})
-	text = backboneLine.ReplaceAll(text, []byte("backbone: "+there))
+	if Is(there) {
+		text = backboneLine.ReplaceAllLiteral(text, []byte("backbone: "+there))
+	}
 	files["scorer.yaml"] = Content{Path: filepath.Join(dir, "scorer.yaml"), Bytes: text}
 	return files, err
 }
@@ -138,8 +176,8 @@ func renamed(text []byte, folders []string, backbone string) []byte {
 		var card struct {
 			Base string `yaml:"base_model"`
 		}
-		named := func(folder string) bool { return card.Base == folder || card.Base == filepath.Base(folder) }
-		if yaml.Unmarshal(line, &card) == nil && slices.ContainsFunc(folders, named) {
+		same := func(folder string) bool { return card.Base == folder || card.Base == filepath.Base(folder) }
+		if yaml.Unmarshal(line, &card) == nil && slices.ContainsFunc(folders, same) {
 			return []byte("base_model: " + n.Repo)
 		}
 		return line

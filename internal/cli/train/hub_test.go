@@ -85,6 +85,16 @@ func TestTrainByName(t *testing.T) {
 		!strings.Contains(stderr, "a local folder") {
 		t.Errorf("--push over a folder: got exit code %d, %s, want %d", code, stderr, exit.Wrong)
 	}
+	full := regexp.MustCompile(`(?m)^(mode|lora|out): .*\n`).ReplaceAll(text, nil)
+	full = append(full, "mode: full\nout: "+t.TempDir()+"\n"...)
+	if err := os.WriteFile(config, full, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := call(t, "--config", config, "--push", "org/full") // with the backbone that it writes
+	if full := s.Repo("model", "org/full"); code != exit.Done || full == nil ||
+		full.Commits[full.Refs["main"]]["backbone/config.json"] == nil {
+		t.Errorf("--push of all weights: got exit code %d, %s, want scorer and backbone pushed", code, stderr)
+	}
 }
 
 // TestDryRunByName: the plan of a run over a checkpoint on the Hub equals the plan over the folder, and fetches no

@@ -131,7 +131,7 @@ func (o *runOptions) checkPush(run *config.Config) error {
 	if run.Mode == config.ModeText {
 		return exit.Usagef("--push is for scorers, but mode text trains an adapter")
 	}
-	if _, ok := hub.NameOf(run.Backbone); !ok && run.Backbone != "" {
+	if _, ok := hub.NameOf(run.Backbone); !ok && run.Backbone != "" && run.Mode != "full" { // which writes the backbone
 		return exit.Usagef("--push: the backbone is %s, a local folder, which others do not have: give its name on the Hub "+
 			"(org/name), or push afterwards with score push --backbone", run.Backbone)
 	}
