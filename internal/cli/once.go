@@ -12,8 +12,8 @@ import (
 
 // asked are the flags that say what is scored, and by what. If one were given twice, both values might seem to count.
 // Other settings may be repeated, for example after an alias, and the last one counts.
-var asked = []string{"source", "edit", "reference", "instruction", "in", "before", "after", "scorer", "judge",
-	"predictions", "ratings"}
+var asked = []string{"source", "edit", "reference", "instruction", "in", "before", "after", "scorer", "predictions",
+	"ratings"}
 
 // once is a flag value that refuses a second, different one.
 type once struct {

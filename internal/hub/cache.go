@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -50,11 +51,12 @@ func (h *Hub) missing(n Name, commit string, files []File) (list []File) {
 func (h *Hub) complete(ctx context.Context, n Name, commit string, all, chosen []File) (string, error) {
 	missing := h.missing(n, commit, chosen)
 	if len(missing) > 0 {
-		if err := h.download(ctx, n, commit, missing); err != nil {
-			return "", err
+		err := h.download(ctx, n, commit, missing)
+		if err == nil {
+			err = h.link(n, commit, missing)
 		}
-		if err := h.link(n, commit, missing); err != nil {
-			return "", err
+		if err != nil {
+			return "", removed(n, err)
 		}
 	}
 	err := errors.Join(h.writeListing(n, commit, all), h.writeRef(n, commit))
@@ -62,6 +64,18 @@ func (h *Hub) complete(ctx context.Context, n Name, commit string, all, chosen [
 		err = nil // a complete cache may be read-only
 	}
 	return filepath.Join(h.snapshot(n, commit), filepath.FromSlash(n.Path)), err
+}
+
+// removed returns an error that says so if files were removed from the cache during a fetch: a name that does not exist
+// is the user's mistake, this is not.
+func removed(n Name, err error) error {
+	var known *Error
+	var local *fs.PathError
+	if !errors.Is(err, fs.ErrNotExist) || errors.As(err, &known) || errors.As(err, &local) && local.Op == "mkdir" {
+		return err
+	}
+	return &Error{Name: n, passes: true, text: fmt.Sprintf("its files in the cache were removed during the fetch (%v): "+
+		"run the command again", err)}
 }
 
 // writeRef records the commit of a revision that is a branch or tag.

@@ -623,6 +623,32 @@ func TestRedirectsRefused(t *testing.T) {
 	}
 }
 
+// A cache that is cleaned during a fetch is no wrong name.
+func TestRemovedMeanwhile(t *testing.T) {
+	s := serve(t, checkpoint())
+	h, n := quick(t), parse(t, "hf://org/some-model/tokenizer.json")
+	s.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		if "http://"+r.Host == s.CDN {
+			os.RemoveAll(h.Cache)
+		}
+		return false
+	}
+	_, err := h.Fetch(t.Context(), n)
+	if err == nil || !strings.Contains(err.Error(), "its files in the cache were removed during the fetch") ||
+		exit.Code(exit.Named(err)) != exit.Failed {
+		t.Errorf("got error %v, exit code %d, want what happened, and %d", err, exit.Code(exit.Named(err)), exit.Failed)
+	}
+	s.Fault = nil
+	if _, err := h.Fetch(t.Context(), n); err != nil {
+		t.Errorf("again: got error %v, want none", err)
+	}
+	h.Cache = "/proc/nowhere"
+	if _, err := h.Fetch(t.Context(), n); err == nil ||
+		!strings.Contains(err.Error(), "mkdir /proc/nowhere") {
+		t.Errorf("a folder that cannot be created: got error %v, want it named", err)
+	}
+}
+
 // With HF_HUB_DISABLE_SYMLINKS a snapshot holds the files, and each of two files with one content.
 func TestWithoutLinks(t *testing.T) {
 	repo := checkpoint()
