@@ -223,6 +223,7 @@ func TestNames(t *testing.T) {
 		"hf://models/org/name@v1.0":        {Kind: Model, Repo: "org/name", Revision: "v1.0"},
 		"hf://org/name@refs/pr/12/x/y":     {Kind: Model, Repo: "org/name", Revision: "refs/pr/12", Path: "x/y"},
 		"hf://org/name@a%2Fb/x":            {Kind: Model, Repo: "org/name", Revision: "a/b", Path: "x"},
+		"hf://org/name@100%25/x%":          {Kind: Model, Repo: "org/name", Revision: "100%", Path: "x%"},
 		"hf://datasets/o-r_g/n/data":       {Kind: Dataset, Repo: "o-r_g/n", Path: "data"},
 		"hf://_org/_name_":                 {Kind: Model, Repo: "_org/_name_"}, // valid for huggingface_hub
 		"hf://org/name@" + first + "/a.md": {Kind: Model, Repo: "org/name", Revision: first, Path: "a.md"},

@@ -122,7 +122,7 @@ func (n Name) String() string {
 	if n.Revision != "" {
 		revision := n.Revision
 		if special.FindString(revision) != revision {
-			revision = strings.ReplaceAll(revision, "/", "%2F")
+			revision = strings.NewReplacer("%", "%25", "/", "%2F").Replace(revision)
 		}
 		text += "@" + revision
 	}
