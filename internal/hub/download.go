@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	atOnce     = 4           // files fetched in parallel
+	atOnce     = 8           // files fetched in parallel, as by huggingface_hub
 	spare      = 100_000_000 // bytes to leave free on the disk
 	incomplete = ".incomplete"
 )
