@@ -36,6 +36,10 @@ func testApp() *App {
 		p.Close()
 		return Print(c, map[string]int{"score": 7}, func(w io.Writer) { fmt.Fprintln(w, "score 7") })
 	})
+	leaf("noted", func(c *cobra.Command) error {
+		Noter(c)("about to work")
+		return Print(c, map[string]int{"score": 7}, func(w io.Writer) { fmt.Fprintln(w, "score 7") })
+	})
 	leaf("fail", func(*cobra.Command) error { return errors.New("no disk") })
 	leaf("usage", func(*cobra.Command) error { return exit.Usagef("scorer.yaml: %w", listed{}) })
 	leaf("joined", func(*cobra.Command) error { return exit.Usage(errors.Join(errors.New("a"), errors.New("b"))) })
@@ -71,6 +75,8 @@ func TestExitCodesAndOutput(t *testing.T) {
 	}{
 		{"ok", exit.Done, "score 7\n", "work: 2/2 in 0s loss 0.5\n"},
 		{"ok --json", exit.Done, `{"score":7}`, ""},
+		{"noted", exit.Done, "score 7\n", "about to work\n"},
+		{"noted --json", exit.Done, `{"score":7}`, ""},
 		{"fail", exit.Failed, "", "error: no disk\n"},
 		{"fail --json", exit.Failed, `{"error":"no disk"}`, ""},
 		{"usage", exit.Wrong, "", "error: scorer.yaml: two problems"},

@@ -137,10 +137,11 @@ func (p *Progress) Close() {
 	p.line()
 }
 
-// Noter returns a function that shows on stderr what is about to happen; nil with --json, where the result has it.
+// Noter returns a function that shows on stderr what is about to happen, or nothing with --json, where the result has
+// it.
 func Noter(c *cobra.Command) func(text string) {
 	if JSON(c) {
-		return nil
+		return func(string) {}
 	}
 	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 }
