@@ -315,7 +315,12 @@ func (m *merger) again(r, first *row) error {
 	}
 	if what := first.contradicts(r); what != "" {
 		m.log.report.Rows--
-		return m.log.bad(r, fmt.Sprintf("the same edit as %s, with another %s: one of the two is wrong", first.ID, what))
+		why := fmt.Sprintf("the same edit as %s, with another %s: one of the two is wrong", first.ID, what)
+		if what == "label" && first.Given == nil {
+			why = fmt.Sprintf("the same edit as %s, which comes first and has no label: list the data set with labels "+
+				"first in sources, or give both the label", first.ID)
+		}
+		return m.log.bad(r, why)
 	}
 	m.join(r)
 	kept := &m.outcomes[first.number]

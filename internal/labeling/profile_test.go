@@ -237,7 +237,7 @@ func TestContradictingDuplicates(t *testing.T) {
 		{"0.3,0.1,0.9,0.9", ",0.1,0.9,0.9", ""},
 		{"0.3,0.1,0.9,0.9", ",,,", ""},
 		{"0.3,,,", "0.9,,,", "the same edit as t/a/aurora, with another label"},
-		{",0.1,0.9,0.9", "0.9,0.1,0.9,0.9", "with another label"},
+		{",0.1,0.9,0.9", "0.9,0.1,0.9,0.9", "t/a/aurora, which comes first and has no label: list the data set with"},
 		{",0.1,0.9,0.9", ",0.5,0.9,0.9", "with another clip_d"},
 		{",0.1,0.9,0.9", ",0.1,0.9,0.7", "with another dino_i"},
 		{",0.1,,0.9", ",0.1,0.9,0.9", "with another clip_i"},
