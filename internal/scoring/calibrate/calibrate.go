@@ -197,7 +197,7 @@ func newJob(o *Options) (*job, error) {
 		}
 		delete(contents, store.Key{})
 		if n, first := p.test.seen(contents); n > 0 {
-			return nil, errors.Join(fmt.Errorf("%s shares pictures with %s (%d rows, the first is %s): measuring on "+
+			return nil, errors.Join(exit.Usagef("%s shares pictures with %s (%d rows, the first is %s): measuring on "+
 				"them is meaningless", o.Test, o.In, n, first), p.in.Close(), p.test.Close())
 		}
 	}
@@ -255,7 +255,7 @@ func (p *job) refuseSeen() error {
 		}
 		text := fmt.Sprintf("the scorer was trained on pictures of %d of %d rows (the first is %s)", n, len(t.rows), first)
 		if !p.o.Insist {
-			return fmt.Errorf("%s: its scores are better on them, and a calibration on them is wrong: use rows with other "+
+			return exit.Usagef("%s: its scores are better on them, and a calibration on them is wrong: use rows with other "+
 				"pictures, or use these anyway with --trained-on-too", text)
 		}
 		p.report.Trained = trainedPart

@@ -16,6 +16,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/calibration"
+	"assay/internal/exit"
 	"assay/internal/long"
 	tables "assay/internal/table"
 	"assay/lora"
@@ -331,6 +332,8 @@ func TestLabelsRefused(t *testing.T) {
 			with(with(rows[1], "id", "y"), "label", 0)},
 		"rows 1 and 2 have the id 0 and are different edits":               {rows[0], with(rows[1], "id", "0"), rows[2]},
 		`no row has a label (column label) and "exam" in its column split`: {with(rows[0], "split", "train")},
+		"no row has a label (column label), except those that cannot be used: 2 of 3; the first is row 2: source: stat ": {
+			with(rows[0], "label", nil), with(rows[1], "source", "nosuch.png"), with(rows[2], "source", "nosuch.png")},
 	} {
 		if err := os.WriteFile(table, []byte(strings.Join(list, "\n")), 0o666); err != nil {
 			t.Fatal(err)
@@ -340,8 +343,9 @@ func TestLabelsRefused(t *testing.T) {
 		if strings.Contains(want, "exam") {
 			o.Split = "exam"
 		}
-		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+		_, err := Run(context.Background(), o)
+		if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want) { // the same command will fail again
+			t.Errorf("got error %v, exit code %d, want %s, %d", err, exit.Code(err), want, exit.Wrong)
 		}
 	}
 	if err := os.WriteFile(table, []byte(strings.Join(rows, "\n")+"\n"), 0o666); err != nil {

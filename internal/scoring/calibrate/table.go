@@ -74,7 +74,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		}
 	}
 	if outside > 0 { // a map of the other rows would cover only the low labels
-		return nil, errors.Join(fmt.Errorf("%s: %d of %d rows have labels outside 0..1; the first is %w", path, outside,
+		return nil, errors.Join(exit.Usagef("%s: %d of %d rows have labels outside 0..1; the first is %w", path, outside,
 			edits.Len(), first), edits.Close())
 	}
 	for _, i := range t.problems() { // --labels would override a label
@@ -87,7 +87,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 			strings.Join(slices.Sorted(maps.Keys(t.wanted)), ", ")), edits.Close())
 	}
 	if err := t.merge(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), edits.Close())
+		return nil, errors.Join(exit.Usagef("%s: %w", path, err), edits.Close())
 	}
 	if len(t.rows) == 0 {
 		column := "label"
@@ -99,9 +99,11 @@ func openTable(path, labels string, o *Options) (*table, error) {
 			err = fmt.Errorf("%w and %q in its column split (--split)", err, o.Split)
 		}
 		if bad := t.problems(); len(bad) > 0 {
-			err = fmt.Errorf("%w; %w", err, t.problem[bad[0]])
+			err = fmt.Errorf("%w, except those that cannot be used: %d of %d; the first is row %d: %w", err, len(bad),
+				edits.Len(), bad[0]+1, t.problem[bad[0]])
+			return nil, errors.Join(exit.Named(err), edits.Close())
 		}
-		return nil, errors.Join(err, edits.Close())
+		return nil, errors.Join(exit.Usage(err), edits.Close())
 	}
 	if given != nil {
 		t.unmatched = len(given.labels) - len(given.used)
