@@ -17,6 +17,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/report"
 	"assay/internal/benchmarks/runner"
+	"assay/internal/stats"
 )
 
 // A file that answers some pairs and scores others is refused, since either rule would treat half of it as missing.
@@ -281,5 +282,35 @@ func TestMeansOverDifferentMethods(t *testing.T) {
 				t.Errorf("%s: %+v", tt.b.Name, d)
 			}
 		}
+	}
+}
+
+// TestAuroraInterval: four models that return the same edits add nothing to what is known of a judge, so its number and
+// its interval stay. Resampled one by one, four times as many edits would make it half as wide.
+func TestAuroraInterval(t *testing.T) {
+	global := func(models int) (value float64, bounds stats.Interval) {
+		var ratings []string
+		var predictions strings.Builder
+		for source := range 40 {
+			for m := range models {
+				ratings = append(ratings, fmt.Sprintf(`{"input": "in/%[1]d.png", "gen": "%[2]d/%[1]d.png", "prompt": "p", `+
+					`"score": %[3]v, "model": "%[2]d"}`, source, m, float64(source*7%5)/2))
+				fmt.Fprintf(&predictions, "{\"id\": \"%d/%d.png\", \"score\": %d}\n", m, source, (source*7%5+source*11%7)%10)
+			}
+		}
+		data := benchtest.Write(t, "human_ratings_updated_prompt.json", "["+strings.Join(ratings, ", ")+"]")
+		s := benchtest.LoadSet(t, AuroraPoint, protocol.Options{Data: filepath.Dir(data)})
+		r := &report.Report{Benchmark: AuroraPoint}
+		r.Add("judge", benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "p.jsonl", predictions.String()))))
+		r.Measure(s, 200, 1)
+		summary := r.Summary()
+		cell := summary.Rows[0].Cells[slices.Index(summary.Columns, "global")]
+		return cell.Value, *cell.Bounds
+	}
+	one, want := global(1)
+	four, got := global(4)
+	if math.Abs(four-one) > 1e-9 || math.Abs(got.Low-want.Low) > 1e-9 || math.Abs(got.High-want.High) > 1e-9 {
+		t.Errorf("four times the same edits: got %v [%v, %v], want %v [%v, %v] as once", four, got.Low, got.High, one,
+			want.Low, want.High)
 	}
 }
