@@ -7,7 +7,6 @@
 package curate
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,7 +99,7 @@ func WriteBest(path string, best []BestEdit, t *data.Table) error {
 func CandidateTable(folder string, sources []string, instruction string) (path string, remove func() error, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return "", nil, err
+		return "", nil, exit.Named(err)
 	}
 	from, err := filepath.Abs(folder)
 	if err != nil {
@@ -130,7 +129,7 @@ func CandidateTable(folder string, sources []string, instruction string) (path s
 		}
 	}
 	if len(rows) == 0 {
-		return "", nil, fmt.Errorf("%s contains no pictures (%s)", folder, strings.Join(data.PictureEndings, ", "))
+		return "", nil, exit.Usagef("%s contains no pictures (%s)", folder, strings.Join(data.PictureEndings, ", "))
 	}
 	dir, err := os.MkdirTemp("", "score-best-")
 	if err != nil {

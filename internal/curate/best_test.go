@@ -7,6 +7,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 	"assay/internal/table"
 )
@@ -58,9 +59,11 @@ func TestScoreRange(t *testing.T) {
 
 func TestCandidateTable(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := CandidateTable(dir, []string{"a.png"}, "x"); err == nil ||
-		!strings.Contains(err.Error(), "no pictures") {
-		t.Error(err)
+	for folder, want := range map[string]string{dir: "no pictures", filepath.Join(dir, "nosuch"): "no such file"} {
+		if _, _, err := CandidateTable(folder, []string{"a.png"}, "x"); exit.Code(err) != exit.Wrong ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, exit code %d, want %q, %d", folder, err, exit.Code(err), want, exit.Wrong)
+		}
 	}
 	if err := data.NewPicture(2, 2).WritePNG(filepath.Join(dir, "b.png")); err != nil {
 		t.Fatal(err)

@@ -197,6 +197,21 @@ func TestNoRowsAreLeft(t *testing.T) {
 	}
 }
 
+// TestRowsWithoutPictures: a row without a path says which picture is missing.
+func TestRowsWithoutPictures(t *testing.T) {
+	path := pictured(t, 10, "steps: 1\n")
+	rewrite(t, filepath.Join(filepath.Dir(path), "table.jsonl"), func(s string) string {
+		s = strings.Replace(s, `"edit": "row4.png"`, `"edit": ""`, 1)
+		return strings.Replace(s, `"source": "a.png"`, `"source": ""`, 1)
+	})
+	_, err := DryRun(context.Background(), load(t, path), newFake().factory)
+	for _, want := range []string{"2 rows cannot be used", "row 1: source: no picture", "row 5: edit: no picture"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
 // TestRepairedRunsEndTheSame damages a picture in the middle of a run. The state is saved, and after a repair the
 // result is bit-identical to that of an undisturbed run.
 func TestRepairedRunsEndTheSame(t *testing.T) {

@@ -218,7 +218,10 @@ func (s *scan) row(t *data.Edits, row *data.Row) error {
 	if strings.TrimSpace(row.Instruction) == "" {
 		return errors.New("the instruction is empty")
 	}
-	for _, p := range append([]data.Image{row.Source, row.Edit}, row.References...) {
+	for k, p := range append([]data.Image{row.Source, row.Edit}, row.References...) {
+		if p.IsZero() { // a list of sources has none without a picture
+			return fmt.Errorf("%s: no picture", []string{"source", "edit"}[k])
+		}
 		if len(p.Bytes) > 0 {
 			continue
 		}
