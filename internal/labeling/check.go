@@ -216,21 +216,25 @@ func (f *SourceCheck) bad(err error) {
 }
 
 func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
-	pictures := map[string]data.Image{"source": s.Source, "target": s.Target}
+	type named struct {
+		name string
+		data.Image
+	}
+	pictures := []named{{"source", s.Source}, {"target", s.Target}}
 	if s.Chain == nil && !s.Source.IsZero() && !s.Target.IsZero() {
 		f.targets++
 	}
 	if s.Chain != nil {
-		clear(pictures)
+		pictures = nil
 		for i, p := range s.Chain.Pictures {
-			pictures[fmt.Sprintf("picture %d of the chain", i)] = p
+			pictures = append(pictures, named{fmt.Sprintf("picture %d of the chain", i), p})
 		}
 	}
 	for i, o := range s.Outputs {
 		if f.Outputs++; o.Given == nil {
 			f.unlabelled++
 		}
-		pictures[fmt.Sprintf("edit %d", i+1)] = o.Picture
+		pictures = append(pictures, named{fmt.Sprintf("edit %d", i+1), o.Picture})
 		for name, v := range o.Similarities() {
 			switch {
 			case v.Undefined():
@@ -244,13 +248,13 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 		}
 	}
 	var errs []string
-	for name, p := range pictures {
+	for _, p := range pictures {
 		if p.IsZero() {
 			continue
 		}
-		kind, err := formatOf(p)
+		kind, err := formatOf(p.Image)
 		if err != nil {
-			errs = append(errs, name+": "+err.Error())
+			errs = append(errs, p.name+": "+err.Error())
 			continue
 		}
 		f.Pictures[kind]++

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"assay/data"
+	"assay/data/readers"
 	"assay/heuristics"
 )
 
@@ -242,5 +244,21 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 			}
 			sides[m] = row.Split
 		}
+	}
+}
+
+// TestCheckInOrder: the pictures of a sample that cannot be read are named in their order, the same in every check.
+func TestCheckInOrder(t *testing.T) {
+	s := &readers.Sample{ID: "a", Chain: &readers.Chain{}}
+	want := "a"
+	for i := range 20 {
+		name := fmt.Sprintf("nosuch-%d.png", i)
+		s.Chain.Pictures = append(s.Chain.Pictures, data.Image{Path: name})
+		want += fmt.Sprintf("; picture %d of the chain: open %s: no such file or directory", i, name)
+	}
+	f := SourceCheck{Pictures: map[string]int{}}
+	f.sample(s, func(string) {})
+	if want = strings.Replace(want, "; ", ": ", 1); len(f.Reasons) != 1 || f.Reasons[0] != want {
+		t.Errorf("got %q, want %q", f.Reasons, want)
 	}
 }
