@@ -367,9 +367,9 @@ func (p *Report) Print(w io.Writer) {
 		fmt.Fprintf(w, "seconds a score: teacher %.4g, student %.4g: %.0f times as fast\n", p.Speed.Teacher, p.Speed.Student,
 			p.Faster)
 	} else {
-		fmt.Fprintf(w, "seconds a score: student %.4g; the teacher's were not measured in one go\n", p.Speed.Student)
+		fmt.Fprintf(w, "seconds a score: student %.4g (the teacher was not timed in one go)\n", p.Speed.Student)
 	}
-	fmt.Fprintf(w, "\n%d held-out edits, ratings of one deviate by %.3f\n\n", p.Rows, p.Spread)
+	fmt.Fprintf(w, "\n%d held-out edits; ratings of one have a mean standard deviation of %.3f\n\n", p.Rows, p.Spread)
 	fmt.Fprintf(w, "| | edits | Spearman | pairs | in the right order |\n|---|---|---|---|---|\n")
 	line := func(name string, a Agreement) {
 		fmt.Fprintf(w, "| %s | %d | %s | %d | %s |\n", name, a.Rows, words(a.Spearman), a.Pairs, words(a.PairAccuracy))

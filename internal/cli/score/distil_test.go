@@ -11,7 +11,7 @@ import (
 	"assay/internal/exit"
 )
 
-// TestDistilJSON: the result of a distillation is one JSON object, and nothing but warnings and progress is on stderr.
+// TestDistilJSON: the result of a distillation is one JSON object.
 func TestDistilJSON(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -42,5 +42,8 @@ func TestDistilJSON(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exit.Done || got.Scorer == "" {
 		t.Errorf("got exit code %d, %s, %v, want 0 and the scorer\n%s", code, stdout, err, stderr)
+	}
+	if got.HeldOut != 4 { // one of each picture
+		t.Errorf("got %d held-out edits, want 4", got.HeldOut)
 	}
 }
