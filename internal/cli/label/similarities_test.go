@@ -260,6 +260,27 @@ func TestSimilaritiesResume(t *testing.T) {
 	}
 }
 
+// TestSimilaritiesOfNothing: a table without targets and captions has nothing to measure, and the command says so.
+func TestSimilaritiesOfNothing(t *testing.T) {
+	folder := oracle.Folders(t)[0]
+	dir := t.TempDir()
+	picture := filepath.Join(folder, "images", "coffee.png")
+	for lines, want := range map[string]bool{
+		fmt.Sprintf(`{"source": %q, "edit": %[1]q, "goal": %[1]q}`, picture):   true,
+		fmt.Sprintf(`{"source": %q, "edit": %[1]q, "target": %[1]q}`, picture): false,
+		"": false,
+	} {
+		in := filepath.Join(dir, "in.jsonl")
+		if err := os.WriteFile(in, []byte(lines), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		code, text := run(t.Context(), folder, filepath.Join(dir, "cache"), in, filepath.Join(dir, "out.jsonl"))
+		if got := strings.Contains(text, "warning: nothing was measured"); code != exit.Done || got != want {
+			t.Errorf("%s: got exit code %d, a warning %v, want %v: %s", lines, code, got, want, text)
+		}
+	}
+}
+
 func TestSimilaritiesUsage(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	in, _ := edits(t, folder)
