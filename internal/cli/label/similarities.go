@@ -163,8 +163,8 @@ func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Meas
 		known += n
 	}
 	if known == 0 && len(result.Not) == 0 && result.Rows > result.Failed {
-		cli.Warner(c)("nothing was measured: no row has the picture (target) or the captions (source_caption, target_caption) " +
-			"that the similarities need. Are the columns named otherwise (--columns)?")
+		cli.Warner(c)("nothing was measured: no row has the picture (target) or the captions (source_caption, " +
+			"target_caption) that the similarities need. Are the columns named otherwise (--columns)?")
 	}
 	words := func(w io.Writer) {
 		fmt.Fprintf(w, "%d rows written to %s: clip_d %d, clip_i %d, dino_i %d, clip_t %d; %d encoded, %d known from the "+
