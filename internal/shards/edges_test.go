@@ -686,6 +686,21 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestSweep: a merge removes the only lease of a worker that ended after its manifest.
+func TestSweep(t *testing.T) {
+	w := few(t, 1)
+	if _, err := w.Do(t.Context(), Ref{0, 1}, plain); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere(t, w, leaseName(1, 1), time.Hour)
+	if got, err := w.merge(); err != nil || len(got) != 6 {
+		t.Errorf("got %d results, %v, want 6", len(got), err)
+	}
+	if d := cmp.Diff([]string{"000001.json", "000001.jsonl"}, left(t, w, "plan")); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+}
+
 // TestChangedRows: the error has the number or the name of the first changed row, and what to remove.
 func TestChangedRows(t *testing.T) {
 	w := few(t, 2)
