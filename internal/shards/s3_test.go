@@ -4,8 +4,12 @@ package shards
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,6 +143,43 @@ func TestObjects(t *testing.T) {
 	}
 	if err := gone.once("a", nil); err == nil {
 		t.Errorf("once in a missing bucket: got no error, want one")
+	}
+}
+
+// TestS3Check: storage is refused if it overwrites an object despite If-None-Match, or does not answer as it should.
+func TestS3Check(t *testing.T) {
+	t.Setenv("AWS_REGION", "us-east-1")
+	t.Setenv("AWS_ACCESS_KEY_ID", "tester")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "testersecret")
+	for bucket, c := range map[string]struct {
+		answers map[string]int // by method and number of PUTs; 200 otherwise
+		want    string
+		puts    int
+	}{
+		"honours":  {map[string]int{"PUT 2": 412}, "", 2},
+		"ignores":  {nil, "ignores If-None-Match", 2},
+		"no-put":   {map[string]int{"PUT 1": 403}, "403", 1},
+		"one-put":  {map[string]int{"PUT 2": 403}, "403", 2},
+		"no-erase": {map[string]int{"PUT 2": 412, "DELETE 2": 403}, "403", 2},
+	} {
+		t.Run(bucket, func(t *testing.T) {
+			puts := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPut {
+					puts++
+				}
+				if code := c.answers[fmt.Sprint(r.Method, " ", puts)]; code != 0 {
+					w.WriteHeader(code)
+				}
+			}))
+			defer server.Close()
+			t.Setenv("AWS_ENDPOINT_URL", server.URL)
+			// Package remote keeps the connection to a bucket.
+			err := objects("s3://" + bucket + strings.ToLower(rand.Text()) + "/place").check()
+			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) || puts != c.puts {
+				t.Errorf("got error %v after %d writes, want %q after %d", err, puts, c.want, c.puts)
+			}
+		})
 	}
 }
 
