@@ -156,9 +156,9 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 		return nil, towers{}, fmt.Errorf("%s: model_type %q is not a supported encoder (clip, clip_vision_model, dinov2, "+
 			"dinov2_with_registers)", file, c.ModelType)
 	}
-	if name := "adapter_config.json"; backbone.Exists(filepath.Join(dir, name)) {
-		return nil, towers{}, fmt.Errorf("%s: it has a checkpoint and %s: transformers would put the adapter over the "+
-			"weights. Merge it with PEFT's merge_and_unload, or move it to a folder of its own", dir, name)
+	err = backbone.NoAdapter(dir, "Merge the adapter with PEFT's merge_and_unload, or move it to a folder of its own")
+	if err != nil {
+		return nil, towers{}, err
 	}
 	m := &Model{path: dir, batch: o.Batch, kind: known.kind}
 	if m.processor, err = readProcessor(dir); err != nil {

@@ -143,7 +143,7 @@ func openBackbone(
 	if err != nil {
 		return nil, NoBackbone(dir, err)
 	}
-	if err := noAdapter(dir); err != nil {
+	if err := NoAdapter(dir, adapterElsewhere); err != nil {
 		return nil, err
 	}
 	var head struct {

@@ -23,16 +23,18 @@ func NoBackbone(dir string, err error) error {
 		"backbone: %w (want a Hugging Face checkpoint directory with config.json and *.safetensors)", err)
 }
 
-// noAdapter refuses a checkpoint with an adapter in its folder, which transformers puts over the weights. The adapter
-// of a scorer directory is the scorer's.
-func noAdapter(dir string) error {
+// NoAdapter refuses a checkpoint with an adapter in its folder, which transformers puts over the weights. remedy says
+// what to do. The adapter of a scorer directory is the scorer's.
+func NoAdapter(dir, remedy string) error {
 	if !Exists(filepath.Join(dir, lora.ConfigFile)) || Exists(filepath.Join(dir, "scorer.yaml")) {
 		return nil
 	}
-	return fmt.Errorf("%s: it has a checkpoint and %s: transformers would load both. Move %s and %s to a folder of their "+
-		"own, and name it where an adapter is wanted (train: init; score chat: --adapter), or merge it: train merge", dir,
-		lora.ConfigFile, lora.ConfigFile, lora.WeightsFile)
+	return fmt.Errorf("%s: it has a checkpoint and %s: transformers would load both. %s", dir, lora.ConfigFile, remedy)
 }
+
+// adapterElsewhere is the remedy for an adapter in a backbone's folder.
+const adapterElsewhere = "Move " + lora.ConfigFile + " and " + lora.WeightsFile + " to a folder of their own, and " +
+	"name it where an adapter is wanted (train: init; score chat: --adapter), or merge it: train merge"
 
 // hubNames matches model names on Hugging Face: organisation/name.
 var hubNames = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
