@@ -12,18 +12,12 @@ package ort
 enum {
 	VERSION = 29,
 	GET_ERROR_MESSAGE = 2,
-	CREATE_TENSOR = 48,
 	CREATE_TENSOR_WITH_DATA = 49,
-	GET_TENSOR_MUTABLE_DATA = 51,
-	CREATE_MEMORY_INFO = 68,
 	CREATE_CPU_MEMORY_INFO = 69,
 	RELEASE_STATUS = 93,
 	RELEASE_MEMORY_INFO = 94,
 	RELEASE_VALUE = 96,
-	CREATE_ALLOCATOR = 131,
-	RELEASE_ALLOCATOR = 132,
 	ADD_INITIALIZER = 150,
-	GET_TENSOR_MEMORY_INFO = 194,
 };
 
 typedef struct {
@@ -64,37 +58,6 @@ static char *api_add_initializer(void **api, void *options, const char *name, vo
 	return failure(api, ((void *(*)(void *, const char *, void *))api[ADD_INITIALIZER])(options, name, value));
 }
 
-// api_allocate makes a float tensor of n elements in the memory of a session's device: "Cpu" or "Cuda". The allocator
-// must outlive it.
-static char *api_allocate(void **api, void *session, const char *device, int number, int64_t n, void **allocator,
-		void **value, void **data) {
-	void *memory = NULL;
-	char *failed = failure(api, ((void *(*)(const char *, int, int, int, void **))api[CREATE_MEMORY_INFO])(
-		device, 1, number, 0, &memory));
-	if (failed) return failed;
-	failed = failure(api, ((void *(*)(void *, void *, void **))api[CREATE_ALLOCATOR])(session, memory, allocator));
-	((void (*)(void *))api[RELEASE_MEMORY_INFO])(memory);
-	if (failed) return failed;
-	failed = failure(api, ((void *(*)(void *, const int64_t *, size_t, int, void **))api[CREATE_TENSOR])(
-		*allocator, &n, 1, 1, value));
-	if (failed) return failed;
-	return failure(api, ((void *(*)(void *, void **))api[GET_TENSOR_MUTABLE_DATA])(*value, data));
-}
-
-// api_view makes a float tensor over a part of the memory of another tensor, without owning it.
-static char *api_view(void **api, void *whole, void *data, size_t bytes, const int64_t *shape, size_t rank,
-		void **value) {
-	const void *memory = NULL;
-	char *failed = failure(api, ((void *(*)(const void *, const void **))api[GET_TENSOR_MEMORY_INFO])(whole, &memory));
-	if (failed) return failed;
-	return failure(api, ((void *(*)(const void *, void *, size_t, const int64_t *, size_t, int, void **))
-		api[CREATE_TENSOR_WITH_DATA])(memory, data, bytes, shape, rank, 1, value));
-}
-
-static void api_release_allocator(void **api, void *allocator) {
-	if (allocator) ((void (*)(void *))api[RELEASE_ALLOCATOR])(allocator);
-}
-
 static void api_release_value(void **api, void *value) {
 	if (value) ((void (*)(void *))api[RELEASE_VALUE])(value);
 }
@@ -109,8 +72,6 @@ import (
 	"unsafe"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
-
-	"assay/onnx"
 )
 
 // api is the runtime's function table, looked up once.
@@ -167,56 +128,6 @@ func releaseValue(value unsafe.Pointer) {
 	}
 }
 
-// memory is a float32 tensor that ONNX Runtime allocated on a device.
-type memory struct{ allocator, value, data unsafe.Pointer }
-
-// allocate allocates n elements on a session's device.
-func allocate(s *onnxruntime.DynamicAdvancedSession, d device, n int64) (*memory, error) {
-	table, err := api()
-	if err != nil {
-		return nil, err
-	}
-	session, err := sessionHandle(s)
-	if err != nil {
-		return nil, err
-	}
-	kind, number := "Cpu", 0
-	if d != cpu {
-		kind, number = "Cuda", int(d)
-	}
-	name := C.CString(kind)
-	defer C.free(unsafe.Pointer(name))
-	m := &memory{}
-	if err := failed(C.api_allocate(table, session, name, C.int(number), C.int64_t(n), &m.allocator, &m.value,
-		&m.data)); err != nil {
-		m.free()
-		return nil, err
-	}
-	return m, nil
-}
-
-// view returns a runtime value over the elements starting at at.
-func (m *memory) view(at int64, shape []int64) (value unsafe.Pointer, err error) {
-	table, err := api()
-	if err != nil {
-		return nil, err
-	}
-	err = failed(
-		C.api_view(table, m.value, unsafe.Add(m.data, 4*at), C.size_t(4*onnx.Elements(shape)),
-			(*C.int64_t)(unsafe.Pointer(&shape[0])), C.size_t(len(shape)), &value),
-	)
-	return value, err
-}
-
-// free releases the memory. It must be called before the session is closed.
-func (m *memory) free() {
-	if table, err := api(); err == nil {
-		C.api_release_value(table, m.value)
-		C.api_release_allocator(table, m.allocator)
-	}
-	*m = memory{}
-}
-
 // addInitializer makes a session use a value instead of the model's initializer of that name.
 func addInitializer(so *onnxruntime.SessionOptions, name string, value unsafe.Pointer) error {
 	table, err := api()
@@ -230,18 +141,6 @@ func addInitializer(so *onnxruntime.SessionOptions, name string, value unsafe.Po
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
 	return failed(C.api_add_initializer(table, options, text, value))
-}
-
-// sessionHandle returns the runtime's own session, which the binding does not export.
-func sessionHandle(s *onnxruntime.DynamicAdvancedSession) (unsafe.Pointer, error) {
-	outer, inner := reflect.TypeFor[onnxruntime.DynamicAdvancedSession](), reflect.TypeFor[onnxruntime.AdvancedSession]()
-	at, ok := inner.FieldByName("ortSession")
-	if outer.NumField() != 1 || outer.Field(0).Type != reflect.PointerTo(inner) || !ok ||
-		at.Type.Kind() != reflect.Pointer {
-		return nil, errors.New(
-			"the layout of the Go binding's sessions differs from version 1.35: update ort/api.go")
-	}
-	return *(*unsafe.Pointer)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(s)), at.Offset)), nil
 }
 
 // valueOf wraps a runtime value in the binding's type.

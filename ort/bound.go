@@ -28,8 +28,29 @@ import (
 	"slices"
 	"unsafe"
 
+	onnxruntime "github.com/yalue/onnxruntime_go"
+
 	"assay/onnx"
 )
+
+// View is a tensor in a part of a [Memory].
+type View struct {
+	onnxruntime.Value // nil: only the handle is used
+	internals         onnxruntime.ValueInternalData
+	value             unsafe.Pointer
+	typ               onnx.DType
+	shape             []int64
+}
+
+// GetInternals returns the runtime's value to the binding.
+func (v *View) GetInternals() *onnxruntime.ValueInternalData { return &v.internals }
+
+// Destroy does nothing: a view outlives runs.
+func (v *View) Destroy() error { return nil }
+
+// Views are inputs and outputs of a run, by name, that are in device memory. A view may be both if the operator that
+// computes the output can work in place.
+type Views struct{ In, Out map[string]*View }
 
 // View makes a row-major tensor over the memory, starting at byte at. It must be freed before the memory is closed.
 func (m *Memory) View(at int64, typ onnx.DType, shape ...int64) (*View, error) {
@@ -57,4 +78,17 @@ func (m *Memory) View(at int64, typ onnx.DType, shape ...int64) (*View, error) {
 func (v *View) Free() {
 	releaseValue(v.value)
 	v.value = nil
+}
+
+// checkView checks a view against the declared input or output.
+func (p port) checkView(v *View) error {
+	ok := p.typ == v.typ && p.inner == p.name && p.ranked && len(p.shape) == len(v.shape)
+	for i := range v.shape {
+		ok = ok && (!p.shape[i].Known() || p.shape[i].Size == v.shape[i])
+	}
+	if !ok {
+		return fmt.Errorf("%q (%v %s) cannot be a tensor of %v of shape %v on the device", p.name, p.typ, p.dims(), v.typ,
+			v.shape)
+	}
+	return nil
 }

@@ -15,8 +15,9 @@ static struct {
 	int (*host_alloc)(void **, size_t, unsigned);
 	int (*free_host)(void *);
 	int (*memset)(void *, int, size_t);
+	int (*memcpy)(void *, const void *, size_t, int);
 	int (*memcpy_2d)(void *, size_t, const void *, size_t, size_t, size_t, int);
-	int (*synchronize)(void);
+	int (*synchronize)(void *);
 	int (*mem_get_info)(size_t *, size_t *);
 	int (*attribute)(int *, int, int);
 	int (*get_last_error)(void);
@@ -34,8 +35,8 @@ static const char *cudart_open(void) {
 	struct { const char *name; void *to; } wanted[] = {
 		{"cudaSetDevice", &cudart.set_device}, {"cudaMalloc", &cudart.malloc}, {"cudaFree", &cudart.free},
 		{"cudaHostAlloc", &cudart.host_alloc}, {"cudaFreeHost", &cudart.free_host},
-		{"cudaMemset", &cudart.memset}, {"cudaMemcpy2D", &cudart.memcpy_2d},
-		{"cudaDeviceSynchronize", &cudart.synchronize}, {"cudaMemGetInfo", &cudart.mem_get_info},
+		{"cudaMemset", &cudart.memset}, {"cudaMemcpy", &cudart.memcpy}, {"cudaMemcpy2D", &cudart.memcpy_2d},
+		{"cudaStreamSynchronize", &cudart.synchronize}, {"cudaMemGetInfo", &cudart.mem_get_info},
 		{"cudaDeviceGetAttribute", &cudart.attribute},
 		{"cudaGetLastError", &cudart.get_last_error}, {"cudaGetErrorString", &cudart.error_string},
 	};
@@ -57,7 +58,7 @@ static const char *cudart_take(int device, size_t bytes, uintptr_t *at) {
 	int e = cudart.set_device(device);
 	if (!e) e = cudart.malloc(&p, bytes);
 	if (!e) e = cudart.memset(p, 0, bytes);
-	if (!e) e = cudart.synchronize();
+	if (!e) e = cudart.synchronize(NULL);
 	if (e && p) cudart.free(p);
 	*at = (uintptr_t)p;
 	return cudart_failed(e);
@@ -83,12 +84,26 @@ static const char *cudart_give_host(int device, uintptr_t at) {
 	return cudart_failed(e);
 }
 
-// A copy within a device is asynchronous, and the runtime's streams do not wait for it.
+// Copies may be asynchronous, and the runtime's streams do not wait for them. They are in the default stream: waiting for
+// it does not wait for runs in progress.
 static const char *cudart_copy(int device, uintptr_t to, size_t to_step, uintptr_t from, size_t from_step,
 		size_t length, size_t count) {
 	int e = cudart.set_device(device);
 	if (!e) e = cudart.memcpy_2d((void *)to, to_step, (const void *)from, from_step, length, count, 3);
-	if (!e) e = cudart.synchronize();
+	if (!e) e = cudart.synchronize(NULL);
+	return cudart_failed(e);
+}
+
+static const char *cudart_write(int device, uintptr_t to, const void *from, size_t bytes) {
+	int e = cudart.set_device(device);
+	if (!e) e = cudart.memcpy((void *)to, from, bytes, 1);
+	if (!e) e = cudart.synchronize(NULL);
+	return cudart_failed(e);
+}
+
+static const char *cudart_read(int device, void *to, uintptr_t from, size_t bytes) {
+	int e = cudart.set_device(device);
+	if (!e) e = cudart.memcpy(to, (const void *)from, bytes, 2);
 	return cudart_failed(e);
 }
 
@@ -110,6 +125,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"unsafe"
 )
 
 // cudart loads CUDA's runtime library, once.
@@ -166,6 +182,18 @@ func cudaCopy(d device, to uintptr, toStep int64, from uintptr, fromStep, length
 	return onCUDA(func() *C.char {
 		return C.cudart_copy(C.int(d), C.uintptr_t(to), C.size_t(toStep), C.uintptr_t(from), C.size_t(fromStep),
 			C.size_t(length), C.size_t(count))
+	})
+}
+
+func cudaWrite(d device, to uintptr, from []float32) error {
+	return onCUDA(func() *C.char {
+		return C.cudart_write(C.int(d), C.uintptr_t(to), unsafe.Pointer(&from[0]), C.size_t(4*len(from)))
+	})
+}
+
+func cudaRead(d device, to []float32, from uintptr) error {
+	return onCUDA(func() *C.char {
+		return C.cudart_read(C.int(d), unsafe.Pointer(&to[0]), C.uintptr_t(from), C.size_t(4*len(to)))
 	})
 }
 

@@ -60,6 +60,43 @@ func (m *Memory) Close() error {
 	return cudaGive(m.device, at)
 }
 
+// Write copies values to the memory, starting at byte at.
+func (m *Memory) Write(at int64, values []float32) error {
+	if err := m.transfers(at, values); err != nil || len(values) == 0 {
+		return err
+	}
+	if m.device != cpu {
+		return cudaWrite(m.device, m.at+uintptr(at), values)
+	}
+	copy(m.host[at:], rawBytes(values))
+	return nil
+}
+
+// Read copies numbers out of the memory, starting at byte at.
+func (m *Memory) Read(at int64, into []float32) error {
+	if err := m.transfers(at, into); err != nil || len(into) == 0 {
+		return err
+	}
+	if m.device != cpu {
+		return cudaRead(m.device, into, m.at+uintptr(at))
+	}
+	copy(rawBytes(into), m.host[at:])
+	return nil
+}
+
+// transfers checks a range of the memory that is to be written or read.
+func (m *Memory) transfers(at int64, values []float32) error {
+	if n := 4 * int64(len(values)); at < 0 || at > m.bytes-n {
+		return fmt.Errorf("%d bytes at byte %d do not fit in memory of %d bytes", n, at, m.bytes)
+	}
+	return nil
+}
+
+// rawBytes returns the bytes of numbers, not a copy.
+func rawBytes(values []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+}
+
 // Blocks are equally spaced blocks in memory, in bytes.
 type Blocks struct {
 	In       *Memory

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -171,12 +172,17 @@ int cudaHostAlloc(void **p, size_t n, unsigned flags) {
 }
 int cudaFreeHost(void *p) { if (device != 1) return last = 101; memset(p, 9, 4); free(p); return 0; }
 int cudaMemset(void *p, int v, size_t n) { memset(p, v, n); return 0; }
+int cudaMemcpy(void *to, const void *from, size_t n, int kind) {
+	if (kind != 1 && kind != 2) return last = 21;
+	memcpy(to, from, n);
+	return 0;
+}
 int cudaMemcpy2D(void *to, size_t ts, const void *from, size_t fs, size_t w, size_t h, int kind) {
 	if (kind != 3) return last = 21;
 	for (size_t i = 0; i < h; i++) memcpy((char *)to + i * ts, (const char *)from + i * fs, w);
 	return 0;
 }
-int cudaDeviceSynchronize(void) { return 0; }
+int cudaStreamSynchronize(void *stream) { return stream ? last = 400 : 0; }
 int cudaMemGetInfo(size_t *free, size_t *total) { *free = 700 + device; *total = 1000; return 0; }
 int cudaDeviceGetAttribute(int *value, int which, int device) {
 	*value = which == 75 ? 8 : 6;
@@ -225,6 +231,13 @@ func TestCUDAMemoryChild(t *testing.T) {
 	}
 	host := *(**[24]byte)(unsafe.Pointer(&m.at))
 	copyBlocks(t, m, func() string { return string(host[:]) }, func(s string) { copy(host[:], s) })
+	wrote, got := []float32{1.5, -2}, make([]float32, 2)
+	if err := m.Write(8, wrote); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Read(8, got); err != nil || !slices.Equal(got, wrote) || host[8+3] != 0x3f {
+		t.Errorf("read what was written: got %v, %v, want %v", got, err, wrote)
+	}
 	if _, err := cudaTake(0, 1001); err == nil || err.Error() != "out of memory" {
 		t.Errorf("allocating too much: got error %v, want %q", err, "out of memory")
 	}

@@ -75,7 +75,7 @@ func (p *Parameters) Begin(ctx context.Context) error {
 	if s.Resident == nil {
 		return errors.New("this tuner was not created to keep parameters on its device")
 	}
-	if err := s.Resident.open(s.net.Plan.Device, s.options.CUDA); err != nil {
+	if err := s.Resident.open(s.net.Plan.Device); err != nil {
 		return err
 	}
 	return s.Resident.begin(ctx, s.Param)

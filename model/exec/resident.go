@@ -18,6 +18,9 @@ import (
 // sums on the device, and the sums are downloaded once. They are added in the order of the runs, so that they equal,
 // bit for bit, the sums that the host would compute.
 
+// aligned is the alignment of tensors in elements: 256 bytes, as of CUDA's allocations.
+const aligned = 64
+
 // transferred is the number of elements per transfer.
 const transferred = 16 << 20
 
@@ -26,7 +29,9 @@ type Residence struct {
 	params []nn.Param // in the order of Params
 	first  []int64    // first element of each; element 0 is a zero
 	size   int64      // elements of all parameters, with the gaps between them
-	buffer *ort.Buffer
+	memory *ort.Memory
+	stage  *ort.HostBuffer // a part on its way to or from the device
+	views  []*ort.View     // all, to be freed
 	values map[string]*ort.View
 	sums   map[string]*ort.View
 	zeros  map[int]*ort.View // by rank
@@ -36,33 +41,34 @@ type Residence struct {
 
 // newResidence lays out memory for parameters; it is allocated when the first step begins.
 func newResidence(params []nn.Param) *Residence {
-	r := &Residence{params: params, size: ort.Alignment}
+	r := &Residence{params: params, size: aligned}
 	for _, p := range params {
 		r.first = append(r.first, r.size)
-		r.size += (onnx.Elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
+		r.size += (onnx.Elements(p.Shape) + aligned - 1) / aligned * aligned
 	}
 	return r
 }
 
 // open allocates the memory.
-func (r *Residence) open(device string, o ort.CUDAOptions) (err error) {
-	if r.buffer != nil {
+func (r *Residence) open(device string) (err error) {
+	if r.memory != nil {
 		return nil
 	}
-	if r.buffer, err = ort.NewBuffer(device, 2*r.size, o); err != nil {
+	if r.memory, err = ort.NewMemory(device, 4*2*r.size); err != nil {
 		return fmt.Errorf("device memory for parameters and sums of gradients: %w", err)
 	}
+	r.stage = ort.NewHostBuffer(device, int(min(r.size, transferred)))
 	r.values, r.sums, r.zeros = map[string]*ort.View{}, map[string]*ort.View{}, map[int]*ort.View{}
 	for i, p := range r.params {
-		if r.values[p.Name], err = r.buffer.View(r.first[i], p.Shape...); err != nil {
+		if r.values[p.Name], err = r.view(r.first[i], p.Shape...); err != nil {
 			return err
 		}
-		if r.sums[p.Name], err = r.buffer.View(r.size+r.first[i], p.Shape...); err != nil {
+		if r.sums[p.Name], err = r.view(r.size+r.first[i], p.Shape...); err != nil {
 			return err
 		}
 		one := slices.Repeat([]int64{1}, len(p.Shape))
 		if r.zeros[len(one)] == nil {
-			if r.zeros[len(one)], err = r.buffer.View(0, one...); err != nil {
+			if r.zeros[len(one)], err = r.view(0, one...); err != nil {
 				return err
 			}
 		}
@@ -70,15 +76,26 @@ func (r *Residence) open(device string, o ort.CUDAOptions) (err error) {
 	return nil
 }
 
+// view makes a tensor over the elements starting at at.
+func (r *Residence) view(at int64, shape ...int64) (*ort.View, error) {
+	v, err := r.memory.View(4*at, onnx.Float, shape...)
+	if err == nil {
+		r.views = append(r.views, v)
+	}
+	return v, err
+}
+
 // each iterates over all elements in parts: copying is called for every range of a parameter in a part, from lo to hi-1
 // of its elements.
 func (r *Residence) each(
-	transfer func(at int64, part []float32) error, copying func(i int, lo, hi int64, part []float32),
+	ctx context.Context, transfer func(at int64, part []float32) error, copying func(i int, lo, hi int64, part []float32),
 	before bool,
 ) error {
-	stage := make([]float32, min(r.size, transferred))
 	for at := int64(0); at < r.size; at += transferred {
-		part := stage[:min(r.size-at, transferred)]
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		part := r.stage.Values()[:min(r.size-at, transferred)]
 		clear(part)
 		if !before {
 			if err := transfer(at, part); err != nil {
@@ -103,7 +120,7 @@ func (r *Residence) each(
 // begin uploads the current parameters and resets the sums.
 func (r *Residence) begin(ctx context.Context, value func(name string) *tensor.Dense) error {
 	r.begun, r.summed = false, map[string]bool{}
-	err := r.each(func(at int64, part []float32) error { return r.buffer.Write(ctx, at, part) },
+	err := r.each(ctx, func(at int64, part []float32) error { return r.memory.Write(4*at, part) },
 		func(i int, lo, hi int64, part []float32) {
 			copy(part, value(r.params[i].Name).Data().([]float32)[lo:hi])
 		}, true)
@@ -116,7 +133,7 @@ func (r *Residence) fetch(ctx context.Context, into [][]float32) error {
 	if !r.begun || len(into) != len(r.params) {
 		return fmt.Errorf("no sums of %d gradients: the step was not started with Begin, or it failed", len(into))
 	}
-	err := r.each(func(at int64, part []float32) error { return r.buffer.Read(ctx, r.size+at, part) },
+	err := r.each(ctx, func(at int64, part []float32) error { return r.memory.Read(4*(r.size+at), part) },
 		func(i int, lo, hi int64, part []float32) { copy(into[i][lo:hi], part) }, false)
 	for i, p := range r.params {
 		if !r.summed[p.Name] {
@@ -154,10 +171,13 @@ func (r *Residence) run(
 }
 
 func (r *Residence) close() error {
-	if r == nil {
+	if r == nil || r.memory == nil {
 		return nil
 	}
-	return r.buffer.Close()
+	for _, v := range r.views {
+		v.Free()
+	}
+	return errors.Join(r.memory.Close(), r.stage.Close())
 }
 
 // addTo declares the sums of a graph with sums for its peak.
@@ -170,10 +190,10 @@ func (r *Residence) addTo(in shapesOf) {
 	}
 }
 
-// count counts the device memory, and the host memory used for a transfer.
+// count counts the device memory, and the host memory for transfers.
 func (r *Residence) count(u *Usage) {
 	stage := 4 * min(r.size, transferred)
-	u.Bytes["parameters"] = 4*r.size + stage
+	u.Bytes["parameters"] = 4 * r.size
 	u.Bytes["sums of gradients"] = 4 * r.size
 	u.Host["gradients and optimizer"] += stage - 2*4*u.Trainable // gradients of runs are not downloaded
 }
