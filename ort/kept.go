@@ -107,6 +107,7 @@ func (s *Session) free() error {
 		return nil
 	}
 	err := errors.Join(s.s.Destroy(), s.weights.release())
-	s.s, s.weights = nil, nil
+	s.threads.close()
+	s.s, s.weights, s.threads = nil, nil, nil
 	return err
 }

@@ -77,7 +77,8 @@ type Session struct {
 
 	mu      sync.RWMutex // held for reading by Run, for writing by Close
 	s       *onnxruntime.DynamicAdvancedSession
-	weights *lease // of the pool; nil: none
+	weights *lease   // of the pool; nil: none
+	threads *threads // of a CUDA device; nil: any
 }
 
 // Open opens a session for a model. The model is neither modified nor retained.
@@ -134,6 +135,13 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	defer so.Destroy()
 	if d != cpu { // its libraries are loaded here
 		defer keepSignals()()
+		s.threads = &threads{}
+		defer func() {
+			if err != nil {
+				s.threads.close()
+				s.threads = nil
+			}
+		}()
 	}
 	if err := d.addTo(so, o.CUDA); err != nil {
 		return err
@@ -165,10 +173,13 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := keepFloatMode(func() error {
-		s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so)
-		return err
-	}); err != nil {
+	s.threads.do(func() {
+		err = keepFloatMode(func() error {
+			s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so)
+			return err
+		})
+	})
+	if err != nil {
 		return d.explain(err)
 	}
 	l.forget(o.Prepack && d == cpu)
@@ -320,7 +331,9 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 		ro.Terminate()
 		close(terminated)
 	})
-	err = withoutDenormals(func() error { return s.s.RunWithOptions(inputs, outputs, ro) })
+	s.threads.do(func() {
+		err = withoutDenormals(func() error { return s.s.RunWithOptions(inputs, outputs, ro) })
+	})
 	if !stop() {
 		<-terminated // ro is in use until then
 		if err != nil {
