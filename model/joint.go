@@ -209,10 +209,11 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 			weights = append(weights, 0)
 			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.TargetCount(place)-1)...)
 		}
-		vision, err := s.net.Backbone.Feeds(p.Pictures)
+		vision, done, err := s.run.Sessions.PixelFeeds(p.Pictures)
 		if err != nil {
 			return err
 		}
+		defer done()
 		ses, err := s.run.Sessions.Session(s.jointGraph(true).With(s.net.Variant(p, true)))
 		if err != nil {
 			return err

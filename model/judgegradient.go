@@ -160,10 +160,11 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	if err != nil {
 		return err
 	}
-	vision, err := s.net.Backbone.Feeds(p.Pictures)
+	vision, done, err := s.run.Sessions.PixelFeeds(p.Pictures)
 	if err != nil {
 		return err
 	}
+	defer done()
 	width := len(s.config.heads()) + len(s.config.bounded())
 	gradient := make([]float32, 0, width*len(part))
 	for _, i := range p.Order {

@@ -9,6 +9,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/calibration"
+	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"
@@ -117,7 +118,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *batch.Sample) (float
 			sum[i] += v
 		}
 	}
-	feeds, err := s.net.Backbone.Feeds(sample.Pictures)
+	feeds, err := s.net.Backbone.Feeds(sample.Pictures, backbone.JoinPixels(sample.Pictures, nil))
 	if err != nil {
 		return 0, nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"assay/onnx"
 )
 
-// TestSumsInMemory: a session adds to memory that it was given, in place, and reads a factor from it. What a run begins with
-// may be a single zero that all elements share.
+// TestSumsInMemory: a session adds to memory that it was given, in place, and reads a factor from it. What a run begins
+// with may be a single zero that all elements share.
 func TestSumsInMemory(t *testing.T) {
 	ctx := context.Background()
 	b := onnx.NewBuilder("sum", 21)

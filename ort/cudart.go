@@ -84,8 +84,8 @@ static const char *cudart_give_host(int device, uintptr_t at) {
 	return cudart_failed(e);
 }
 
-// Copies may be asynchronous, and the runtime's streams do not wait for them. They are in the default stream: waiting for
-// it does not wait for runs in progress.
+// Copies may be asynchronous, and the runtime's streams do not wait for them. They are in the default stream: waiting
+// for it does not wait for runs in progress.
 static const char *cudart_copy(int device, uintptr_t to, size_t to_step, uintptr_t from, size_t from_step,
 		size_t length, size_t count) {
 	int e = cudart.set_device(device);

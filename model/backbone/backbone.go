@@ -24,6 +24,7 @@ import (
 	"assay/data"
 	"assay/internal/quant"
 	"assay/internal/store"
+	"assay/internal/workers"
 	"assay/model/nn"
 )
 
@@ -47,8 +48,9 @@ type Architecture interface {
 	Processing() string
 	// ProcessorConfig returns the sizes that Prepare and Feeds use, for programs that run an export.
 	ProcessorConfig() ProcessorConfig
-	// Feeds joins prepared pictures into the inputs that Vision declares.
-	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
+	// Feeds joins prepared pictures into the inputs that Vision declares. pixels are the pictures' own, joined: see
+	// [JoinPixels].
+	Feeds(pictures []*Picture, pixels []float32) (map[string]*tensor.Dense, error)
 	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see
 	// [Decoder.FeatureWidth].
 	Vision(g *nn.Graph) string
@@ -73,6 +75,19 @@ type Picture struct {
 
 	Key      store.Key // digest of the content
 	Features []float32 // [tokens, feature width] once the vision tower has run
+}
+
+// JoinPixels copies the pixels of pictures into room, one after another, and returns them. A nil room is allocated.
+func JoinPixels(pictures []*Picture, room []float32) []float32 {
+	first, n := make([]int, len(pictures)), 0
+	for i, p := range pictures {
+		first[i], n = n, n+len(p.Pixels)
+	}
+	if room == nil {
+		room = make([]float32, n)
+	}
+	workers.Do(len(pictures), func(i int) { copy(room[first[i]:], pictures[i].Pixels) })
+	return room[:n]
 }
 
 // Family opens checkpoints of one model_type.

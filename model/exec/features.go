@@ -2,13 +2,13 @@ package exec
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"assay/internal/store"
 	"assay/internal/workers"
 	"assay/model/backbone"
 	"assay/model/batch"
-	"assay/model/nn"
 )
 
 // visionFeatures computes a frozen vision tower's features of pictures, once for each distinct picture. Features are
@@ -104,19 +104,27 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*backbone.Pictu
 	if err != nil {
 		return err
 	}
-	feeds, err := n.Backbone.Feeds(todo)
+	feeds, done, err := f.sessions.PixelFeeds(todo)
 	if err != nil {
 		return err
 	}
-	out, err := f.sessions.Run(ctx, s, feeds)
-	if err != nil {
+	defer done()
+	first, rows := make([]int, len(todo)), 0
+	for i, p := range todo {
+		first[i], rows = rows, rows+p.Tokens
+	}
+	b := f.sessions.staging.take(rows * width)
+	defer f.sessions.staging.give(b)
+	all := b.Values()[:rows*width]
+	if err := f.sessions.runInto(ctx, s, features(all, n), feeds); err != nil {
 		return err
 	}
-	all := out[nn.InFeatures].Data().([]float32)
-	for _, p := range todo {
-		size := p.Tokens * width
-		p.Features, all = append([]float32(nil), all[:size]...), all[size:] // a copy: the run's memory is freed at once
-		if stored != nil {
+	workers.Do(len(todo), func(i int) {
+		p := todo[i]
+		p.Features = slices.Clone(all[first[i]*width : (first[i]+p.Tokens)*width])
+	})
+	if stored != nil {
+		for _, p := range todo {
 			stored.Remember(p.Key, store.FloatBytes(p.Features))
 		}
 	}

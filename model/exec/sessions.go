@@ -152,14 +152,7 @@ func (s *Sessions) profile() string {
 func (s *Sessions) Run(
 	ctx context.Context, on *Session, feeds ...map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
-	in := map[string]*tensor.Dense{}
-	for _, f := range feeds {
-		for name, v := range f {
-			if on.Inputs[name] {
-				in[name] = v
-			}
-		}
-	}
+	in := on.declared(feeds)
 	if on.Sums {
 		return s.Resident.run(ctx, on, in)
 	}
@@ -167,6 +160,27 @@ func (s *Sessions) Run(
 		in[p.Name] = s.Param(p.Name)
 	}
 	return on.Session.Run(ctx, in)
+}
+
+// runInto is Run for a session without parameters, whose outputs are written to room.
+func (s *Sessions) runInto(
+	ctx context.Context, on *Session, room map[string]*tensor.Dense, feeds ...map[string]*tensor.Dense,
+) error {
+	_, err := on.Session.RunWith(ctx, on.declared(feeds), room, ort.Views{})
+	return err
+}
+
+// declared returns the feeds that are inputs of the session.
+func (s *Session) declared(feeds []map[string]*tensor.Dense) map[string]*tensor.Dense {
+	in := map[string]*tensor.Dense{}
+	for _, f := range feeds {
+		for name, v := range f {
+			if s.Inputs[name] {
+				in[name] = v
+			}
+		}
+	}
+	return in
 }
 
 // FeedParams feeds the current trained parameters to a run that is not a training step. Parameters that stay on a

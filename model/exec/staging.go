@@ -8,13 +8,14 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/internal/workers"
+	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/nn"
 	"assay/ort"
 )
 
-// staging reuses the memory in which batches are assembled from run to run. Features of a batch take 80 MB: the first
-// touch of new memory would cost more than the copy, and pinned memory is slow to allocate.
+// staging reuses the memory in which batches are assembled from run to run. Pixels of a batch take 190 MB, features 80:
+// the first touch of new memory would cost more than the copy, and pinned memory is slow to allocate.
 type staging struct {
 	net *Network
 
@@ -23,7 +24,7 @@ type staging struct {
 	closed bool
 }
 
-// spare is the maximum number of free buffers: concurrent runs take one each.
+// spare is the maximum number of free buffers: pixels and features of a run of the tower. A step reuses one of them.
 const spare = 2
 
 // take returns memory for n numbers.
@@ -71,8 +72,7 @@ func (s *staging) close() error {
 // must be called after the run.
 func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense, done func(), err error) {
 	if s.net.VisionTrained() {
-		feeds, err = s.net.Backbone.Feeds(p.Pictures)
-		return feeds, func() {}, err
+		return s.PixelFeeds(p.Pictures)
 	}
 	first, n := make([]int, len(p.Pictures)), 0
 	for i, q := range p.Pictures {
@@ -84,10 +84,25 @@ func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense,
 	return features(all, s.net), func() { s.staging.give(b) }, nil
 }
 
+// PixelFeeds returns the vision tower's feeds for pictures. done must be called after the run.
+func (s *Sessions) PixelFeeds(pictures []*backbone.Picture) (feeds map[string]*tensor.Dense, done func(), err error) {
+	n := 0
+	for _, p := range pictures {
+		n += len(p.Pixels)
+	}
+	b := s.staging.take(n)
+	done = func() { s.staging.give(b) }
+	if feeds, err = s.net.Backbone.Feeds(pictures, backbone.JoinPixels(pictures, b.Values())); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return feeds, done, nil
+}
+
 // visionShapes is VisionFeeds for a plan, which does not read values.
 func (s *Sessions) visionShapes(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 	if s.net.VisionTrained() && len(p.Pictures) > 0 {
-		return s.net.Backbone.Feeds(p.Pictures)
+		return s.net.Backbone.Feeds(p.Pictures, backbone.JoinPixels(p.Pictures, nil))
 	}
 	n := 0
 	for _, q := range p.Pictures {

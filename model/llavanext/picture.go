@@ -114,9 +114,9 @@ func (b *Architecture) unpad(h, w, gridH, gridW int) layout {
 
 func round7(x float64) float64 { return math.RoundToEven(x*1e7) / 1e7 }
 
-// Feeds joins pictures: pixel_values [tiles, 3, S, S]; feature_order, the row of concat(features, newlines) at each
-// image token; newlines [1], the number of newline rows.
-func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
+// Feeds joins pictures: pixel_values [tiles, 3, S, S], the joined pixels; feature_order, the row of concat(features,
+// newlines) at each image token; newlines [1], the number of newline rows.
+func (b *Architecture) Feeds(pictures []*backbone.Picture, pixels []float32) (map[string]*tensor.Dense, error) {
 	tiles, tokens := 0, 0
 	for _, p := range pictures {
 		tiles, tokens = tiles+p.Rows, tokens+p.Tokens
@@ -126,11 +126,9 @@ func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.D
 	}
 	side := b.side()
 	per := side * side
-	pixels := make([]float32, 0, tiles*3*b.crop*b.crop)
 	order := make([]int64, 0, tokens)
 	newline, first := tiles*per, 0
 	for _, p := range pictures {
-		pixels = append(pixels, p.Pixels...)
 		for i := range per {
 			order = append(order, int64(first*per+i))
 		}

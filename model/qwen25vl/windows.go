@@ -16,8 +16,8 @@ const (
 )
 
 // Feeds joins pictures; see the constants above and qwenvl.Segments.
-func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
-	to, err := b.Family.Feeds(pictures)
+func (b *Architecture) Feeds(pictures []*backbone.Picture, pixels []float32) (map[string]*tensor.Dense, error) {
+	to, err := b.Family.Feeds(pictures, pixels)
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func (b *Architecture) places2D(g *nn.Graph) string {
 }
 
 // Feeds joins pictures. The position table is stretched over each, corners on corners (bilinear, align_corners).
-func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
-	to, err := b.Family.Feeds(pictures)
+func (b *Architecture) Feeds(pictures []*backbone.Picture, pixels []float32) (map[string]*tensor.Dense, error) {
+	to, err := b.Family.Feeds(pictures, pixels)
 	if err != nil {
 		return nil, err
 	}

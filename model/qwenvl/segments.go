@@ -85,7 +85,7 @@ func (s *Stretches) Feeds(name string, patches int, to map[string]*tensor.Dense)
 }
 
 // Feeds joins pictures whose patches are in the order of pixel_values.
-func (b *Family) Feeds(all []*backbone.Picture) (map[string]*tensor.Dense, error) {
+func (b *Family) Feeds(all []*backbone.Picture, pixels []float32) (map[string]*tensor.Dense, error) {
 	patches := 0
 	for _, p := range all {
 		patches += p.Rows
@@ -93,12 +93,10 @@ func (b *Family) Feeds(all []*backbone.Picture) (map[string]*tensor.Dense, error
 	if patches == 0 {
 		return nil, fmt.Errorf("%s: no picture", b.Name)
 	}
-	pixels := make([]float32, 0, patches*b.Tower.Values())
 	positions := make([]int64, 2*patches) // rows, then columns
 	var whole Stretches
 	first := 0
 	for _, p := range all {
-		pixels = append(pixels, p.Pixels...)
 		whole.Add(p.Rows)
 		b.EachPatch(p.Layout.(Grid), func(i, row, col int) {
 			positions[first+i], positions[patches+first+i] = int64(row), int64(col)
