@@ -143,7 +143,7 @@ func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
 	if err != nil {
 		return t, err
 	}
-	m.texts = &textTower{tokenizer: tokenizer, end: endOfText(c.end), padded: true}
+	m.texts = &textTower{tokenizer: tokenizer, end: endOfText(c.end)}
 	t.texts = func(g *nn.Graph) (string, int64, error) { return clipText(g, w, &c) }
 	return t, nil
 }

@@ -250,3 +250,23 @@ func TestEndToken(t *testing.T) {
 		t.Errorf("no end token: %v", err)
 	}
 }
+
+// TestAloneOrTogether: a text has the same embedding alone and among longer ones, so that what is cached, or on another
+// machine, changes no bit of a similarity.
+func TestAloneOrTogether(t *testing.T) {
+	m := open(t, "../backbones/tiny-clip")
+	texts := []string{"a dog on a mat in the sun", "a circle and a square and a line", "make it red please now"}
+	together, err := m.Texts(context.Background(), texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range texts {
+		alone, err := m.Texts(context.Background(), []string{text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(alone[0], together[i]) {
+			t.Errorf("%q: got %v with the others, want %v as alone", text, together[i], alone[0])
+		}
+	}
+}

@@ -21,7 +21,6 @@ type textTower struct {
 	tower
 	*tokenizer
 	end    func(ids []int64) (int, error) // finds the end token; nil: the graph finds it itself
-	padded bool                           // texts of different lengths may share a run: the graph gets the end positions
 	length int                            // the only length that the graph takes; 0: any
 	mask   string                         // name of the attention mask input; "": none
 }
@@ -83,14 +82,14 @@ func (m *Model) read(ctx context.Context, texts []string) (out [][]float32, prob
 	return out, problems, nil
 }
 
-// together returns how many of the next texts share a run: a full batch if they may be padded, else texts of equal
-// length.
+// together returns how many of the next texts share a run: those of equal length, unless the graph has a length of its
+// own. Padding to another text's length would change the last bits, so embeddings would depend on what is cached.
 func (t *textTower) together(ids [][]int64, order []int, batch int) int {
 	if t.fixed > 0 {
 		batch = t.fixed
 	}
 	n := 1
-	for n < min(batch, len(order)) && (t.padded || t.length > 0 || len(ids[order[n]]) == len(ids[order[0]])) {
+	for n < min(batch, len(order)) && (t.length > 0 || len(ids[order[n]]) == len(ids[order[0]])) {
 		n++
 	}
 	return n
