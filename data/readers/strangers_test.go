@@ -112,7 +112,18 @@ func TestBrokenTars(t *testing.T) {
 	if err := os.WriteFile(cut, raw[:1400], 0o644); err != nil {
 		t.Fatal(err)
 	}
+	sample := []string{"a.source.png=p", "a.edit.png=p", "a.instruction.txt=i"}
+	shard := func(end int) string { // three files of two blocks, then two blocks of zeros
+		path := tarOf(t, sample...)
+		if err := os.Truncate(path, int64(end)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	for _, c := range []struct{ path, want string }{
+		{shard(2048), "x.tar: cut off after 2 files"},
+		{shard(3072), "x.tar: cut off after 3 files"},
+		{shard(3071), "x.tar: cut off after 3 files"}, // the padding is cut, too
 		{tarOf(t, "a.source.png=p", "a.edit.png=p", "a.Edit.PNG=q"), `the sample "a" has two files .edit.png`},
 		{tarOf(t, "a.source.png=p", "b.edit.png=p", "a.edit.png=q"), `the key "a" occurred before`},
 		{tarOf(t, "a.source.png=p", "a.txt=i"), `no column "instruction", only __key__, source, txt`},
@@ -143,6 +154,12 @@ func TestBrokenTars(t *testing.T) {
 			}
 		})
 	}
+	// One block of zeros ends a file in GNU tar and in Python.
+	r, err := Open(t.Context(), "webdataset", Options{Path: shard(3072 + 512)})
+	if err != nil {
+		t.Fatalf("one block of zeros: got %v, want no error", err)
+	}
+	r.Close()
 	// Keys that restart in every shard are prefixed with the shard's name.
 	one := tarOf(t, "a.source.png=p", "a.edit.png=p", "a.instruction.txt=i")
 	dir := t.TempDir()
@@ -155,8 +172,7 @@ func TestBrokenTars(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := Open(t.Context(), "webdataset", Options{Path: dir})
-	if err != nil {
+	if r, err = Open(t.Context(), "webdataset", Options{Path: dir}); err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()

@@ -211,20 +211,23 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 		return errors.New("is packed with gzip: decompress it, since samples are read in any order")
 	}
 	members := tar.NewReader(f)
+	last := int64(0) // where the last file ends, or before
 	for n := 0; ; n++ {
 		h, err := members.Next()
-		if err == io.EOF {
-			if n == 0 {
-				return errors.New("not a tar file, or an empty one")
-			}
-			return nil
+		if err == io.EOF && n == 0 {
+			return errors.New("not a tar file, or an empty one")
+		} else if err == io.EOF {
+			return ended(f, last, n)
 		} else if err != nil && n == 0 {
 			return fmt.Errorf("not a tar file: %w", err)
 		} else if err != nil {
 			return fmt.Errorf("after %d files: %w", n, err)
 		}
 		at, err := f.Seek(0, io.SeekCurrent)
-		if err == nil && h.Typeflag == tar.TypeReg {
+		if last = at; err == nil && h.Typeflag == tar.TypeReg {
+			if !sparse(h) {
+				last = at + (h.Size+511)/512*512
+			}
 			err = t.add(shard, h, at, seen)
 		}
 		if err != nil {
@@ -233,13 +236,24 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 	}
 }
 
+// ended is an error if a tar file ends after n files, the last of which ends at last, without the blocks of zeros that
+// all writers add when they are closed: samples may be missing. Like GNU tar, it takes one block for two.
+func ended(f *os.File, last int64, n int) error {
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err == nil && at <= last {
+		err = fmt.Errorf("cut off after %d files, or its writer was not closed: no blocks of zeros end it. Download or "+
+			"write it again; if nothing is missing, append them: head -c 10240 /dev/zero >> %s", n, filepath.Base(f.Name()))
+	}
+	return err
+}
+
 // add adds a file, whose content starts at offset at of its shard, to its sample.
 func (t *tars) add(shard int, h *tar.Header, at int64, seen map[string]int) error {
 	key, field, ok := keyOf(h.Name)
 	if !ok {
 		return nil
 	}
-	if _, sparse := h.PAXRecords["GNU.sparse.major"]; sparse {
+	if sparse(h) {
 		return fmt.Errorf("%s: sparse files are not supported", h.Name)
 	}
 	if n := len(t.rows); n == 0 || t.rows[n-1].shard != shard || t.rows[n-1].key != key {
@@ -257,6 +271,16 @@ func (t *tars) add(shard int, h *tar.Header, at int64, seen map[string]int) erro
 	}
 	row.members = append(row.members, tarMember{field, at, h.Size})
 	return nil
+}
+
+// sparse reports whether a file has fewer bytes in the tar file than its size.
+func sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf splits a member's name at the first dot of its base name. Names like __meta__, and names without a dot, are
