@@ -59,6 +59,22 @@ func TestPublishedConfigs(t *testing.T) {
 	}
 }
 
+// TestNullCrop: as in transformers, crop_size may be null exactly if nothing is cropped.
+func TestNullCrop(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"do_center_crop": false, "size": {"height": 8, "width": 8}, "crop_size": null}`: true,
+		`{"do_center_crop": true, "size": {"height": 8, "width": 8}, "crop_size": null}`:  false,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "preprocessor_config.json"), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := readProcessor(dir); (err == nil) != want || want && (p.height != 8 || p.width != 8) {
+			t.Errorf("%s: got %+v, %v, want 8 x 8 pixels: %t", text, p, err, want)
+		}
+	}
+}
+
 // The configuration is checked against the weights, and unused settings are errors.
 func TestRefusedConfigs(t *testing.T) {
 	for _, c := range []struct{ from, old, new, want string }{

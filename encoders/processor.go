@@ -27,8 +27,10 @@ func readProcessor(dir string) (*processor, error) {
 func (p *processor) read(o *strictjson.Object) {
 	crop, cut := backbone.Size{Height: 224, Width: 224}, true
 	backbone.ReadSize(o, "size", &p.resize)
-	backbone.ReadSize(o, "crop_size", &crop)
-	o.Get("do_center_crop", &cut)
+	if o.Get("do_center_crop", &cut); cut {
+		backbone.ReadSize(o, "crop_size", &crop)
+	}
+	o.Raw("crop_size") // null without a crop
 	if p.height, p.width = crop.Height, crop.Width; crop.Shortest > 0 {
 		p.height, p.width = crop.Shortest, crop.Shortest
 	}

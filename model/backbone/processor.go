@@ -175,11 +175,13 @@ func open(file string) (*strictjson.Object, error) {
 // files just n, the shortest edge of a resize or the side of a crop.
 type Size struct{ Shortest, Height, Width int }
 
-// ReadSize reads a size, or leaves the default if the key is absent.
+// ReadSize reads a size, or leaves the default if the key is absent. Null is an error, as in transformers.
 func ReadSize(o *strictjson.Object, key string, s *Size) {
+	n := 0
 	if raw := o.Raw(key); raw == nil || string(raw) == "null" {
+		o.Get(key, &n) // refuses null
 		return
-	} else if n := 0; json.Unmarshal(raw, &n) == nil {
+	} else if json.Unmarshal(raw, &n) == nil {
 		square := false
 		o.Opt("default_to_square", &square)
 		if *s = (Size{Shortest: n}); n < 1 || square {
