@@ -38,7 +38,7 @@ internal/fuzzing:
 internal/ptrace:
 internal/outside: internal/ptrace
 internal/long:
-internal/journal: internal/filelock
+internal/journal: internal/exit internal/filelock
 internal/library:
 internal/codecs: internal/library
 internal/lzw:

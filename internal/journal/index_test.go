@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/exit"
 	"assay/internal/fuzzing"
 )
 
@@ -192,6 +193,9 @@ func TestIndexRefused(t *testing.T) {
 	x, err = OpenIndex(path, "other work", 3, place, nil)
 	if x != nil || err == nil || !strings.Contains(err.Error(), `belongs to another run ("work")`) {
 		t.Errorf("other work: got %v, %v, want an error with the work's head", x, err)
+	}
+	if got := exit.Code(err); got != exit.Wrong {
+		t.Errorf("other work: got exit code %d, want %d: the same command fails again", got, exit.Wrong)
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
 		t.Errorf("folder: got %v, %v, want only the journal", files, err)

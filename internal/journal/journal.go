@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 
+	"assay/internal/exit"
 	"assay/internal/filelock"
 )
 
@@ -28,8 +29,8 @@ type Journal[Result any] struct {
 func (j *Journal[Result]) Close() error { return errors.Join(j.Lines.Close(), j.lock.Close()) }
 
 // Open opens or creates the journal at path, and returns its results. head identifies the work (inputs, models,
-// options); a journal of other work, or one that another process has open, is an error. A truncated last line is
-// dropped, and so is a damaged line with everything after it.
+// options); a journal of other work is an error of usage, and one that another process has open is an error. A
+// truncated last line is dropped, and so is a damaged line with everything after it.
 func Open[Result any](path string, head any) (j *Journal[Result], done []Result, err error) {
 	none := func() error { return nil }
 	j, err = openEach(path, head, none, func(r Result, _ int64) { done = append(done, r) })
@@ -106,7 +107,7 @@ func read[Result any](path string, head []byte, each func(r Result, at int64)) (
 		}
 		text := line[:len(line)-1]
 		if size == 0 && !bytes.Equal(text, head) {
-			return 0, fmt.Errorf("it belongs to another run (%.300s): remove it, or choose another output", text)
+			return 0, exit.Usagef("it belongs to another run (%.300s): remove it, or choose another output", text)
 		}
 		if size > 0 {
 			row, good := Row(text)

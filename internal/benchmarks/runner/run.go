@@ -19,6 +19,7 @@ import (
 	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/exit"
 	"assay/internal/jsonfile"
 	"assay/internal/shards"
 	"assay/internal/store"
@@ -391,7 +392,7 @@ func identify(dir string, run runFile) error {
 		}
 	}
 	if old != run {
-		return fmt.Errorf("%s holds predictions of another run (%+v, not %+v): use another --out, or remove it", dir,
+		return exit.Usagef("%s holds predictions of another run (%+v, not %+v): use another --out, or remove it", dir,
 			old, run)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"assay/internal/benchmarks/adiee"
 	"assay/internal/benchmarks/benchtest"
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/exit"
 )
 
 // fake scores by a function and remembers the groups it was given.
@@ -74,8 +75,8 @@ func TestScoreResumes(t *testing.T) {
 	got := benchtest.ReadSet(t, s, path)
 	benchtest.Near(t, "n", got["n"], 40, 0)
 	if _, err := run.Score(context.Background(), f.judge("another")); err == nil ||
-		!strings.Contains(err.Error(), "predictions of another run") {
-		t.Error(err)
+		!strings.Contains(err.Error(), "predictions of another run") || exit.Code(err) != exit.Wrong {
+		t.Errorf("another judge: got %v, exit code %d, want an error with code %d", err, exit.Code(err), exit.Wrong)
 	}
 	bad := &fake{score: func(*edit.Edit) float64 { return math.NaN() }}
 	run.Dir = t.TempDir()

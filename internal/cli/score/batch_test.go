@@ -238,9 +238,9 @@ func TestBatchResumes(t *testing.T) {
 		in,
 		"--out",
 		out,
-	); code != exit.Failed ||
+	); code != exit.Wrong ||
 		!strings.Contains(stderr, "another run") {
-		t.Errorf("%d %q", code, stderr)
+		t.Errorf("another run's progress: got exit code %d and %q, want %d", code, stderr, exit.Wrong)
 	}
 }
 
