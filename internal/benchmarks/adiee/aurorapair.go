@@ -62,6 +62,7 @@ func (s *auroraPairs) readRating(r *protocol.Line, root string) error {
 		return fmt.Errorf("winner is %q: want \"tie\", %q or %q", winner, models[0], models[1])
 	}
 	s.Add(strconv.Itoa(len(s.IDs)), verdict)
+	s.Together(input)
 	s.models = append(s.models, models)
 	at := func(name string) protocol.Picture { return protocol.Picture{Path: filepath.Join(root, name)} }
 	s.AddEdits(prompt, at(input), [2]protocol.Picture{at(gens[0]), at(gens[1])})

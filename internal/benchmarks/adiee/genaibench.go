@@ -81,6 +81,12 @@ func loadGenAIBench(o protocol.Options) (protocol.Set, error) {
 			captions = [2]string(text[2:4])
 		}
 		s.Add(strconv.Itoa(len(s.IDs)), text[0])
+		if task := ""; captioned { // rows do not name their source: votes with the same texts are on one
+			if captions[0] != "" {
+				task = strings.Join(text[1:], "\n")
+			}
+			s.Together(task)
+		}
 		picture := func(column string) protocol.Picture { return p.Picture(column, -1, o.Images) }
 		outputs := [2]protocol.Picture{picture("left_output_image"), picture("right_output_image")}
 		for _, it := range s.AddEdits(text[1], picture("source_image"), outputs) {

@@ -73,9 +73,9 @@ var ThresholdRules = []PairRule{
 
 // Differences returns the human verdicts (1 left, -1 right, 0 tie) and the differences of scores, for pairs with both
 // scores.
-func (j *PairPredictions) Differences(units []int) (human []int, d []float64) {
+func (j *PairPredictions) Differences(pairs []int) (human []int, d []float64) {
 	number := map[string]int{Left: 1, Right: -1, Tie: 0}
-	for _, i := range units {
+	for _, i := range pairs {
 		if j.HasScores(i) {
 			human, d = append(human, number[j.Side[j.Human[i]]]), append(d, j.Scores[0][i]-j.Scores[1][i])
 		}
@@ -88,8 +88,8 @@ var sideNames = map[int]string{1: Left, -1: Right, 0: Tie}
 
 // decideAsRun turns pairs into ties one at a time. Equal scores that were not turned into a tie are neither a tie nor
 // a preference: no verdict is right for them.
-func decideAsRun(j *PairPredictions, units []int) verdicts {
-	human, d := j.Differences(units)
+func decideAsRun(j *PairPredictions, pairs []int) verdicts {
+	human, d := j.Differences(pairs)
 	ties, order := bestMarginAsRun(human, d)
 	v := verdicts{Rows: ThreeClasses, chosenHere: true, ties: ties, Truth: make([]string, len(d)),
 		Predicted: make([]string, len(d)), Right: make([]bool, len(d))}
@@ -110,9 +110,9 @@ func decideAsRun(j *PairPredictions, units []int) verdicts {
 	return v
 }
 
-func decideByThreshold(j *PairPredictions, units []int) verdicts {
+func decideByThreshold(j *PairPredictions, pairs []int) verdicts {
 	v := verdicts{Rows: ThreeClasses}
-	human, d := j.Differences(units)
+	human, d := j.Differences(pairs)
 	eps := j.Epsilon
 	if v.chosenHere = math.IsNaN(eps); v.chosenHere {
 		eps, _ = BestMargin(human, d)
@@ -133,9 +133,9 @@ func decideByThreshold(j *PairPredictions, units []int) verdicts {
 func ScoreRule(
 	name string, classes, columns []string, about func(pair int) bool, predict func(human string, l, r float64) string,
 ) PairRule {
-	return PairRule{Name: name, Columns: columns, About: about, decide: func(j *PairPredictions, units []int) verdicts {
+	return PairRule{Name: name, Columns: columns, About: about, decide: func(j *PairPredictions, pairs []int) verdicts {
 		v := verdicts{Rows: classes}
-		for _, i := range units {
+		for _, i := range pairs {
 			if j.HasScores(i) && (about == nil || about(i)) {
 				predicted := predict(j.Human[i], j.Scores[0][i], j.Scores[1][i])
 				v.add(j.Human[i], predicted, predicted == j.Human[i])
@@ -159,7 +159,7 @@ func ADIEERule(classes []string, leftName, rightName string, equal func(l, r flo
 	})
 	rule.scale = true
 	decide := rule.decide
-	rule.decide = func(j *PairPredictions, units []int) verdicts { return decide(j.onTen(), units) }
+	rule.decide = func(j *PairPredictions, pairs []int) verdicts { return decide(j.onTen(), pairs) }
 	return rule
 }
 
@@ -191,9 +191,9 @@ func AnswerRule(name string, classes []string, right map[string][]string) PairRu
 	for _, list := range right {
 		known = append(known, list...)
 	}
-	decide := func(j *PairPredictions, units []int) verdicts {
+	decide := func(j *PairPredictions, pairs []int) verdicts {
 		v := verdicts{Rows: classes}
-		for _, i := range units {
+		for _, i := range pairs {
 			answer := cmp.Or(j.Answer[i], "none")
 			v.add(j.Human[i], answer, slices.Contains(right[j.Human[i]], answer))
 		}

@@ -40,6 +40,9 @@ type PairSet struct {
 	Find     func(Key) ([]Slot, error) // instead of BySide
 	Index    map[string]int
 	Notes    []string // on the data
+
+	together [][]int // pairs of each unit of resampling; nil: every pair is one
+	unit     map[string]int
 }
 
 // Slot is one side of a pair.
@@ -54,10 +57,10 @@ type PairRule struct {
 	known   []string // the answers that it recognises
 	Columns []string
 	About   func(pair int) bool // pairs that it applies to; nil: all
-	decide  func(j *PairPredictions, units []int) verdicts
+	decide  func(j *PairPredictions, pairs []int) verdicts
 }
 
-// verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
+// verdicts are a rule's decisions on pairs. truth may be coarser than the human verdicts.
 type verdicts struct {
 	Truth, Predicted []string
 	Right            []bool
@@ -113,6 +116,43 @@ func (p *PairSet) Add(id, verdict string) {
 	}
 	p.Index[id] = len(p.IDs)
 	p.IDs, p.Human = append(p.IDs, id), append(p.Human, verdict)
+}
+
+// Together puts the pair that was added last into the unit of resampling with that name, such as its source: pairs of
+// one source are not independent. "" is a unit of its own. It is called for every pair or for none.
+func (p *PairSet) Together(name string) {
+	at, ok := p.unit[name]
+	if !ok {
+		at, p.together = len(p.together), append(p.together, nil)
+	}
+	p.together[at] = append(p.together[at], len(p.IDs)-1)
+	if name == "" {
+		return
+	}
+	if p.unit == nil {
+		p.unit = map[string]int{}
+	}
+	p.unit[name] = at
+}
+
+// Units returns the number of units of resampling.
+func (p *PairSet) Units() int {
+	if p.together == nil {
+		return len(p.IDs)
+	}
+	return len(p.together)
+}
+
+// PairsOf returns the pairs of units of resampling, in the order of the data.
+func (p *PairSet) PairsOf(units ...int) (pairs []int) {
+	if p.together == nil {
+		return units
+	}
+	for _, u := range units {
+		pairs = append(pairs, p.together[u]...)
+	}
+	slices.Sort(pairs)
+	return pairs
 }
 
 // AddEdits adds the two edits of the pair that was added last.
@@ -187,11 +227,13 @@ func (j *PairPredictions) HasScores(i int) bool {
 	return !math.IsNaN(j.Scores[0][i]) && !math.IsNaN(j.Scores[1][i])
 }
 
-// Units implements Predictions.
-func (j *PairPredictions) Units() int { return len(j.IDs) }
-
 // Complete implements Predictions.
-func (j *PairPredictions) Complete(i int) bool {
+func (j *PairPredictions) Complete(unit int) bool {
+	return !slices.ContainsFunc(j.PairsOf(unit), func(i int) bool { return !j.complete(i) })
+}
+
+// complete reports whether no prediction of a pair is missing.
+func (j *PairPredictions) complete(i int) bool {
 	return (!j.anyAnswer || j.answered[i]) && (!j.AnyScore || j.HasScores(i))
 }
 
@@ -204,10 +246,11 @@ func (j *PairPredictions) applies(r PairRule) bool {
 
 // Numbers implements Predictions: the accuracy by each rule.
 func (j *PairPredictions) Numbers(units []int) []Number {
+	pairs := j.PairsOf(units...)
 	var out []Number
 	for _, r := range j.Rules {
 		if j.applies(r) {
-			v := r.decide(j, units)
+			v := r.decide(j, pairs)
 			terms := Terms{Counted: r.answers, Normalisation: MarginTerm(v.epsilon, v.chosenHere)}
 			if r.scale {
 				terms.Normalisation = j.scaleTerm()
@@ -288,23 +331,22 @@ type pairsJSON struct {
 
 // Result implements Predictions: the pairs by all rules.
 func (j *PairPredictions) Result() *Result {
-	units := stats.UpTo(len(j.IDs))
-	r := &Result{Notes: slices.Clone(j.Notes), Numbers: j.Numbers(units), Subset: j.Subset}
+	r := &Result{Notes: slices.Clone(j.Notes), Numbers: j.Numbers(stats.UpTo(j.Units())), Subset: j.Subset}
 	votes := map[string]int{}
 	for _, verdict := range j.Human {
 		votes[verdict]++
 	}
 	key := func(i int) Key { return Key{ID: j.IDs[i]} }
-	r.Count(len(j.IDs), j.Complete, key)
+	r.Count(len(j.IDs), j.complete, key)
 	rules := map[string]ruleJSON{}
 	for _, rule := range j.Rules {
 		if j.applies(rule) {
 			if rule.About != nil {
 				r.Numbers[len(rules)].Coverage = CoverageBy(len(j.IDs), func(i int) (Key, bool, bool) {
-					return key(i), rule.About(i), j.Complete(i)
+					return key(i), rule.About(i), j.complete(i)
 				})
 			}
-			rules[rule.Name] = j.applyRule(rule, units, r)
+			rules[rule.Name] = j.applyRule(rule, r)
 			if rule.answers {
 				r.Notes = append(r.Notes, j.answerNotes(rule)...)
 			}
@@ -319,8 +361,8 @@ func (j *PairPredictions) Result() *Result {
 }
 
 // applyRule computes one rule, and adds its tables and notes to the result.
-func (j *PairPredictions) applyRule(rule PairRule, units []int, r *Result) ruleJSON {
-	v := rule.decide(j, units)
+func (j *PairPredictions) applyRule(rule PairRule, r *Result) ruleJSON {
+	v := rule.decide(j, stats.UpTo(len(j.IDs)))
 	out := ruleJSON{
 		N:         len(v.Right),
 		Accuracy:  Value(v.accuracy()),

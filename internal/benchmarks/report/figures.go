@@ -48,7 +48,7 @@ func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
 		for _, b := range of.boards {
 			b.Measure(s, resamples, seed)
 		}
-		if resamples > 0 && of.predictions != nil {
+		if resamples > 0 && of.predictions != nil && of.predictions.Units() > 1 { // a single unit has no spread
 			of.intervals = intervalsOf(of.predictions, resamples, seed)
 		}
 	}

@@ -55,6 +55,7 @@ func (s *compass) addPair(r *protocol.Line, root string) error {
 		return fmt.Errorf("label is %q: want preference or tie", label)
 	}
 	s.Add(strconv.Itoa(len(s.IDs)), label)
+	s.Together(source.Path)
 	s.dimension = append(s.dimension, dimension)
 	s.AddEdits(prompt, source, outputs)
 	return nil

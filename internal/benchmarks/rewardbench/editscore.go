@@ -47,6 +47,11 @@ func loadEditScore(table *protocol.Samples, o protocol.Options) (protocol.Set, e
 			s.dimensions = append(s.dimensions, text[1])
 		}
 		s.Add(strconv.Itoa(len(s.keys)), protocol.Left)
+		task := "" // rows do not name their source: those with the same instruction are on one
+		if text[2] != "" {
+			task = text[0] + "\n" + text[2]
+		}
+		s.Together(task)
 		s.places, s.keys = append(s.places, p), append(s.keys, [2]string(keys))
 		s.task, s.dim, s.text = append(s.task, text[0]), append(s.dim, text[1]), append(s.text, text[2])
 		return nil
@@ -177,15 +182,15 @@ func (j *editScorePredictions) set(r *protocol.Line, at protocol.Slot, v float64
 	return nil
 }
 
-func (j *editScorePredictions) Units() int { return len(j.keys) }
-
-func (j *editScorePredictions) Complete(i int) bool { return j.pairs.HasScores(i) }
+func (j *editScorePredictions) Complete(unit int) bool {
+	return !slices.ContainsFunc(j.PairsOf(unit), func(i int) bool { return !j.pairs.HasScores(i) })
+}
 
 // perTask returns the accuracy of each task in a dimension: the first edit scores strictly higher.
-func (j *editScorePredictions) perTask(units []int, dimension string) map[string]float64 {
+func (j *editScorePredictions) perTask(pairs []int, dimension string) map[string]float64 {
 	right, n := map[string]int{}, map[string]int{}
-	for _, i := range units {
-		if j.dim[i] == dimension && j.Complete(i) {
+	for _, i := range pairs {
+		if j.dim[i] == dimension && j.pairs.HasScores(i) {
 			n[j.task[i]]++
 			if j.pairs.Scores[0][i] > j.pairs.Scores[1][i] {
 				right[j.task[i]]++
@@ -200,9 +205,10 @@ func (j *editScorePredictions) perTask(units []int, dimension string) map[string
 }
 
 func (j *editScorePredictions) Numbers(units []int) []protocol.Number {
+	pairs := j.PairsOf(units...)
 	var out []protocol.Number
 	for _, d := range j.dimensions {
-		out = append(out, protocol.Number{Name: d, Value: meanOver(j.perTask(units, d))})
+		out = append(out, protocol.Number{Name: d, Value: meanOver(j.perTask(pairs, d))})
 	}
 	return out
 }
@@ -230,12 +236,12 @@ type editScoreJSON struct {
 }
 
 func (j *editScorePredictions) Result() *protocol.Result {
-	units := stats.UpTo(len(j.keys))
-	r := &protocol.Result{Subset: "EditScore", Numbers: j.Numbers(units)}
+	pairs := stats.UpTo(len(j.keys))
+	r := &protocol.Result{Subset: "EditScore", Numbers: j.Numbers(stats.UpTo(j.Units()))}
 	missing := map[string]bool{}
 	n := map[string]int{}
-	for i := range units {
-		if j.Complete(i) {
+	for i := range pairs {
+		if j.pairs.HasScores(i) {
 			r.N++
 			n[j.dim[i]]++
 		}
@@ -248,14 +254,14 @@ func (j *editScorePredictions) Result() *protocol.Result {
 	}
 	for k, d := range j.dimensions {
 		r.Numbers[k].Coverage = protocol.CoverageBy(len(j.keys), func(i int) (protocol.Key, bool, bool) {
-			return protocol.Key{ID: j.keys[i][0], Model: j.keys[i][1]}, j.dim[i] == d, j.Complete(i)
+			return protocol.Key{ID: j.keys[i][0], Model: j.keys[i][1]}, j.dim[i] == d, j.pairs.HasScores(i)
 		})
 	}
 	rules := map[string]editScoreDimension{}
 	table := protocol.Table{Title: "accuracy per task", Columns: j.dimensions}
 	cells := map[string][]float64{}
 	for k, d := range j.dimensions {
-		per := j.perTask(units, d)
+		per := j.perTask(pairs, d)
 		rules[d] = editScoreDimension{n[d], protocol.Value(meanOver(per)), protocol.Values(per)}
 		for task, v := range per {
 			if cells[task] == nil {

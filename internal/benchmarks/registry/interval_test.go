@@ -1,0 +1,72 @@
+package registry_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/internal/benchmarks/benchtest"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/registry"
+	"assay/internal/benchmarks/report"
+	"assay/internal/stats"
+)
+
+// TestPairIntervals: four equal comparisons on one source add nothing to what is known of a judge, so its number and
+// its interval stay. Resampled one by one, four times as many pairs would make it half as wide. The formats of a row
+// get the source, the copy, the winner's score and the row.
+func TestPairIntervals(t *testing.T) {
+	for _, c := range []struct{ benchmark, file, number, data, prediction string }{
+		{"aurora-pair", "human_ratings_pairwise.json", "threshold", `{"input": "%[1]d.png", "prompt": "p", ` +
+			`"gens": ["a", "b"], "models": ["m", "n"], "winner": "m"}`, `{"id": "%[4]d", "left": %[3]d, "right": 0.5}`},
+		{"editreward-compass", "reward_eval.json", "all", `{"source_image": "%[1]d.png", "winner": "a%[2]d", ` +
+			`"loser": "b", "dimension": "d", "prompt": "p", "label": "preference"}`,
+			`{"id": "%[4]d", "left": %[3]d, "right": 0.5}`},
+		{"genaibench", "test_v1.jsonl", "threshold", `{"vote_type": "leftvote", "instruct_prompt": "p", ` +
+			`"source_prompt": "s%[1]d", "target_prompt": "t"}`, `{"id": "%[4]d", "left": %[3]d, "right": 0.5}`},
+		{"editreward-bench", "d.jsonl", "o", `{"key": ["%[1]d-%[2]da", "%[1]d-%[2]db"], "task_type": "t", ` +
+			`"dimension": "o", "instruction": "p%[1]d"}`, `{"key": ["%[1]d-%[2]da", "%[1]d-%[2]db"], "score": [%[3]d, 0.5]}`},
+	} {
+		t.Run(c.benchmark, func(t *testing.T) {
+			measured := func(sources, copies int) (float64, *stats.Interval) {
+				var rows, lines []string
+				for source := range sources {
+					for k := range copies {
+						at, right := len(rows), min(1, source*7%5)
+						rows = append(rows, fmt.Sprintf(c.data, source, k, right, at))
+						lines = append(lines, fmt.Sprintf(c.prediction, source, k, right, at))
+					}
+				}
+				content := strings.Join(rows, "\n")
+				if strings.HasSuffix(c.file, ".json") {
+					content = "[" + strings.Join(rows, ",") + "]"
+				}
+				b := benchtest.Must[*protocol.Benchmark](t)(registry.Find(c.benchmark))
+				s := benchtest.LoadSet(t, b, protocol.Options{Data: filepath.Dir(benchtest.Write(t, c.file, content)), Epsilon: 0})
+				r := &report.Report{Benchmark: b}
+				file := benchtest.Write(t, "p.jsonl", strings.Join(lines, "\n"))
+				r.Add("judge", benchtest.Must[protocol.Predictions](t)(s.Read(file)))
+				r.Measure(s, 200, 1)
+				summary := r.Summary()
+				at := slices.IndexFunc(summary.Columns, func(name string) bool { return strings.HasPrefix(name, c.number) })
+				if at < 0 {
+					t.Fatalf("got columns %v, want %s", summary.Columns, c.number)
+				}
+				cell := summary.Rows[0].Cells[at]
+				return cell.Value, cell.Bounds
+			}
+			if _, got := measured(1, 4); got != nil {
+				t.Errorf("one source: got an interval %v, want none, since one has no spread", *got)
+			}
+			one, want := measured(40, 1)
+			four, got := measured(40, 4)
+			if math.Abs(four-one) > 1e-9 || math.Abs(got.Low-want.Low) > 1e-9 || math.Abs(got.High-want.High) > 1e-9 {
+				t.Errorf("four times the same pairs: got %v [%v, %v], want %v [%v, %v] as once", four, got.Low, got.High, one,
+					want.Low, want.High)
+			}
+		})
+	}
+}
