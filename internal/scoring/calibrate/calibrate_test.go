@@ -165,6 +165,9 @@ func TestCalibrate(t *testing.T) {
 	if r.Trained != trainedUnknown || len(r.Warnings) == 0 || r.Fit.Rows+r.Interval.Rows+r.Tested.Rows != 90 {
 		t.Errorf("%+v", r)
 	}
+	if said := strings.Join(r.Warnings, "; "); !strings.Contains(said, "only 18 rows measure the result, in 10 bins") {
+		t.Errorf("18 tested rows: got warnings %q, want one about the expected calibration error", said)
+	}
 	if r.After.Error >= r.Before.Error || r.After.L1 >= r.Before.L1 {
 		t.Errorf("before %+v, after %+v", r.Before, r.After)
 	}
@@ -373,5 +376,14 @@ func TestLabelsRefused(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, calibration.File)); err == nil {
 		t.Error("a calibration was written")
+	}
+}
+
+// TestTooFew: the expected calibration error of 100 rows is shown without a warning.
+func TestTooFew(t *testing.T) {
+	for rows, want := range map[int]bool{1: true, 99: true, 100: false} {
+		if got := tooFew(rows); (got != "") != want {
+			t.Errorf("%d rows: got warning %q, want one: %t", rows, got, want)
+		}
 	}
 }

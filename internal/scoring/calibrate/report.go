@@ -17,6 +17,19 @@ import (
 // bins of the reliability diagrams.
 const bins = 10
 
+// tellingRows is the number of tested rows below which the expected calibration error says little: of a perfect map
+// with labels 0 and 1 it is 0.10 with 100 rows, and 0.21 with 18.
+const tellingRows = 10 * bins
+
+// tooFew returns a warning if so few rows are tested; "" if not.
+func tooFew(rows int) string {
+	if rows >= tellingRows {
+		return ""
+	}
+	return fmt.Sprintf("only %d rows measure the result, in %d bins: with fewer than %d the expected calibration error "+
+		"is far from 0 even for a perfect map", rows, bins, tellingRows)
+}
+
 // Report describes the data of a calibration, and scores before and after. Numbers are on 0..1.
 type Report struct {
 	Scorer     string   `json:"scorer"`
@@ -139,6 +152,9 @@ func (p *job) fit(dimension string, bounded bool) (*calibration.Map, error) {
 	m.Fitted = calibration.Fitted{Table: r.Table, Digest: p.in.digest(), Rows: len(parts[0]), Seed: p.o.Seed,
 		Trained: r.Trained}
 	r.Dimension, r.Map, r.After = p.o.Model.Dimension, *m, measure(after, labels)
+	if text := tooFew(len(test)); text != "" {
+		p.warn(text)
+	}
 	if bounded {
 		before := measure(scores, labels)
 		r.Before = &before
