@@ -145,18 +145,20 @@ func (t Table) Arrow(i int) string {
 	return " ↓"
 }
 
-// escape escapes what Markdown would read in a name: a renderer drops <name>, which it takes for HTML.
-var escape = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`", "\n", " ")
+var markdown = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`", "\n", " ")
+
+// Escape escapes what Markdown would read in a text: a renderer drops <name>, which it takes for HTML.
+func Escape(text string) string { return markdown.Replace(text) }
 
 // Markdown writes the table as a Markdown table.
 func (t Table) Markdown(w io.Writer) {
 	var columns []string
 	for i, c := range t.Columns {
-		columns = append(columns, escape.Replace(c)+t.Arrow(i))
+		columns = append(columns, Escape(c)+t.Arrow(i))
 	}
-	fmt.Fprintf(w, "### %s\n\n", escape.Replace(t.Title))
+	fmt.Fprintf(w, "### %s\n\n", Escape(t.Title))
 	for _, note := range t.Notes {
-		fmt.Fprintf(w, "- %s\n", note)
+		fmt.Fprintf(w, "- %s\n", Escape(note))
 	}
 	if len(t.Notes) > 0 {
 		fmt.Fprintln(w)
@@ -164,9 +166,9 @@ func (t Table) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "| | %s |\n|---|%s\n", strings.Join(columns, " | "),
 		strings.Repeat("---|", len(t.Columns)))
 	for _, r := range t.Rows {
-		fmt.Fprintf(w, "| %s |", escape.Replace(r.Name))
+		fmt.Fprintf(w, "| %s |", Escape(r.Name))
 		for i := range t.Columns {
-			fmt.Fprintf(w, " %v |", r.Cell(i))
+			fmt.Fprintf(w, " %s |", Escape(r.Cell(i).String()))
 		}
 		fmt.Fprintln(w)
 	}

@@ -41,7 +41,7 @@ var reportTemplate = page.Parse(reportHTML, template.FuncMap{
 func (r *Report) markdown(w io.Writer) {
 	list := func(lines []string) {
 		for _, line := range lines {
-			fmt.Fprintf(w, "- %s\n", line)
+			fmt.Fprintf(w, "- %s\n", protocol.Escape(line))
 		}
 		if len(lines) > 0 {
 			fmt.Fprintln(w)
@@ -68,7 +68,7 @@ func (r *Report) markdown(w io.Writer) {
 			}
 			return t
 		}
-		fmt.Fprintf(w, "%s: %d predictions used.\n\n", s.Name, s.Result.N)
+		fmt.Fprintf(w, "%s: %d predictions used.\n\n", protocol.Escape(s.Name), s.Result.N)
 		list(remarksOf(s.Result))
 		for _, t := range slices.Concat(s.Result.Agreement, s.Result.Tables) {
 			title(t).Markdown(w)

@@ -180,6 +180,22 @@ func TestSoft(t *testing.T) {
 	}
 }
 
+// TestMarkdown: texts from files, such as a remark on a sample with a strange name, stay texts on one line.
+func TestMarkdown(t *testing.T) {
+	strange, want := "a | b\n# c <d> *e* `f`", "a \\| b # c \\<d> \\*e\\* \\`f\\`"
+	r := &Report{Benchmark: adiee.GenAIBench, Comparison: &Comparison{Notes: []string{strange}},
+		Systems: []System{{Name: strange, Result: &protocol.Result{Notes: []string{strange}, Tables: []protocol.Table{{
+			Columns: []string{strange}, Rows: []protocol.TableRow{{Name: strange, Cells: []protocol.Cell{{Text: strange}}}},
+		}}}}}}
+	var md strings.Builder
+	r.markdown(&md)
+	for _, line := range []string{"- " + want, want + ": 0 predictions used.", "| " + want + " | " + want + " |"} {
+		if n := strings.Count(md.String(), line+"\n"); n == 0 || strings.HasPrefix(line, "-") && n != 2 {
+			t.Errorf("got %q %d times, want it (twice if it is a remark) in\n%s", line, n, &md)
+		}
+	}
+}
+
 func TestReport(t *testing.T) {
 	s := benchtest.LoadSet(t, adiee.GenAIBench, protocol.Options{Data: "../testdata"})
 	j := benchtest.Must[protocol.Predictions](t)(s.Read("../testdata/genaibench_scores.jsonl"))
