@@ -128,19 +128,21 @@ func (m *Measurer) Table(ctx context.Context, t *data.Table, o table.Options) (*
 	result := &TableResult{Out: o.Out, Rows: t.Len(), Known: map[string]int{}}
 	j := m.Job(t, o)
 	err := j.Do(ctx, j.Rewrite(ctx, t, measuredColumns, func(l *table.Line[Numbers], rec *data.Record) error {
-		return m.set(l, rec, result, o.In)
+		return m.set(l, rec, result, o)
 	}))
 	result.Encoded, result.Cached = m.Counts()
 	return result, err
 }
 
-// set fills in the columns of a row, and updates the counts.
-func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableResult, in string) error {
+// set fills in the columns of a row, and updates the counts. Where a value that is not a number must be one (Parquet),
+// it becomes null, with an error.
+func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableResult, o table.Options) error {
 	v, _ := rec.Get("undefined")
 	said, err := data.Text(v)
 	if err != nil {
-		return fmt.Errorf("%s, row %d: column \"undefined\": %w", in, l.Row+1, err)
+		return fmt.Errorf("%s, row %d: column \"undefined\": %w", o.In, l.Row+1, err)
 	}
+	format, _ := data.FormatOf(o.Out) // checked before
 	var not []string
 	texts := m.CLIP // measures clip_d and clip_t
 	if texts != nil && !texts.HasTexts() {
@@ -156,7 +158,11 @@ func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableRe
 		if n.by == nil { // not measured: the value in the table stays, also one that is not a number
 			undefined = strings.Fields(said)
 			old, _ := rec.Get(n.name)
-			if x, err := data.AnyNumber(old); err != nil {
+			if x, err := data.AnyNumber(old); err != nil && format == data.FormatParquet {
+				rec.Set(n.name, nil)
+				l.Error = cmp.Or(l.Error, fmt.Sprintf("column %q: %v", n.name, err))
+				continue
+			} else if err != nil {
 				continue
 			} else if n.x = x; x != nil && math.IsNaN(*x) { // undefined, in a format that has NaN
 				n.x, undefined = nil, []string{n.name}

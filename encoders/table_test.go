@@ -41,7 +41,7 @@ func TestNotMeasured(t *testing.T) {
 	rec.Set("clip_i", "high")
 	rec.Set("dino_i", 0.5)
 	r := &TableResult{Known: map[string]int{}}
-	if err := (&Measurer{}).set(&table.Line[Numbers]{}, &rec, r, "in"); err != nil {
+	if err := (&Measurer{}).set(&table.Line[Numbers]{}, &rec, r, table.Options{Out: "out.jsonl"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"clip_d": "NaN", "clip_i": "high", "dino_i": "0.5", "undefined": "clip_d"} {
@@ -51,6 +51,27 @@ func TestNotMeasured(t *testing.T) {
 	}
 	if r.Not["clip_d"] != 1 || r.Known["dino_i"] != 1 || r.Known["clip_i"] != 0 {
 		t.Errorf("got %d undefined and %v known, want clip_d undefined and dino_i known", r.Not["clip_d"], r.Known)
+	}
+}
+
+// TestTextForNumber: a column of numbers in Parquet cannot hold a text, so it becomes null, and the row says why. A row
+// that says so already keeps its error.
+func TestTextForNumber(t *testing.T) {
+	for _, c := range []struct{ before, want string }{
+		{"", `column "clip_t": want a number, have "high"`},
+		{"no picture", "no picture"},
+	} {
+		var rec data.Record
+		rec.Set("clip_t", "high")
+		r := &TableResult{Known: map[string]int{}}
+		line := &table.Line[Numbers]{Error: c.before}
+		if err := (&Measurer{}).set(line, &rec, r, table.Options{Out: "out.parquet"}); err != nil {
+			t.Fatal(err)
+		}
+		value, _ := rec.Get("clip_t")
+		if got, _ := rec.Get("error"); value != nil || got != c.want || r.Failed != 1 {
+			t.Errorf("got clip_t %v, error %q, %d failed, want null, %q, 1", value, got, r.Failed, c.want)
+		}
 	}
 }
 
@@ -67,7 +88,8 @@ func TestWithoutTexts(t *testing.T) {
 	rec.Set("profile", "adiee-released/1")
 	measured := 0.875
 	r := &TableResult{Known: map[string]int{}}
-	if err := m.set(&table.Line[Numbers]{Value: Numbers{ClipI: &measured}}, &rec, r, "in"); err != nil {
+	line := &table.Line[Numbers]{Value: Numbers{ClipI: &measured}}
+	if err := m.set(line, &rec, r, table.Options{Out: "out.jsonl"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"clip_d": "0.25", "clip_i": "0.875", "clip_t": "0.75",
