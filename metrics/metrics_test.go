@@ -379,6 +379,34 @@ func TestSizesOfBoxes(t *testing.T) {
 	}
 }
 
+// TestSmallPictures: where torch says that the output is too small, a picture is an error of its edit. ONNX Runtime
+// would end the process. torch takes LPIPS' AlexNet from 31 pixels; ONNX Runtime took 30.
+func TestSmallPictures(t *testing.T) {
+	dir := t.TempDir()
+	weights := filepath.Join(dir, "trunk.safetensors")
+	trunk(t, "alex", weights)
+	e := Export{Kind: "lpips-alex", Weights: weights, Lin: "testdata/lin-alex.pth", Out: filepath.Join(dir, "metric")}
+	if err := e.Write(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(filepath.Join(e.Out, "metric.yaml"), Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, c := range []struct {
+		width, height int
+		want          bool
+	}{{31, 31, true}, {30, 31, false}, {31, 7, false}, {40, 20, false}, {3, 3, false}, {1, 1, false}} {
+		p := data.NewPicture(c.width, c.height)
+		v, err := valueOf(t, m, edit.New(p, p, ""))
+		refused := fmt.Sprintf("%d x %d pixels is too small", c.width, c.height)
+		if c.want && (err != nil || v != 0.0) || !c.want && (err == nil || !strings.Contains(err.Error(), refused)) {
+			t.Errorf("%d x %d: got %v, %v, want a distance of 0: %t", c.width, c.height, v, err, c.want)
+		}
+	}
+}
+
 // TestWeightsOutside: the fingerprint covers weights in other files than the graph's, as torch.onnx.export writes them.
 func TestWeightsOutside(t *testing.T) {
 	b := onnx.NewBuilder("scaled", 17)

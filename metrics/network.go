@@ -26,6 +26,7 @@ type network struct {
 	Config Config
 
 	session *ort.Session // nil: only an encoder
+	sizes   *sizes       // of the graph
 	encoder *encoders.Model
 	places  *Places
 }
@@ -90,6 +91,7 @@ func (m *network) openModel(o Options) (files []string, err error) {
 		folder, err = filepath.EvalSymlinks(folder)
 	}
 	if err == nil {
+		m.sizes = newSizes(g)
 		m.session, err = ort.Open(g, ort.Options{Device: o.Device, Threads: o.Threads, Folder: folder, NoSpin: true})
 	}
 	if err != nil {
@@ -287,6 +289,9 @@ func unit(v []float32) []float32 {
 
 // run runs the graph and returns its output.
 func (m *network) run(ctx context.Context, feeds map[string]*tensor.Dense) ([]float32, error) {
+	if err := m.sizes.check(feeds); err != nil {
+		return nil, err
+	}
 	out, err := m.session.Run(ctx, feeds)
 	if err != nil {
 		return nil, err

@@ -173,6 +173,13 @@ func TestShapeErrors(t *testing.T) {
 		"conv": {func(b *onnx.Builder) {
 			b.Op("Conv", b.Input("x", onnx.Float, onnx.Dims(1, 3, 8, 8)), b.Input("w", onnx.Float, onnx.Dims(4, 2, 3, 3)))
 		}, "3 channels for a kernel of 2 x 1 groups"},
+		"window of a convolution": {func(b *onnx.Builder) {
+			b.Op("Conv", b.Input("x", onnx.Float, onnx.Dims(1, 3, 8, 2)), b.Input("w", onnx.Float, onnx.Dims(4, 3, 3, 6)))
+		}, "the kernel is larger than the padded input along axis 3"},
+		"window of a pooling": {func(b *onnx.Builder) {
+			b.OpA("MaxPool", onnx.Attrs{"kernel_shape": []int64{3, 3}, "strides": []int64{2, 2}},
+				b.Input("x", onnx.Float, onnx.Dims(1, 3, 2, 8)))
+		}, "the kernel is larger than the padded input along axis 2"},
 		"einsum": {func(b *onnx.Builder) {
 			b.OpA("Einsum", onnx.Attrs{"equation": "ij,jk->ik"}, b.Input("x", onnx.Float, onnx.Dims(2, 3)),
 				b.Input("y", onnx.Float, onnx.Dims(4, 5)))

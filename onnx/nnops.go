@@ -215,20 +215,16 @@ func inferConv(c *inference, x []Dim) ([]Dim, error) {
 	if group := c.n.Int("group", 1); x[1].Known() && f[1].Known() && x[1].Size != f[1].Size*group {
 		return nil, fmt.Errorf("%v channels for a kernel of %v x %d groups", x[1], f[1], group)
 	}
-	out := append([]Dim{x[0], f[0]}, unknownDims(len(x)-2)...)
-	if k, ok := kernelOf(f); ok {
-		w, err := c.window(k, x)
-		if err != nil {
-			return nil, err
-		}
-		for i := range k {
-			out[2+i] = w.output(i, x[2+i], false)
-			if out[2+i].Known() && out[2+i].Size <= 0 {
-				return nil, fmt.Errorf("the kernel is larger than the padded input along axis %d", 2+i)
-			}
-		}
+	k, ok := kernelOf(f)
+	if !ok {
+		return append([]Dim{x[0], f[0]}, unknownDims(len(x)-2)...), nil
 	}
-	return out, nil
+	w, err := c.window(k, x)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := w.outputs(x, false)
+	return append([]Dim{x[0], f[0]}, sizes...), err
 }
 
 func inferConvTranspose(c *inference, x []Dim) ([]Dim, error) {
@@ -276,10 +272,11 @@ func inferPool(c *inference, x []Dim) ([]Dim, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := append([]Dim{}, x...)
-	for i := range w.Kernel {
-		out[2+i] = w.output(i, x[2+i], c.n.Int("ceil_mode", 0) != 0)
+	sizes, err := w.outputs(x, c.n.Int("ceil_mode", 0) != 0)
+	if err != nil {
+		return nil, err
 	}
+	out := append(slices.Clone(x[:2]), sizes...)
 	c.set(1, Int64, out)
 	return out, nil
 }

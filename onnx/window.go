@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -77,6 +78,22 @@ func (w Window) output(i int, d Dim, ceil bool) Dim {
 		}
 	}
 	return Fixed(n)
+}
+
+// ErrWindow is wrapped by the errors of convolutions and poolings whose window is larger than their padded input. ONNX
+// Runtime may end the process (SIGFPE) when it runs them.
+var ErrWindow = errors.New("the kernel is larger than the padded input")
+
+// outputs returns the output sizes along the spatial axes of x.
+func (w Window) outputs(x []Dim, ceil bool) ([]Dim, error) {
+	out := make([]Dim, len(w.Kernel))
+	for i := range out {
+		size := x[2+i]
+		if out[i] = w.output(i, size, ceil); size.Known() && w.Pads != nil && out[i].Size < 1 {
+			return nil, fmt.Errorf("%w along axis %d", ErrWindow, 2+i)
+		}
+	}
+	return out, nil
 }
 
 func (c *inference) window(kernel []int64, x []Dim) (Window, error) {
