@@ -457,3 +457,33 @@ sources:
 		t.Errorf("splits (-want +got):\n%s\ngot %v left out, want 8 by their splits", d, r.Skipped)
 	}
 }
+
+// TestSessionsApart: chains are made of consecutive rows. In a table whose rows are shuffled they are in pieces,
+// without a bad row, so there is a warning; a session that only lacks a turn has none.
+func TestSessionsApart(t *testing.T) {
+	for _, c := range []struct{ rows, want string }{
+		{"100 1, 100 2, 200 1", ""},
+		{"100 1, 100 3, 200 1", ""},
+		{"100 1, 200 1, 100 2", "the rows of 1 sessions are apart, the first one 100"},
+	} {
+		table := "img_id,turn_index,source_img,target_img,instruction\n"
+		for at := range strings.SplitSeq(c.rows, ", ") {
+			session, turn, _ := strings.Cut(at, " ")
+			table += fmt.Sprintf("%s,%s,100/100-input.png,%s/%[1]s-output1.png,do %[2]s\n", session, turn, session)
+		}
+		path := filepath.Join(t.TempDir(), "turns.csv")
+		if err := os.WriteFile(path, []byte(table), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		job := load(t, fmt.Sprintf("out: out\nsources:\n  - {layout: magicbrush, path: %s, pictures: "+
+			"FIXTURES/magicbrush_files/images, chains: true}\nrules: {clip_i: off, dino_i: off}\n", path))
+		report, err := run(t, job, models{}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(report.Warnings, "\n")
+		if apart := strings.Contains(got, "apart"); apart != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("rows %s: got warnings %q, want %q", c.rows, got, c.want)
+		}
+	}
+}

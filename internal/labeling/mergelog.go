@@ -24,8 +24,9 @@ type mergeLog struct {
 	skipped    *json.Encoder // skipped.jsonl
 	ledger     *ledger
 	firstBad   string
-	given      map[givenKey]int     // rows that came with similarities
-	unmeasured int                  // outputs of prompt-guided editors with unknown CLIP-D
+	given      map[givenKey]int // rows that came with similarities
+	unmeasured int              // outputs of prompt-guided editors with unknown CLIP-D
+	sessions   sessionOrder
 	shown      map[string][]example // rule -> examples
 }
 
@@ -34,6 +35,36 @@ type mergeLog struct {
 type givenKey struct {
 	source int
 	by     string
+}
+
+// sessionOrder finds sessions of MagicBrush's chains whose rows are apart, as in a shuffled table.
+type sessionOrder struct {
+	met   map[sessionKey]bool // whether it was met again, after another one
+	last  sessionKey
+	first string // of the sessions that are apart
+	apart int
+}
+
+type sessionKey struct {
+	source  int
+	session string
+}
+
+func (o *sessionOrder) note(r *row) {
+	k := sessionKey{r.source, r.Session}
+	if k == o.last {
+		return
+	}
+	o.last = k
+	again, ok := o.met[k]
+	if ok && !again {
+		o.apart++
+		o.first = cmp.Or(o.first, r.Session)
+	}
+	if o.met == nil {
+		o.met = map[sessionKey]bool{}
+	}
+	o.met[k] = ok
 }
 
 func newMergeLog(j *Job) *mergeLog {
@@ -98,6 +129,9 @@ const unlabelled = "none"
 // count counts a row that stays; label is nil if no rule applied. drop: the table leaves the row out nevertheless.
 func (l *mergeLog) count(r *row, label *float64, rule string, drop bool, split string) {
 	to := l.report
+	if r.Chain != "" && l.config.Sources[r.source].Layout == "magicbrush" {
+		l.sessions.note(r)
+	}
 	rule, name := cmp.Or(rule, unlabelled), unlabelled
 	if label != nil {
 		to.Labelled++
@@ -165,6 +199,10 @@ func (l *mergeLog) finish(by *labels) error {
 		r.warn("CLIP-D of %d outputs of prompt-guided editors is unknown: rule %s only applies to those with equal "+
 			"captions; set an encoder and captions",
 			l.unmeasured, heuristics.RuleNoClipD)
+	}
+	if n := l.sessions.apart; n > 0 {
+		r.warn("the rows of %d sessions are apart, the first one %s, so their chains are in pieces: sort the table by "+
+			"session and turn", n, l.sessions.first)
 	}
 	if r.Scenes > 1 && 2*r.LargestScene > r.TableRows+1 && r.LargestScene > 100 {
 		r.warn("the largest of %d scenes has %d rows: it may be a chain of pictures, each like the next",
