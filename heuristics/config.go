@@ -147,7 +147,7 @@ func (t *Threshold) UnmarshalValue(v any) error {
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
-		return v, !math.IsNaN(v)
+		return v, !math.IsNaN(v) && !math.IsInf(v, 0)
 	case int64:
 		return float64(v), true
 	case uint64:

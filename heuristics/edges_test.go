@@ -31,6 +31,7 @@ func TestThreshold(t *testing.T) {
 		{map[string]any{"quantile": 5.0}, Threshold{}, false},
 		{map[string]any{"percentile": "5"}, Threshold{}, false},
 		{math.NaN(), Threshold{}, false},
+		{math.Inf(1), Threshold{}, false}, // no JSON for the report
 		{true, Threshold{}, false},
 		{"on", Threshold{}, false},
 		{nil, Threshold{}, false},
