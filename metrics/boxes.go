@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -67,12 +68,17 @@ func (p *Places) add(line []byte) error {
 	if err := d.Decode(&place); err != nil {
 		return err
 	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more than one object on a line: want a line for each picture")
+	}
 	place.Picture = cmp.Or(place.Picture, "edit")
 	k := placeKey{place.ID, place.Model, place.Picture}
 	_, twice := p.at[k]
 	switch b := place.Box; {
 	case place.ID == "":
 		return fmt.Errorf("id is missing")
+	case !slices.Contains(pictureRoles, place.Picture):
+		return fmt.Errorf("picture %q: want %s", place.Picture, strings.Join(pictureRoles, ", "))
 	case twice:
 		return fmt.Errorf("duplicate line for the picture %q of %s", place.Picture, place.ID)
 	case b == nil && place.Points == nil && place.Mask == "":

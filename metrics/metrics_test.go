@@ -282,6 +282,8 @@ func TestBoxes(t *testing.T) {
 		`{"id": "a", "box": [1, 2, 1, 4]}`: "left, top, right, bottom", `{"id": "a"}`: "want box",
 		`{"box": [0, 0, 1, 1]}`:           "id is missing",
 		`{"id": "a", "points": [[1, 2]]}`: "want five", `{"id": "a", "bbox": [0, 0, 1, 1]}`: "bbox",
+		`{"id": "a", "box": [0, 0, 1, 1]} {"id": "b", "box": [0, 0, 1, 1]}`: "more than one object on a line",
+		`{"id": "a", "box": [0, 0, 1, 1], "picture": "edited"}`:             `picture "edited": want source, edit, target`,
 	} {
 		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 			t.Fatal(err)
