@@ -2,6 +2,9 @@ package metrics
 
 import (
 	"encoding/json"
+	"errors"
+	"image"
+	"image/png"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // TestBackground: the difference outside masks and boxes equals numpy's (tools/oracle/background.py), and an invalid
@@ -53,6 +57,27 @@ func TestBackground(t *testing.T) {
 		}
 	}
 	at := t.TempDir()
+	// the mask of a with its black transparent, as cut-outs are saved: Pillow's convert("L") gives the same mask
+	mask, err := data.Open(in("masks/a.png"), data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear := image.NewNRGBA(image.Rect(0, 0, mask.Width, mask.Height))
+	for i := range mask.Width * mask.Height {
+		v := mask.Pix[3*i]
+		copy(clear.Pix[4*i:], []byte{v, v, v, v})
+	}
+	f, err := os.Create(filepath.Join(at, "clear.png"))
+	if err == nil {
+		err = errors.Join(png.Encode(f, clear), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := testfile.Write(t, "places.jsonl", `{"id": "a", "picture": "source", "mask": "`+f.Name()+`"}`)
+	if got, err := valueOf(t, open(places), sample("a")); err != nil || !(math.Abs(got.(float64)-want["a"]) <= 1e-9) {
+		t.Errorf("transparent mask: got %v, %v, want %v", got, err, want["a"])
+	}
 	for name, tt := range map[string]struct{ line, want string }{
 		"size":  {`{"id": "a", "picture": "source", "mask": "` + in("masks/b.png") + `"}`, "has 31 x 44 pixels"},
 		"grey":  {`{"id": "a", "picture": "source", "mask": "` + in("a-source.png") + `"}`, "black (0) and white (255"},

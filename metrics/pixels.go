@@ -77,6 +77,9 @@ func (p *Place) region(width, height int) ([]bool, error) {
 		return inside, nil
 	}
 	mask, err := data.Open(p.Mask, data.Limits{})
+	if err == nil { // black that is transparent, too, is outside, as in Pillow's convert("L"); over white it would not be
+		mask, err = mask.DropAlpha()
+	}
 	if err != nil {
 		return nil, err
 	}
