@@ -37,6 +37,7 @@ type statements struct {
 	label, class []string
 	classes      []string
 	index        map[string]int
+	pictures     [][]int                // statements of each picture
 	included     *statementsPredictions // answers contained in the data
 	entries      []*protocol.Line       // as they were read
 	images       string                 // folder of the pictures
@@ -83,6 +84,7 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 			return err
 		}
 		s.entries = append(s.entries, r)
+		var statements []int
 		for k, st := range e.Statements {
 			where := fmt.Sprintf("%s, statement %d", r.Where, k)
 			label := strings.ToLower(st.Label)
@@ -107,7 +109,9 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 			if st.Predict != nil {
 				answers[i] = *st.Predict
 			}
+			statements = append(statements, i)
 		}
+		s.pictures = append(s.pictures, statements)
 		return nil
 	})
 	if len(answers) > 0 {

@@ -2,6 +2,8 @@ package mvei
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +11,8 @@ import (
 
 	"assay/internal/benchmarks/benchtest"
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/report"
+	"assay/internal/stats"
 )
 
 func TestMVEI(t *testing.T) {
@@ -93,7 +97,7 @@ func TestContradictingNames(t *testing.T) {
 			var has []string
 			p := read.(*statementsPredictions)
 			for i, k := range p.keys {
-				if p.Complete(i) {
+				if p.answered(i) {
 					has = append(has, k.ID)
 				}
 			}
@@ -101,5 +105,38 @@ func TestContradictingNames(t *testing.T) {
 				t.Errorf("Read(%s) has %q, want %q", tt.row, got, tt.want)
 			}
 		})
+	}
+}
+
+// TestIntervals: four statements about one picture with the same answer add nothing to what is known of a judge, so its
+// accuracy and its interval stay. Resampled one by one, four times as many would make it half as wide.
+func TestIntervals(t *testing.T) {
+	measured := func(copies int) (value float64, bounds stats.Interval) {
+		var entries, lines []string
+		for picture := range 40 {
+			var list []string
+			for k := range copies {
+				list = append(list, fmt.Sprintf(`{"statement": "s%d", "label": "correct", "class": "c"}`, k))
+				lines = append(lines, fmt.Sprintf(`{"id": "%d.png#%d", "answer": "%s"}`, picture, k,
+					[]string{"Incorrect", "Correct", "Correct"}[picture%3]))
+			}
+			entries = append(entries, fmt.Sprintf(`{"image_id": "%d.png", "statement_list": [%s]}`, picture,
+				strings.Join(list, ", ")))
+		}
+		s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: benchtest.Write(t, "MVEI_metadata.json",
+			"["+strings.Join(entries, ",")+"]")})
+		r := &report.Report{Benchmark: Benchmark}
+		file := benchtest.Write(t, "p.jsonl", strings.Join(lines, "\n"))
+		r.Add("judge", benchtest.Must[protocol.Predictions](t)(s.Read(file)))
+		r.Measure(s, 200, 1)
+		summary := r.Summary()
+		cell := summary.Rows[0].Cells[slices.Index(summary.Columns, "keyword")]
+		return cell.Value, *cell.Bounds
+	}
+	one, want := measured(1)
+	four, got := measured(4)
+	if math.Abs(four-one) > 1e-9 || math.Abs(got.Low-want.Low) > 1e-9 || math.Abs(got.High-want.High) > 1e-9 {
+		t.Errorf("four times the same answers: got %v [%v, %v], want %v [%v, %v] as once", four, got.Low, got.High, one,
+			want.Low, want.High)
 	}
 }

@@ -3,6 +3,7 @@ package mvei
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/stats"
@@ -14,11 +15,16 @@ type statementsPredictions struct {
 	answers map[int]string
 }
 
-// Units implements protocol.Predictions.
-func (j *statementsPredictions) Units() int { return len(j.keys) }
+// Units implements protocol.Predictions: pictures, since answers about one picture are not independent.
+func (j *statementsPredictions) Units() int { return len(j.pictures) }
 
 // Complete implements protocol.Predictions.
-func (j *statementsPredictions) Complete(i int) bool {
+func (j *statementsPredictions) Complete(unit int) bool {
+	return !slices.ContainsFunc(j.pictures[unit], func(i int) bool { return !j.answered(i) })
+}
+
+// answered reports whether a statement has an answer.
+func (j *statementsPredictions) answered(i int) bool {
 	_, ok := j.answers[i]
 	return ok
 }
@@ -32,9 +38,9 @@ type mveiStats struct {
 }
 
 // stats counts statements; one without an answer is an abstention, as in the authors' code, and so wrong.
-func (j *statementsPredictions) stats(units []int, class string, parse func(string) string) mveiStats {
+func (j *statementsPredictions) stats(statements []int, class string, parse func(string) string) mveiStats {
 	var n, right, yes, none int
-	for _, i := range units {
+	for _, i := range statements {
 		if class != "" && j.class[i] != class {
 			continue
 		}
@@ -56,14 +62,18 @@ func (j *statementsPredictions) stats(units []int, class string, parse func(stri
 
 // Numbers implements protocol.Predictions.
 func (j *statementsPredictions) Numbers(units []int) []protocol.Number {
-	keyword := j.stats(units, "", parseKeyword)
+	var statements []int
+	for _, u := range units {
+		statements = append(statements, j.pictures[u]...)
+	}
+	keyword := j.stats(statements, "", parseKeyword)
 	out := []protocol.Number{{Name: "keyword", Value: float64(keyword.Accuracy)},
-		{Name: "answer_tag", Value: float64(j.stats(units, "", parseTagged).Accuracy)},
+		{Name: "answer_tag", Value: float64(j.stats(statements, "", parseTagged).Accuracy)},
 		{Name: "positive_ratio", Value: float64(keyword.PositiveRatio)},
 		{Name: "give_up_ratio", Value: float64(keyword.GiveUpRatio)}}
 	for _, c := range j.classes {
 		out = append(out, protocol.Number{Name: "keyword: " +
-			c, Value: float64(j.stats(units, c, parseKeyword).Accuracy)})
+			c, Value: float64(j.stats(statements, c, parseKeyword).Accuracy)})
 	}
 	for i := range out {
 		out[i].Counted = true
@@ -102,31 +112,31 @@ type mveiJSON struct {
 // Result implements protocol.Predictions.
 func (j *statementsPredictions) Result() *protocol.Result {
 	r := &protocol.Result{}
-	units := stats.UpTo(len(j.keys))
-	r.Count(len(units), j.Complete, func(i int) protocol.Key { return j.keys[i] })
-	r.Numbers = j.Numbers(units)
+	statements := stats.UpTo(len(j.keys))
+	r.Count(len(statements), j.answered, func(i int) protocol.Key { return j.keys[i] })
+	r.Numbers = j.Numbers(stats.UpTo(j.Units()))
 	if n := len(r.Missing); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d statements have no answer, which counts as an abstention and so as "+
-			"wrong", n, len(units)))
+			"wrong", n, len(statements)))
 	}
 	rules := map[string]mveiRule{}
 	for _, rule := range []struct {
 		name  string
 		parse func(string) string
 	}{{"keyword", parseKeyword}, {"answer_tag", parseTagged}} {
-		out := mveiRule{mveiStats: j.stats(units, "", rule.parse), PerClass: map[string]mveiStats{}}
+		out := mveiRule{mveiStats: j.stats(statements, "", rule.parse), PerClass: map[string]mveiStats{}}
 		t := protocol.Table{Title: rule.name, Columns: []string{"n", "accuracy", "positive ratio", "give-up ratio"}}
 		line := func(name string, s mveiStats) {
 			t.Rows = append(t.Rows, protocol.TableRow{Name: name, Cells: append([]protocol.Cell{protocol.Count(s.N)},
 				protocol.Cells(float64(s.Accuracy), float64(s.PositiveRatio), float64(s.GiveUpRatio))...)})
 		}
 		for _, c := range j.classes {
-			out.PerClass[c] = j.stats(units, c, rule.parse)
+			out.PerClass[c] = j.stats(statements, c, rule.parse)
 			line(c, out.PerClass[c])
 		}
 		line("overall", out.mveiStats)
 		var truth, predicted []string
-		for _, i := range units {
+		for _, i := range statements {
 			truth, predicted = append(truth, j.label[i]), append(predicted, rule.parse(j.answers[i]))
 		}
 		out.Confusion = protocol.NewConfusion(rule.name, truth, predicted, []string{positive, negative},
