@@ -27,7 +27,7 @@ func openBackground(places *Places) (*Metric, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Metric{name: "bg_rmse", fingerprint: store.KeyOf("bg_rmse-pixels-1", digest).String(),
+	return &Metric{name: "bg_rmse", fingerprint: store.KeyOf("bg_rmse-pixels-2", digest).String(),
 		roles: []string{"edit", "source"}, value: background{places}.value}, nil
 }
 
