@@ -75,6 +75,9 @@ func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error
 	m.Waited = records.WaitedShare(t.loader.Waited, time.Since(began))
 	m.Samples, m.Epoch, m.Seconds = s.Seen(groups), t.loader.Epochs(s.Samples), s.Elapsed()
 	s.Train = m
+	if n := b.Len(); n > 0 {
+		b.advance(n - 1)
+	}
 	if err := t.records.Step(m); err != nil {
 		return nil, &checkpoint.InconsistentError{Err: err}
 	}
@@ -162,7 +165,14 @@ func (b *microBatches) Done(i int, out *models.StepResult) {
 	m.Tokens += out.Tokens
 	b.answers.done(b.parts[i], out)
 	b.objective.Measure(m, out.Terms, b.items[i])
-	if (m.Step-1)%b.config.Iterations() == 0 { // further steps over the same rows are not progress
+	if i < b.Len()-1 { // the last one counts when the step is done, with its loss
+		b.advance(i)
+	}
+}
+
+// advance counts the i-th micro-batch as done. Further steps over the same rows are not progress.
+func (b *microBatches) advance(i int) {
+	if (b.metrics.Step-1)%b.config.Iterations() == 0 {
 		b.records.Advance(b.loader, b.state.Train, b.parts[i])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -293,5 +294,34 @@ func TestTemplatesAndAugmentation(t *testing.T) {
 	}
 	if outputOf(&b[0]).Augment != 0 {
 		t.Error("augmented without being asked to")
+	}
+}
+
+// noted is a progress display that keeps what was last shown.
+type noted struct {
+	done int64
+	note string
+}
+
+func (n *noted) Add(samples int64, note string) { n.done, n.note = n.done+samples, note }
+
+func (n *noted) Close() {}
+
+// TestProgressEndsWithTheLastLoss: the last line has the loss of the last step, as the result has.
+func TestProgressEndsWithTheLastLoss(t *testing.T) {
+	path := writeRun(t, 40, "epochs: 2\n")
+	var bar noted
+	r, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory,
+		Progress: func(what string, _ int64, _ string) dataset.Progress {
+			if what == "train" {
+				return &bar
+			}
+			return silent{}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("loss %.4f", r.Loss); !strings.HasPrefix(bar.note, want) || bar.done != r.Samples {
+		t.Errorf("got %q after %d samples, want %q after %d", bar.note, bar.done, want, r.Samples)
 	}
 }

@@ -313,7 +313,7 @@ func (r *Recorder) Sync() (metrics, events int64, eventsFile string, err error) 
 	return r.lines.Size(), events, r.name, r.told(err)
 }
 
-// Advance updates the progress bar after a micro-batch; last is the previous step.
+// Advance updates the progress bar after a micro-batch; last is the last complete step.
 func (r *Recorder) Advance(l *dataset.Loader, last *StepMetrics, part []dataset.Example) {
 	if r == nil {
 		return
