@@ -32,6 +32,7 @@ type fake struct {
 	params []optim.Param
 	slow   time.Duration     // of a step
 	print  map[string]string // fingerprint
+	files  map[string]string // digests of the backbone
 	poison string            // id of a sample with a NaN loss
 	saves  int
 	steps  func(n int) // called after each step
@@ -57,6 +58,8 @@ func newFake() *fake {
 func (f *fake) Params() []optim.Param          { return f.params }
 func (f *fake) Fingerprint() map[string]string { return f.print }
 func (f *fake) Close() error                   { return nil }
+
+func (f *fake) Files() (map[string]string, error) { return f.files, nil }
 
 // outputOf returns the output of an example from a table.
 func outputOf(e *dataset.Example) dataset.RowPicture {

@@ -265,6 +265,9 @@ func TestRanksMustBeAlike(t *testing.T) {
 		"rank 2 (host2) differs from rank 0 (host0): model: backbone: fake there, other here": func(_ *Options, f *fake) {
 			f.print = map[string]string{"backbone": "other"}
 		},
+		"backbone: model.safetensors: aa there, bb here": func(_ *Options, f *fake) {
+			f.files = map[string]string{"model.safetensors": "bb", "config.json": "cc"}
+		},
 		"configuration: optimizer.lr: 0.01 there, 0.02 here": func(o *Options, _ *fake) { o.Config.Optimizer.LR = 0.02 },
 		"--fresh: false there, true here":                    func(o *Options, _ *fake) { o.Fresh = true },
 		"data: ": func(o *Options, _ *fake) {
@@ -275,6 +278,7 @@ func TestRanksMustBeAlike(t *testing.T) {
 		},
 	} {
 		_, errs, models := together(t, 3, func(rank int, o *Options, f *fake) {
+			f.files = map[string]string{"model.safetensors": "aa", "config.json": "cc"}
 			if o.Config = load(t, path); rank == 2 {
 				change(o, f)
 			}

@@ -130,6 +130,9 @@ func (s *setup) sameRun() error {
 		for name, v := range s.state.Model {
 			facts["model: "+name] = v
 		}
+		for name, v := range s.state.Files {
+			facts["backbone: "+name] = v
+		}
 		for name, v := range s.state.Data {
 			facts["data: "+name] = v
 		}
