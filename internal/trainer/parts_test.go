@@ -274,6 +274,33 @@ func TestInitIsABareAdapter(t *testing.T) {
 	}
 }
 
+// TestForeignFolder: a new run neither removes nor overwrites what no run wrote, with --fresh as well.
+func TestForeignFolder(t *testing.T) {
+	for _, name := range []string{"best/mine", "checkpoints/tiny/model.safetensors", "adapter/mine", "backbone/mine",
+		"scorer/mine", "metrics.jsonl", "rows.jsonl", "bad-rows.jsonl", "validation.jsonl", "config.yaml", "mlflow.json",
+		"wandb.json"} {
+		path := writeRun(t, 30, "epochs: 1\n")
+		mine := filepath.Join(filepath.Dir(path), "out", name)
+		if err := os.MkdirAll(filepath.Dir(mine), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(mine, []byte("mine"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(name, "/")
+		want := "has " + first + ", which a run would replace, but no plan.json of a run: use another out"
+		for _, fresh := range []bool{false, true} {
+			_, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory, Fresh: fresh})
+			if err == nil || exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, fresh %v: got %v, want %q", name, fresh, err, want)
+			}
+		}
+		if text, err := os.ReadFile(mine); err != nil || string(text) != "mine" {
+			t.Errorf("%s: got %q, %v, want it unchanged", name, text, err)
+		}
+	}
+}
+
 // TestRefusedLeavesNothing: a run that is refused leaves its directory as it was, with --fresh as well.
 func TestRefusedLeavesNothing(t *testing.T) {
 	path := writeRun(t, 30, "epochs: 1\n")

@@ -25,7 +25,7 @@ import (
 // findCheckpoint looks for a checkpoint to resume from.
 func (s *setup) findCheckpoint() error {
 	if s.o.Fresh {
-		return nil
+		return s.refuseForeign()
 	}
 	old, dir, problem, err := checkpoint.Find(s.config.Out)
 	if err != nil {
@@ -37,8 +37,20 @@ func (s *setup) findCheckpoint() error {
 	if old == nil && s.o.Resume {
 		return exit.Usagef("--resume: there is no checkpoint in %s", filepath.Join(s.config.Out, config.CheckpointsDir))
 	}
-	s.old, s.dir = old, dir
+	if s.old, s.dir = old, dir; old == nil {
+		return s.refuseForeign()
+	}
 	return nil
+}
+
+// refuseForeign refuses to start a new run in a folder with files that no run wrote, and that it would replace.
+func (s *setup) refuseForeign() error {
+	names, err := checkpoint.Foreign(s.config.Out)
+	if err == nil && len(names) > 0 {
+		err = exit.Usagef("out: %s has %s, which a run would replace, but no %s of a run: use another out, or move them away",
+			s.config.Out, strings.Join(names, ", "), config.PlanFile)
+	}
+	return err
 }
 
 // shareCheckpoint broadcasts the checkpoint that the main process found.

@@ -242,6 +242,9 @@ func (s *setup) checkComparable(warn func(text string)) error {
 func (s *setup) occupy() error {
 	fresh := s.old == nil
 	if fresh {
+		if err := s.writePlan(); err != nil {
+			return err
+		}
 		if err := checkpoint.RemoveRun(s.config.Out); err != nil {
 			return fmt.Errorf("clearing the run directory: %w", err)
 		}
@@ -356,13 +359,18 @@ func (s *setup) beginClock() (err error) {
 	return nil
 }
 
-// openRecords opens the files that a run writes as it goes.
-func (s *setup) openRecords() (err error) {
+// writePlan records what is trained, and what auto resolved to so far.
+func (s *setup) writePlan() error {
 	plan := models.Resolved{Trains: s.trains, MicroBatch: s.state.MicroBatch}
 	if m, ok := s.model.(models.Graph); ok {
 		plan.Auto = m.Resolved()
 	}
-	if err := jsonfile.Write(filepath.Join(s.config.Out, config.PlanFile), plan); err != nil {
+	return jsonfile.Write(filepath.Join(s.config.Out, config.PlanFile), plan)
+}
+
+// openRecords opens the files that a run writes as it goes.
+func (s *setup) openRecords() (err error) {
+	if err := s.writePlan(); err != nil {
 		return err
 	}
 	s.records, err = records.New(s.config.Out, s.state.EventsFile, s.state.Metrics, s.state.Events,

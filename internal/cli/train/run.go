@@ -74,6 +74,9 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		if run.Backbone, err = filepath.Abs(o.backbone); err != nil {
 			return err
 		}
+		if err := run.Check(); err != nil {
+			return exit.Usage(fmt.Errorf("with --backbone %s: %w", o.backbone, err))
+		}
 	}
 	if o.memory != "" && !o.dryRun {
 		return exit.Usagef("--device-memory requires --dry-run: a run uses the available memory")

@@ -197,3 +197,13 @@ func TestExamples(t *testing.T) {
 		t.Errorf("only %d examples", ran)
 	}
 }
+
+// TestBackboneFlagIsChecked: --backbone may be in no folder that the run replaces, as the key may not.
+func TestBackboneFlagIsChecked(t *testing.T) {
+	config, out := writeRun(t, "")
+	code, _, stderr := call(t, "--config", config, "--backbone", filepath.Join(out, "checkpoints", "qwen"))
+	if want := "backbone: is in a folder that a run replaces (checkpoints in out)"; code != exit.Wrong ||
+		!strings.Contains(stderr, want) {
+		t.Errorf("got %d, %q, want %d, %q", code, stderr, exit.Wrong, want)
+	}
+}

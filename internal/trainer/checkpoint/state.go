@@ -205,12 +205,35 @@ func WriteConfig(c *config.Config) error {
 	return atomicfile.WriteBytes(filepath.Join(c.Out, config.ConfigFile), text)
 }
 
-// RemoveRun removes what an earlier run left in a run directory.
+// written are the names in a run directory that only a run may have: a new one removes or overwrites them. PlanFile is
+// none of them: it is written before them and never removed, so that it tells a run directory from any other.
+var written = append([]string{config.CheckpointsDir, records.MetricsFile, dataset.RowsFile, dataset.BadRowsFile,
+	records.PredictionsFile, config.ConfigFile, config.MLflowFile, config.WandBFile}, config.ResultDirs...)
+
+// Foreign lists what a new run would remove or overwrite in a folder that is not a run directory.
+func Foreign(out string) (names []string, err error) {
+	has := func(name string) bool {
+		_, failed := os.Lstat(filepath.Join(out, name))
+		if failed != nil && !errors.Is(failed, os.ErrNotExist) {
+			err = failed
+		}
+		return failed == nil
+	}
+	if has(config.PlanFile) || err != nil {
+		return nil, err
+	}
+	for _, name := range written {
+		if has(name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// RemoveRun removes what an earlier run left in a run directory, except PlanFile.
 func RemoveRun(out string) error {
 	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
-	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile,
-		config.MLflowFile, config.WandBFile}
-	for _, name := range append(names, config.ResultDirs...) {
+	for _, name := range written {
 		path := filepath.Join(out, name)
 		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))
 	}

@@ -34,10 +34,15 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.Want(c.Backbone != "" || c.Init != "" || c.Judge != nil, "backbone",
 		"is required: the folder of a Hugging Face checkpoint")
 	d.Want(c.Out != "", "out", "is required: the run directory to write")
-	d.Want(!c.replaces(c.Init), "init", "is in a folder that this run replaces (%s and %s in out): use another out",
-		c.resultDir(), BestDir)
-	d.Want(c.Init != "" || !c.replaces(c.Backbone), "backbone",
-		"is in a folder that this run replaces (%s and %s in out): use another out", c.resultDir(), BestDir)
+	const replaced = "is in a folder that a run replaces (%s in out): use another out"
+	d.Want(c.replaces(c.Init) == "", "init", replaced, c.replaces(c.Init))
+	d.Want(c.Init != "" || c.replaces(c.Backbone) == "", "backbone", replaced, c.replaces(c.Backbone))
+	for _, path := range c.Data.Train {
+		d.Want(c.replaces(path) == "", "data.train", replaced, c.replaces(path))
+	}
+	for _, path := range c.Data.Validation.Tables {
+		d.Want(c.replaces(path) == "", "data.validation", replaced, c.replaces(path))
+	}
 	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
 	c.checkText(d)
 	c.checkGRPO(d)
@@ -70,12 +75,15 @@ func (c *Config) check(doc *strictyaml.Document) {
 	c.checkPlateaus(d)
 }
 
-// replaces reports whether path is in a folder that the run replaces.
-func (c *Config) replaces(path string) bool {
-	return slices.ContainsFunc([]string{c.resultDir(), BestDir}, func(name string) bool {
+// replaces returns the folder that a new run replaces and that path is in; "": none.
+func (c *Config) replaces(path string) string {
+	for _, name := range append([]string{CheckpointsDir}, ResultDirs...) {
 		rest, err := filepath.Rel(filepath.Join(c.Out, name), path)
-		return c.Out != "" && path != "" && err == nil && filepath.IsLocal(rest)
-	})
+		if c.Out != "" && path != "" && err == nil && filepath.IsLocal(rest) {
+			return name
+		}
+	}
+	return ""
 }
 
 func ascending(values []float64) bool {

@@ -264,15 +264,23 @@ func TestLoadable(t *testing.T) {
 	}
 }
 
-// TestARunDoesNotReplaceItsBeginning: --fresh would remove the weights that training starts from.
+// TestARunDoesNotReplaceItsBeginning: a new run would remove the weights or tables that training starts from.
 func TestARunDoesNotReplaceItsBeginning(t *testing.T) {
-	for text, bad := range map[string]bool{
-		"backbone: o/scorer/backbone": true, "backbone: o/best": true, "backbone: o/backbone": false,
-		"backbone: o/scorers": false,
-	} {
-		_, err := loadText(t, text+"\nout: o\ndata: {train: t.jsonl}\n")
-		if bad != (err != nil && strings.Contains(err.Error(), "run.yaml:1:1: backbone: is in a folder that this run")) {
-			t.Errorf("%s: %v", text, err)
+	for path, in := range map[string]string{"o/scorer/backbone": "scorer", "o/best": "best", "o/backbone": "backbone",
+		"o/adapter": "adapter", "o/checkpoints/qwen": "checkpoints", "o/scorers": "", "o": ""} {
+		for key, text := range map[string]string{
+			"backbone":        "backbone: %s\ndata: {train: t.jsonl}\n",
+			"data.train":      "backbone: b\ndata: {train: [t.jsonl, %s]}\n",
+			"data.validation": "backbone: b\ndata: {train: t.jsonl, validation: %s}\n",
+		} {
+			want := ""
+			if in != "" {
+				want = key + ": is in a folder that a run replaces (" + in + " in out): use another out"
+			}
+			_, err := loadText(t, fmt.Sprintf(text, path)+"out: o\n")
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: %s: got %v, want %q", key, path, err, want)
+			}
 		}
 	}
 }
