@@ -63,6 +63,35 @@ func (c *Config) Unused(modules []Module) (problems []string, err error) {
 	return problems, nil
 }
 
+// Unmatched returns the names, or the expression, of exclude_modules that match no module of a backbone. A checkpoint
+// without lm_head has one that shares the embedding.
+func (exclude Names) Unmatched(modules []Module) (out []string, err error) {
+	ones := make([]Names, len(exclude.List))
+	for i, name := range exclude.List {
+		ones[i].List = []string{name}
+	}
+	if exclude.Regex != "" {
+		ones = []Names{exclude}
+	}
+	for _, one := range ones {
+		m, err := newMatcher(&Config{Exclude: one})
+		if err != nil {
+			return nil, err
+		}
+		_, found, err := m.match("lm_head")
+		for i := 0; i < len(modules) && !found && err == nil; i++ {
+			_, found, err = m.match(modules[i].Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			out = append(out, one.String())
+		}
+	}
+	return out, nil
+}
+
 // usedOverrides returns the indices of the overrides that apply to a layer.
 func usedOverrides(field string, list Overrides, adapted []Target) (used []int, err error) {
 	expressions, err := compileOverrides(field, list)

@@ -80,3 +80,27 @@ func TestUsedOverrides(t *testing.T) {
 	_, err = usedOverrides("rank_pattern", Overrides{{"a", 1}, {"(", 1}}, nil)
 	holdsError(t, "a bad expression", err, `rank_pattern: regular expression "("`)
 }
+
+// TestUnmatched: the excluded modules that the backbone does not have; PEFT compares whole names, or their ends after a
+// dot, with every module (check_target_module_exists).
+func TestUnmatched(t *testing.T) {
+	modules := []Module{{Name: "model.visual"}, {Name: "model.visual.qkv", Linear: true}, {Name: "model.layers.0.q_proj"}}
+	for _, test := range []struct {
+		exclude Names
+		want    []string
+	}{
+		{Names{}, nil},
+		{Names{List: []string{"q_proj", "layers.0.q_proj", "visual", "model.visual.qkv", "lm_head"}}, nil},
+		{Names{List: []string{"proj", "q_proj", "layers.1.q_proj"}}, []string{`["proj"]`, `["layers.1.q_proj"]`}},
+		{Names{Regex: `.*\.q_proj`}, nil},
+		{Names{Regex: `q_proj`}, []string{`"q_proj"`}},
+		{Names{Regex: `lm_.*`}, nil},
+	} {
+		got, err := test.exclude.Unmatched(modules)
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%v: got %q, %v, want %q", test.exclude, got, err, test.want)
+		}
+	}
+	_, err := Names{Regex: "("}.Unmatched(modules)
+	holdsError(t, "a bad expression", err, `exclude_modules: regular expression "("`)
+}

@@ -274,6 +274,37 @@ func TestInitIsABareAdapter(t *testing.T) {
 	}
 }
 
+// TestUnusedExclude: what lora.exclude names and the backbone lacks is warned of, in the dry run as well. A run without
+// adapters says nothing.
+func TestUnusedExclude(t *testing.T) {
+	for extra, want := range map[string][]string{
+		"lora: {exclude: [o_proj, o_porj, lm_head]}\n": {"" +
+			`lora.exclude: ["o_porj"] matches no module of the backbone`},
+		"lora: {targets: all-linear, exclude: 'q_proj'}\n": {"" +
+			`lora.exclude: "q_proj" matches no module of the backbone`},
+		"lora: {targets: all-linear, exclude: '.*\\.q_proj'}\n": nil,
+		"mode: full\n": nil,
+	} {
+		path := pictureRun(t, "llavanext", extra)
+		var got []string
+		if _, err := plainTrain(path, Options{Warn: func(text string) {
+			if strings.HasPrefix(text, "lora.") {
+				got = append(got, text)
+			}
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := DryRun(context.Background(), load(t, path), models.OpenPlanFor(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned := slices.DeleteFunc(plan.Warnings, func(text string) bool { return !strings.HasPrefix(text, "lora.") })
+		if !slices.Equal(got, want) || !slices.Equal(planned, want) {
+			t.Errorf("%s: got %q, planned %q, want %q", extra, got, planned, want)
+		}
+	}
+}
+
 // TestForeignFolder: a new run neither removes nor overwrites what no run wrote, with --fresh as well.
 func TestForeignFolder(t *testing.T) {
 	for _, name := range []string{"best/mine", "checkpoints/tiny/model.safetensors", "adapter/mine", "backbone/mine",

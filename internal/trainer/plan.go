@@ -87,10 +87,11 @@ const fewSteps = 100
 
 // warnings returns the warnings about the data, and one if the run has too few steps to learn from.
 func (s *setup) warnings() []string {
+	out := slices.Concat(models.UnusedExclude(s.config), s.data.Warnings)
 	if s.loader.Steps >= fewSteps || s.config.Steps > 0 || s.config.Init != "" {
-		return s.data.Warnings
+		return out
 	}
-	return append(slices.Clone(s.data.Warnings), fmt.Sprintf("only %d steps to learn from, fewer than %d: use more "+
+	return append(out, fmt.Sprintf("only %d steps to learn from, fewer than %d: use more "+
 		"epochs, more rows, or a smaller batch_size (%d)", s.loader.Steps, fewSteps, s.config.BatchSize))
 }
 

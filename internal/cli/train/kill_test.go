@@ -59,11 +59,11 @@ func TestNoRuntime(t *testing.T) {
 func TestKilledRunsEndTheSame(t *testing.T) {
 	long.Test(t)
 	backbone := oneLayer(t)
-	for _, mode := range []string{"lora", "full"} {
+	for mode, keys := range map[string]string{"lora": "lora: {dropout: 0.1}\n", "full": ""} {
 		t.Run(mode, func(t *testing.T) {
 			config, out := writeRun(
 				t,
-				"mode: "+mode+"\nsteps: 12\naugment: adiee\nlora: {dropout: 0.1}\noptimizer: {lr: 1.0e-3}\ncheckpoint: {steps: "+
+				"mode: "+mode+"\nsteps: 12\naugment: adiee\n"+keys+"optimizer: {lr: 1.0e-3}\ncheckpoint: {steps: "+
 					"2, keep: 2}\nthreads: 1\n",
 			)
 			onBackbone(t, config, backbone)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,6 +122,21 @@ func (c *Config) checkLora(d checker) {
 	}
 	for _, i := range l.Layers {
 		d.Want(i >= 0, "lora.layers", "want layer indices of at least 0, not %d", i)
+	}
+	c.checkNoAdapters(d)
+}
+
+// checkNoAdapters refuses settings of adapters in a run that trains none. (A resolved config.yaml has their defaults.)
+func (c *Config) checkNoAdapters(d checker) {
+	if c.Adapts() || c.BringsAdapter() || d.Bad("mode") || d.Bad("text.tune") {
+		return
+	}
+	now, usual := c.values(), Default().values()
+	for _, key := range slices.Sorted(maps.Keys(now)) {
+		if !strings.HasPrefix(key, "lora.") || key == "lora.parts" && (c.Train != nil || c.Lora.Targets.wholePaths()) {
+			continue // these two set lora.parts
+		}
+		d.Want(now[key] == usual[key], key, "mode %s trains no adapters here: leave this out", c.Mode)
 	}
 }
 

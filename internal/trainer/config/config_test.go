@@ -210,6 +210,14 @@ func TestOneMistake(t *testing.T) {
 		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains only on this: with 0",
 		"mode: head\nloss: {text: 0, score: 0}":                      "loss: with both weights 0 there is nothing to learn",
 		"optimizer: {lr: 0}\nschedule: {kind: cosine, min_lr: 1e-6}": "optimizer.lr: want more than 0, not 0",
+		"mode: full\nlora: {r: 4}":                                   "lora.r: mode full trains no adapters here: leave",
+		"mode: full\nlora: {exclude: [lm_head]}":                     "lora.exclude: mode full trains no adapters here",
+		"mode: full\nlora: {parts: [vision]}":                        "lora.parts: mode full trains no adapters here",
+		"mode: head\nlora: {targets: o_proj}":                        "lora.targets: mode head trains no adapters here",
+		"train: {language: full, vision: full}\nlora: {alpha: 4}":    "lora.alpha: mode full trains no adapters here",
+		"mode: text\ntext: {tune: full}\nlora: {dora: true}":         "lora.dora: mode text trains no adapters here",
+		"mode: lroa\nlora: {r: 4}":                                   "mode: want one of lora, full, head, text",
+		"mode: text\ntext: {tune: fully}\nlora: {r: 4}":              "text.tune: want one of lora, full",
 		"optimizer: {lr: 1e-3, groups: {head: {lr: -1, schedule: {kind: cosine}}}}": "" +
 			"optimizer.groups.head.lr: want more than 0, not -1",
 		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 0}}}": "" +
@@ -245,22 +253,25 @@ func TestNamesElsewhere(t *testing.T) {
 	}
 }
 
-// TestLoadable: the configuration that a run with losses writes can be loaded.
+// TestLoadable: the configuration that a run with losses, or without adapters, writes can be loaded.
 func TestLoadable(t *testing.T) {
-	c, err := loadText(t, "backbone: b\nout: o\ndata: {train: t.jsonl}\nlosses: [{kind: mse, votes: soft}]\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := c.Loadable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := loadText(t, string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(c, again); d != "" {
-		t.Error(d)
+	for _, extra := range []string{"losses: [{kind: mse, votes: soft}]\n", "mode: full\n", "mode: head\n",
+		"train: {language: full, vision: frozen}\n", "train: {language: frozen}\n", "mode: text\ntext: {tune: full}\n"} {
+		c, err := loadText(t, "backbone: b\nout: o\ndata: {train: t.jsonl}\n"+extra)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := c.Loadable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := loadText(t, string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", extra, err)
+		}
+		if d := cmp.Diff(c, again); d != "" {
+			t.Errorf("%s: %s", extra, d)
+		}
 	}
 }
 

@@ -27,6 +27,22 @@ func freshAdapter(l *lora.Config, modules []lora.Module) error {
 	return exit.Usage(fmt.Errorf("lora.%s", strings.Join(problems, "\nlora.")))
 }
 
+// UnusedExclude returns a warning, as PEFT does, if lora.exclude of a new adapter matches nothing.
+func UnusedExclude(c *config.Config) (warnings []string) {
+	if !c.Adapts() || c.BringsAdapter() {
+		return nil
+	}
+	modules, err := backboneModules(c.Backbone)
+	if err != nil {
+		return nil // opening the model has the error
+	}
+	unmatched, _ := lora.Names{List: c.Lora.Exclude.List, Regex: c.Lora.Exclude.Pattern}.Unmatched(modules)
+	for _, name := range unmatched {
+		warnings = append(warnings, fmt.Sprintf("lora.exclude: %s matches no module of the backbone", name))
+	}
+	return warnings
+}
+
 // suggestParts adds to an error about targets that match nothing which parts they would match.
 func suggestParts(c *config.Config, err error) error {
 	if err == nil || !c.Adapts() || len(c.Lora.Parts) == len(lora.Parts()) {
