@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -67,11 +68,22 @@ func TestTrainByName(t *testing.T) {
 		t.Errorf("--push without a token: got exit code %d, %s, want %d", code, stderr, exit.Wrong)
 	}
 	t.Setenv("HF_TOKEN", "hf_x")
-	if code, _, stderr := call(t, "--config", config, "--push", "org/pushed"); code != exit.Done ||
-		!strings.Contains(stderr, "pushed to "+s.URL+"/org/pushed") {
-		t.Fatalf("--push: got exit code %d, %s, want it pushed", code, stderr)
+	code, stdout, stderr := call(t, "--config", config, "--push", "org/pushed", "--json")
+	var result struct {
+		Steps  int64
+		Pushed struct{ Commit, URL string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exit.Done || result.Steps != 1 {
+		t.Fatalf("--push --json: got exit code %d, %v, %s%s, want it pushed", code, err, stdout, stderr)
 	}
 	pushed := s.Repo("model", "org/pushed")
+	if head := pushed.Refs["main"]; result.Pushed.Commit != head || result.Pushed.URL != s.URL+"/org/pushed" {
+		t.Errorf("--push --json: got %+v, want commit %s of %s/org/pushed", result.Pushed, head, s.URL)
+	}
+	if code, stdout, stderr := call(t, "--config", config, "--push", "org/pushed"); code != exit.Done ||
+		!strings.Contains(stdout, "pushed to "+s.URL+"/org/pushed, commit "+result.Pushed.Commit+"\n") {
+		t.Errorf("--push: got exit code %d, %s%s, want its commit", code, stdout, stderr)
+	}
 	there := pushed.Commits[pushed.Refs["main"]]
 	got, want := string(there["scorer.yaml"]), "backbone: hf://org/checkpoint@"+commit+"\n"
 	if !strings.Contains(got, want) || !strings.Contains(string(there["adapter_config.json"]), `"org/checkpoint"`) {
@@ -90,7 +102,7 @@ func TestTrainByName(t *testing.T) {
 	if err := os.WriteFile(config, full, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := call(t, "--config", config, "--push", "org/full") // with the backbone that it writes
+	code, _, stderr = call(t, "--config", config, "--push", "org/full") // with the backbone that it writes
 	if full := s.Repo("model", "org/full"); code != exit.Done || full == nil ||
 		full.Commits[full.Refs["main"]]["backbone/config.json"] == nil {
 		t.Errorf("--push of all weights: got exit code %d, %s, want scorer and backbone pushed", code, stderr)

@@ -116,14 +116,24 @@ func (o *runOptions) begin(c *cobra.Command) error {
 	if err != nil || !job.first() {
 		return err
 	}
-	if err := cli.Print(c, r, func(w io.Writer) { printResult(w, r) }); err != nil || o.push == "" {
-		return err
+	done := finished{Result: r}
+	if o.push != "" {
+		done.Pushed, err = cli.PushScorer(c, cmp.Or(r.BestScorer, r.Scorer), o.push, "", hub.Push{Message: "Upload a scorer"})
 	}
-	pushed, err := cli.PushScorer(c, cmp.Or(r.BestScorer, r.Scorer), o.push, "", hub.Push{Message: "Upload a scorer"})
-	if err == nil {
-		cli.Noter(c)(fmt.Sprintf("pushed to %s, commit %s", pushed.URL, pushed.Commit))
+	return exit.Join(err, cli.Print(c, done, done.print))
+}
+
+// finished is the result of a run, and of the push of its scorer.
+type finished struct {
+	*trainer.Result
+	Pushed *hub.Pushed `json:"pushed,omitempty"`
+}
+
+func (f finished) print(w io.Writer) {
+	printResult(w, f.Result)
+	if f.Pushed != nil {
+		fmt.Fprintf(w, "pushed to %s, commit %s\n", f.Pushed.URL, f.Pushed.Commit)
 	}
-	return err
 }
 
 // checkPush reports before the run why its scorer could not be pushed.
