@@ -10,6 +10,14 @@ import (
 // stretch is the number of nodes within which equal sizes share a name.
 const stretch = 200
 
+// encode returns the bytes of a model for a session on a device.
+func encode(m onnx.Model, d device) ([]byte, error) {
+	if d == cpu { // not measured on GPUs
+		m = declare(m)
+	}
+	return m.Encode()
+}
+
 // declare adds the shapes of intermediate values to a model that has none, as far as they can be inferred.
 //
 // When a session opens, ONNX Runtime looks for each value through all buffers that are free by then, for one of the

@@ -57,6 +57,24 @@ func TestDeclare(t *testing.T) {
 	}
 }
 
+// TestEncode: the runtime gets the shapes of intermediate values on the CPU, not on a GPU.
+func TestEncode(t *testing.T) {
+	m := deep(2)
+	for d, want := range map[device]int{cpu: len(declare(*m).Values), 0: 0} {
+		raw, err := encode(*m, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := onnx.Decode(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Values) != want || want == 0 && d == cpu {
+			t.Errorf("%v: got %d declared values, want %d", d, len(got.Values), want)
+		}
+	}
+}
+
 // TestDeclared: a session over declared shapes takes any number of rows, and buffers that it reuses by shape mix
 // nothing up.
 func TestDeclared(t *testing.T) {

@@ -166,10 +166,7 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 			return err
 		}
 	}
-	if d == cpu { // not measured on GPUs
-		m = declare(m)
-	}
-	data, err := m.Encode()
+	data, err := encode(m, d)
 	if err != nil {
 		return err
 	}
