@@ -39,7 +39,7 @@ func PushScorer(c *cobra.Command, dir, name, backbone string, p hub.Push) (*hub.
 		return nil, exit.Usage(err)
 	}
 	bar := &Bar{Command: c, What: "uploading (MB)", Unit: "MB"}
-	p.Progress = bar.SetBytes
+	p.Progress, p.Stale = bar.SetBytes, hub.Stale
 	r, err := h.Push(c.Context(), n, p)
 	bar.Close()
 	return r, err

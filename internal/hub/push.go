@@ -33,7 +33,10 @@ type Push struct {
 	Files     map[string]Content // by their paths in the repository
 	Message   string
 	Private   bool // create the repository as private; one that exists must be
-	Overwrite bool // replace files with different content
+	Overwrite bool // replace files with different content, and remove those that Stale names
+
+	// Stale reports whether a file of the repository that is not in Files would spoil them; nil: none.
+	Stale func(name string) bool
 
 	Progress func(done, total int64) // bytes of large files sent; nil: not called
 }
@@ -44,6 +47,8 @@ type Pushed struct {
 	URL    string   `json:"url"`
 	Files  []string `json:"files"` // sent files; empty: the repository already had them all
 	Bytes  int64    `json:"bytes"`
+
+	Removed []string `json:"removed,omitempty"` // files of the repository that were removed
 }
 
 // addition is a file of a push.
@@ -84,8 +89,13 @@ func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
 	if err != nil {
 		return nil, err
 	}
+	stale := p.stale(there)
 	files, err = h.others(n, files, there, p.Overwrite)
-	if err != nil || len(files) == 0 {
+	if err == nil && len(stale) > 0 && !p.Overwrite {
+		err = &Error{Name: n, text: fmt.Sprintf("it has %s at %s, which would be read with the new files: push to another "+
+			"repository, or remove them with --overwrite", strings.Join(stale, ", "), n.revision())}
+	}
+	if err != nil || len(files)+len(stale) == 0 {
 		return &Pushed{Commit: head, URL: h.page(n)}, err
 	}
 	if err := h.modes(ctx, n, files); err != nil {
@@ -94,15 +104,25 @@ func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
 	if err := h.sendLarge(ctx, n, files, p.Progress); err != nil {
 		return nil, err
 	}
-	commit, err := h.commit(ctx, n, p.Message, head, files)
+	commit, err := h.commit(ctx, n, p, head, files, stale)
 	if err != nil {
 		return nil, err
 	}
-	out := &Pushed{Commit: commit, URL: h.page(n)}
+	out := &Pushed{Commit: commit, URL: h.page(n), Removed: stale}
 	for _, a := range files {
 		out.Files, out.Bytes = append(out.Files, a.path), out.Bytes+a.size
 	}
 	return out, nil
+}
+
+// stale lists the files of a repository that would spoil the pushed ones.
+func (p *Push) stale(there []File) (names []string) {
+	for _, f := range there {
+		if _, ours := p.Files[f.Path]; !ours && p.Stale != nil && p.Stale(f.Path) {
+			names = append(names, f.Path)
+		}
+	}
+	return names
 }
 
 // page returns the URL of the repository's page.
@@ -255,12 +275,14 @@ func (h *Hub) modes(ctx context.Context, n Name, files []*addition) error {
 	return nil
 }
 
-// commit adds the files on top of the commit parent, and returns the new commit.
-func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files []*addition) (string, error) {
+// commit adds and removes files on top of the commit parent, and returns the new commit.
+func (h *Hub) commit(
+	ctx context.Context, n Name, p Push, parent string, files []*addition, stale []string,
+) (string, error) {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
 	line := func(key string, value any) error { return e.Encode(map[string]any{"key": key, "value": value}) }
-	err := line("header", map[string]string{"summary": message, "description": "", "parentCommit": parent})
+	err := line("header", map[string]string{"summary": p.Message, "description": "", "parentCommit": parent})
 	for _, a := range files {
 		if err == nil && a.large {
 			err = line("lfsFile", map[string]any{"path": a.path, "algo": "sha256", "oid": a.sha, "size": a.size})
@@ -272,6 +294,11 @@ func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files 
 			}
 		}
 	}
+	for _, name := range stale {
+		if err == nil {
+			err = line("deletedFile", map[string]string{"path": name})
+		}
+	}
 	if err != nil {
 		return "", err
 	}
@@ -281,7 +308,7 @@ func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files 
 	err = h.post(ctx, n, h.api(n, "commit", url.PathEscape(n.revision())), "application/x-ndjson", body.Bytes(), &told)
 	if err != nil { // the response may be lost, or an earlier attempt may have succeeded
 		if head, there, listed := h.list(ctx, n); listed == nil {
-			if left, other := h.others(n, files, there, true); other == nil && len(left) == 0 {
+			if left, other := h.others(n, files, there, true); other == nil && len(left)+len(p.stale(there)) == 0 {
 				return head, nil
 			}
 		}

@@ -119,6 +119,43 @@ func TestPushOverwrites(t *testing.T) {
 	}
 }
 
+// TestPushRemoves: files that would spoil the pushed ones are named, and removed with Overwrite, also if the answer is
+// lost. The line of the commit is that of huggingface_hub 2.4.0 (_commit_api: deletedFile).
+func TestPushRemoves(t *testing.T) {
+	s, repo, h := newPusher(t)
+	n, before := Name{Kind: Model, Repo: "org/there"}, repo.Refs["main"]
+	p := Push{Files: map[string]Content{"README.md": {Bytes: atMain(repo)["README.md"]}},
+		Stale: func(name string) bool { return name == "kept" || name == "README.md" }}
+	_, err := h.Push(t.Context(), n, p)
+	if want := "it has kept at main, which would be read with the new files"; err == nil ||
+		!strings.Contains(err.Error(), want) || repo.Refs["main"] != before {
+		t.Errorf("got error %v, head %s, want %q and nothing changed", err, repo.Refs["main"], want)
+	}
+	p.Overwrite = true
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool { // before the commit is made: it is not in the repository
+		return strings.Contains(r.URL.Path, "/commit/") && refuseOnce(s, w)
+	}
+	if got, err := h.Push(t.Context(), n, p); err == nil {
+		t.Errorf("a commit that failed: got %+v, want an error", got)
+	}
+	got, err := h.Push(t.Context(), n, p)
+	if err != nil || len(got.Files) > 0 || !slices.Equal(got.Removed, []string{"kept"}) ||
+		got.Commit != repo.Refs["main"] {
+		t.Fatalf("got %+v, %v, want kept removed", got, err)
+	}
+	want := map[string][]byte{"README.md": p.Files["README.md"].Bytes}
+	if d := cmp.Diff(want, atMain(repo)); d != "" {
+		t.Errorf("the repository (-want +got):\n%s", d)
+	}
+}
+
+// refuseOnce answers a request with an error, and the next ones not.
+func refuseOnce(s *hubtest.Server, w http.ResponseWriter) bool {
+	s.Fault = nil
+	w.WriteHeader(http.StatusForbidden)
+	return true
+}
+
 // TestPushFaults: whatever fails at the Hub or in the network, the repository has all files or none.
 func TestPushFaults(t *testing.T) {
 	once := func(at string, do func(w http.ResponseWriter, r *http.Request, repo *hubtest.Repo)) func(*hubtest.Repo) func(

@@ -116,6 +116,13 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 	return files, err
 }
 
+// Stale reports whether a file that an earlier scorer left in a repository would be read with a new one that lacks it:
+// a head, an adapter, a file of the backbone in its folder.
+func Stale(name string) bool {
+	return slices.Contains([]string{adapterFile, "adapter_model.safetensors", "head.safetensors"}, name) ||
+		strings.HasPrefix(name, "backbone/")
+}
+
 // adapterFile is PEFT's configuration: next to scorer.yaml in a scorer, in each member's folder in an ensemble.
 const adapterFile = "adapter_config.json"
 

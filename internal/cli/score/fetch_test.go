@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -218,5 +219,58 @@ func TestPushEnsemble(t *testing.T) {
 				t.Errorf("the pushed scorer: got %q, want the folder's %q", scores[1], scores[0])
 			}
 		})
+	}
+}
+
+// TestPushOverAnother: a scorer without an adapter opens after it is pushed over one with an adapter, which is removed.
+func TestPushOverAnother(t *testing.T) {
+	checkpoint, err := hubtest.Files("../../../backbones/tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := hubtest.Commit("tiny")
+	s := hubtest.Start(&hubtest.Repo{Kind: "model", ID: "org/tiny", Refs: map[string]string{"main": commit},
+		Commits: map[string]map[string][]byte{commit: checkpoint}})
+	t.Cleanup(s.Close)
+	s.Environment(t.Setenv, t.TempDir())
+	t.Setenv("HF_TOKEN", "hf_x")
+	const first = "../../../backbones/tiny-scorer"
+	state, err := model.LoadScorerState(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Adapter = nil
+	second := t.TempDir()
+	if err := state.Save(second); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{first}, exit.Done, "commit "},
+		{[]string{second}, exit.Failed, "different files named"},
+		{[]string{second, "--overwrite"}, exit.Done,
+			"removed from it: adapter_config.json, adapter_model.safetensors\n"},
+	} {
+		args := slices.Concat([]string{"push", c.args[0], "org/one", "--backbone", "org/tiny"}, c.args[1:])
+		code, stdout, stderr := run(t, args...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
+			t.Fatalf("%v: got exit code %d, %s%s, want %d and %q", c.args, code, stdout, stderr, c.code, c.want)
+		}
+	}
+	picture := filepath.Join(oracle.Folders(t)[0], "images", "coffee.png")
+	var scores []string
+	for _, scorer := range []string{second, "hf://org/one"} {
+		code, stdout, stderr := run(t, "pair", "--scorer", scorer, "--source", picture, "--edit", picture,
+			"--instruction", "x")
+		if code != exit.Done {
+			t.Fatalf("%s: got exit code %d, %s, want %d", scorer, code, stderr, exit.Done)
+		}
+		scores = append(scores, stdout)
+	}
+	if scores[0] != scores[1] {
+		t.Errorf("the pushed scorer: got %q, want the folder's %q", scores[1], scores[0])
 	}
 }

@@ -3,6 +3,7 @@ package score
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,7 @@ access: HF_TOKEN, or the token of hf auth login.
 
 A scorer refers to its backbone. If scorer.yaml names a local folder, --backbone gives the backbone's name on the Hub;
 opening the scorer with other weights fails. Files with different content in the repository are replaced only with
---overwrite.`,
+--overwrite, which also removes an adapter or backbone that the new scorer lacks. Other files stay.`,
 		Example: `  score push runs/first/best org/my-scorer
   score push runs/first/best org/my-scorer --backbone hf://Qwen/Qwen2.5-VL-3B-Instruct --private`,
 		Args: cobra.ExactArgs(2),
@@ -35,11 +36,14 @@ opening the scorer with other weights fails. Files with different content in the
 				return err
 			}
 			return cli.Print(c, r, func(w io.Writer) {
-				if len(r.Files) == 0 {
+				if len(r.Files)+len(r.Removed) == 0 {
 					fmt.Fprintf(w, "%s has all files already, at %s\n", r.URL, r.Commit)
 					return
 				}
 				fmt.Fprintf(w, "%s: %d files, %s, commit %s\n", r.URL, len(r.Files), hub.Size(r.Bytes), r.Commit)
+				if len(r.Removed) > 0 {
+					fmt.Fprintf(w, "removed from it: %s\n", strings.Join(r.Removed, ", "))
+				}
 			})
 		},
 	}
@@ -48,6 +52,6 @@ opening the scorer with other weights fails. Files with different content in the
 		"name of the backbone on the Hub, if scorer.yaml has a folder (hf://org/name@commit)")
 	f.StringVar(&message, "message", "Upload a scorer", "commit message")
 	f.BoolVar(&p.Private, "private", false, "make a new repository private; refuse one that is public")
-	f.BoolVar(&p.Overwrite, "overwrite", false, "replace files with different content")
+	f.BoolVar(&p.Overwrite, "overwrite", false, "replace files with different content, remove those of another scorer")
 	return c
 }

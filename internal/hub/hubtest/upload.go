@@ -245,6 +245,12 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request, repo *Repo, bran
 				return
 			}
 			files[l.Value.Path] = raw
+		case "deletedFile":
+			if files[l.Value.Path] == nil {
+				refuse(w, http.StatusBadRequest, "", "no such file: "+l.Value.Path)
+				return
+			}
+			delete(files, l.Value.Path)
 		default:
 			refuse(w, http.StatusBadRequest, "", "no such operation: "+l.Key)
 			return
