@@ -345,7 +345,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := checkpoint.Lock(c.Out)
+	held, err := checkpoint.Lock(c.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,8 +356,34 @@ func TestSecondProcessIsRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "another process trains") {
 		t.Error(err)
 	}
-	unlock()
+	held.Close()
 	train(t, path, newFake())
+}
+
+// TestLocksThatKeepNobodyOut: if a second process gets the lock as well, as on some network file systems, the first one
+// ends at its next checkpoint, and what the second one saved stays.
+func TestLocksThatKeepNobodyOut(t *testing.T) {
+	path, quiet := writeRun(t, 40, "steps: 9\ncheckpoint: {steps: 3}\n"), writeRun(t, 40, "steps: 9\n")
+	out := load(t, path).Out
+	first := newFake()
+	first.steps = func(done int) {
+		if done == 5 {
+			if err := os.Remove(filepath.Join(out, ".lock")); err != nil { // the file of the second one is another
+				t.Error(err)
+			}
+			train(t, path, newFake())
+		}
+	}
+	_, err := Train(context.Background(), Options{Config: load(t, path), Factory: first.factory})
+	host, _ := os.Hostname()
+	want := fmt.Sprintf("another process trains in %s as well (process %d on %s, since ", out, os.Getpid(), host)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the first process: got %v, want %q", err, want)
+	}
+	train(t, quiet, newFake())
+	if d := cmp.Diff(outcome(t, quiet)[:2], outcome(t, path)[:2]); d != "" {
+		t.Error(d)
+	}
 }
 
 // TestNothingIsLeftOfKilledRuns: files and folders left by a SIGKILL are removed at the next start, and a folder that

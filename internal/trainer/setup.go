@@ -109,11 +109,12 @@ func (s *setup) claim() error {
 	if err := os.MkdirAll(out, 0o777); err != nil {
 		return fmt.Errorf("the run directory %s: %w", out, err)
 	}
-	unlock, err := checkpoint.Lock(out)
+	held, err := checkpoint.Lock(out)
 	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, func() error { unlock(); return nil })
+	s.held = held
+	s.closers = append(s.closers, func() error { held.Close(); return nil })
 	if err := checkpoint.Tidy(out); err != nil {
 		return fmt.Errorf("the run directory %s: %w", out, err)
 	}

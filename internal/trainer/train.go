@@ -40,6 +40,7 @@ type Trainer struct {
 	quarantine  *quarantine              // rows that cannot be used
 	validator   *validator               // metrics, and the benchmark
 	checkpoints *checkpoint.Checkpointer // when the state was saved
+	held        *checkpoint.Held         // the run directory; nil except on the main process
 	records     *records.Recorder        // metrics, TensorBoard, progress; nil except on the main process
 	state       checkpoint.State         // what a checkpoint holds besides tensors
 }
@@ -231,6 +232,9 @@ func (t *Trainer) saveIfDue() (err error) {
 func (t *Trainer) save() error {
 	s := &t.state
 	write := func(tensors []checkpoint.Slice, each func(put checkpoint.Putter) error) (err error) {
+		if err := t.held.Check(); err != nil {
+			return err
+		}
 		if s.Metrics, s.Events, s.EventsFile, err = t.records.Sync(); err != nil {
 			return err
 		}

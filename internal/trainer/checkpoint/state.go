@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"assay/checkpoints"
@@ -261,8 +262,16 @@ func (e *InconsistentError) Error() string { return e.Err.Error() }
 // Unwrap returns the underlying error.
 func (e *InconsistentError) Unwrap() error { return e.Err }
 
-// Lock keeps a second process out of a run directory.
-func Lock(out string) (unlock func(), err error) {
+// Held is a locked run directory.
+type Held struct {
+	file  *os.File
+	out   string
+	owner string // as written into the file
+}
+
+// Lock keeps a second process out of a run directory. Some network file systems lock for one machine alone: the process
+// also writes its name into the file, so that [Held.Check] notices if a later one did.
+func Lock(out string) (*Held, error) {
 	f, err := filelock.Take(filepath.Join(out, ".lock"))
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
@@ -270,8 +279,33 @@ func Lock(out string) (unlock func(), err error) {
 	case err != nil:
 		return nil, fmt.Errorf("the run directory %s: %w", out, err)
 	}
-	return func() { f.Close() }, nil
+	host, _ := os.Hostname() // the rest tells processes apart
+	h := &Held{f, out, fmt.Sprintf("process %d on %s, since %s\n", os.Getpid(), host, time.Now().Format(time.RFC3339Nano))}
+	if err = f.Truncate(0); err == nil {
+		_, err = f.WriteString(h.owner)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("the run directory %s: %w", out, err)
+	}
+	return h, nil
 }
+
+// Check returns an error if another process has locked the run directory since.
+func (h *Held) Check() error {
+	owner, err := os.ReadFile(filepath.Join(h.out, ".lock"))
+	if errors.Is(err, os.ErrNotExist) || err == nil && string(owner) == h.owner {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the run directory %s: %w", h.out, err)
+	}
+	return fmt.Errorf("another process trains in %s as well (%s), and locks do not keep it out: this one ends, and has "+
+		"not saved its last steps; use another out", h.out, strings.TrimSpace(string(owner)))
+}
+
+// Close unlocks the run directory.
+func (h *Held) Close() { h.file.Close() }
 
 // BenchmarkPrefix is the prefix of the fingerprint names of a benchmark.
 const BenchmarkPrefix = "validate.benchmark: "
