@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,8 +46,9 @@ const (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
-	if len(os.Args) < 2 {
-		log.Fatal("name what to time: step, score, group-step, group-score, gradient, pictures, encoders or generate")
+	names := []string{"step", "score", "group-step", "group-score", "gradient", "pictures", "encoders", "generate"}
+	if len(os.Args) < 2 || !slices.Contains(names, os.Args[1]) {
+		log.Fatalf("name what to time: %s (bench NAME -h lists its flags)", strings.Join(names, ", "))
 	}
 	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		log.Fatal(err)

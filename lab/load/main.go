@@ -45,6 +45,9 @@ func main() {
 	}
 	log.SetFlags(0)
 	var pictures [2][]byte
+	if *source == "" || *edit == "" {
+		log.Fatal("-source and -edit are needed: pictures to send")
+	}
 	for i, path := range []string{*source, *edit} {
 		var err error
 		if pictures[i], err = os.ReadFile(path); err != nil {
