@@ -3,7 +3,7 @@
     python -m assay_reward.wandb_run RUN
 
 Call it as often as you like, also while the run trains: steps that W&B already has are not sent again.
-WANDB_MODE=offline writes files for `wandb sync`. Project, entity and account come from wandb's variables; the default
+WANDB_MODE=offline writes files for `wandb sync`, every call all steps: sync those of the last one. Project, entity and account come from wandb's variables; the default
 project is assay.
 """
 import argparse
