@@ -5,6 +5,7 @@ package table
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,8 +90,8 @@ func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 		},
 		Content: func(q question, _ error) (string, error) { return q.content(c.Folder()), nil },
 		Work: table.Single(func(ctx context.Context, t *table.Task[question]) (answered, error) {
-			answer, used := t.Row.answer(ctx, m, c.Folder())
-			if err := ctx.Err(); err != nil {
+			answer, used, err := t.Row.answer(ctx, m, c.Folder())
+			if err := cmp.Or(ctx.Err(), err); err != nil {
 				return answered{}, err
 			}
 			mu.Lock()
@@ -100,6 +101,7 @@ func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 			raw, err := json.Marshal(answer)
 			return answered{raw}, err
 		}),
+		Ends: func(err error) bool { return errors.Is(err, chat.ErrUnavailable) },
 	}
 	return result, j.Do(ctx, func(get table.Get[answered]) error { return result.write(get) })
 }
@@ -116,9 +118,11 @@ func (q *question) content(folder string) string {
 	return digest
 }
 
-// answer asks the model about a row.
-func (q *question) answer(ctx context.Context, m chat.Model, folder string) (out Answer, used chat.Usage) {
-	err := q.err
+// answer asks the model about a row. Its error ends the run: the model does not answer any more.
+func (q *question) answer(
+	ctx context.Context, m chat.Model, folder string,
+) (out Answer, used chat.Usage, err error) {
+	err = q.err
 	if q.row != nil {
 		out.ID = q.row.ID
 	}
@@ -129,14 +133,17 @@ func (q *question) answer(ctx context.Context, m chat.Model, folder string) (out
 	if err == nil {
 		choices, used, err = chat.Choices(ctx, m, q.row.Messages, q.row.Options, q.row.Several)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, chat.ErrUnavailable):
+		return out, used, err
+	case err != nil:
 		out.Error = err.Error()
-		return out, used
+		return out, used, nil
 	}
 	if out.Answer = choices[0].Answer; q.row.Several.Made() > 1 {
 		out.Choices = choices
 	}
-	return out, used
+	return out, used, nil
 }
 
 // write writes the answers and counts them.

@@ -49,6 +49,9 @@ func (m *asked) Chat(ctx context.Context, messages []chat.Message, o chat.Option
 			}
 		}
 	}
+	if strings.Contains(b.String(), "gone") {
+		return nil, fmt.Errorf("%w: the model is gone", chat.ErrUnavailable)
+	}
 	if strings.Contains(b.String(), "refuse") {
 		return nil, fmt.Errorf("%w: refused", chat.ErrRequest)
 	}
@@ -295,5 +298,21 @@ func TestOneFile(t *testing.T) {
 	}
 	if after, err := os.ReadFile(o.In); err != nil || string(after) != string(before) {
 		t.Errorf("the table is now %q, %v", after, err)
+	}
+}
+
+// TestGone: a model that answers nothing any more ends the run. The rows are left for the next call, instead of
+// becoming errors.
+func TestGone(t *testing.T) {
+	o := write(t, `{"id": "1", "messages": [{"role": "user", "content": "hello"}]}`,
+		`{"id": "2", "messages": [{"role": "user", "content": "gone"}]}`)
+	o.Workers = 1
+	_, err := Ask(t.Context(), &asked{}, o)
+	early := new(table.InterruptedError)
+	if !errors.As(err, &early) || early.Done != 1 || !strings.Contains(err.Error(), "the model is gone") {
+		t.Errorf("got %v, want a run that ends after one row because the model is gone", err)
+	}
+	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v for the output, want none", err)
 	}
 }

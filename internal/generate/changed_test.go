@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,20 @@ import (
 	"assay/chat"
 	"assay/checkpoints"
 )
+
+// TestUnopened: a graph that cannot be opened fails every request, so its error ends a run over many.
+func TestUnopened(t *testing.T) {
+	dir := filepath.Join("..", "..", "backbones", "tiny")
+	m, err := Open(dir, onGPU(Options{DType: "bfloat16"})) // most of ONNX Runtime's CPU kernels have no bfloat16
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, err = m.Chat(t.Context(), question("hello"), chat.Options{MaxNewTokens: 2})
+	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "opening the generate graph of "+dir) {
+		t.Errorf("got error %v, want one that ends a run and says what could not be opened", err)
+	}
+}
 
 // TestChangedWeights: a model whose weights changed while it was open stops answering and names the file.
 func TestChangedWeights(t *testing.T) {
@@ -36,13 +51,13 @@ func TestChangedWeights(t *testing.T) {
 	if err := os.Chtimes(path, now, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := ask(); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("weights changed: got error %v, want one with %q", err, path)
+	if err := ask(); !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), path) {
+		t.Errorf("weights changed: got error %v, want one that ends a run, with %q", err, path)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := ask(); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("weights removed: got error %v, want one with %q", err, path)
+	if err := ask(); !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), path) {
+		t.Errorf("weights removed: got error %v, want one that ends a run, with %q", err, path)
 	}
 }

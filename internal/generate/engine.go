@@ -8,6 +8,7 @@ import (
 
 	"assay/chat"
 	"assay/internal/workers"
+	"assay/model/exec"
 	"assay/model/language"
 )
 
@@ -86,6 +87,9 @@ func (e *engine) do(r *request) (*chat.Answer, error) {
 		}
 	}
 	if err := <-r.done; err != nil {
+		if unopened := new(exec.OpenError); errors.As(err, &unopened) { // so would every other request
+			err = fmt.Errorf("%w: %w", chat.ErrUnavailable, err)
+		}
 		return nil, err
 	}
 	return &r.answer, context.Cause(ctx)

@@ -170,14 +170,22 @@ func (m *Model) Stream(
 		return nil, fmt.Errorf("%w: %w", chat.ErrRequest, err)
 	}
 	r.piece = piece
-	if err := m.lm.Unchanged(); err != nil {
+	if err := m.unchanged(); err != nil {
 		return nil, err
 	}
 	a, err := m.engine.do(r)
-	if changed := m.lm.Unchanged(); changed != nil { // meanwhile: the answer may come from a mix of both versions
+	if changed := m.unchanged(); changed != nil { // meanwhile: the answer may come from a mix of both versions
 		return nil, changed
 	}
 	return a, err
+}
+
+// unchanged returns an error if the weights changed: nothing can be answered any more.
+func (m *Model) unchanged() error {
+	if err := m.lm.Unchanged(); err != nil {
+		return fmt.Errorf("%w: %w", chat.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // request builds a request from messages and options.

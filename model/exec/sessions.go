@@ -92,7 +92,14 @@ func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 	return b, nil
 }
 
-// Session returns the session of a recipe, building and opening its graph the first time.
+// OpenError reports that a session cannot be opened. That is the model's fault or the machine's, not the inputs'.
+type OpenError struct{ error }
+
+// Unwrap returns the cause.
+func (e *OpenError) Unwrap() error { return e.error }
+
+// Session returns the session of a recipe, building and opening its graph the first time. If that fails, the error is
+// an [OpenError].
 func (s *Sessions) Session(r Recipe) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,6 +109,15 @@ func (s *Sessions) Session(r Recipe) (*Session, error) {
 	if s.Open == nil {
 		return nil, fmt.Errorf("the scorer is closed")
 	}
+	opened, err := s.open(r)
+	if err != nil {
+		return nil, &OpenError{err}
+	}
+	return opened, nil
+}
+
+// open builds and opens the graph of a recipe. s.mu is held.
+func (s *Sessions) open(r Recipe) (*Session, error) {
 	if err := s.net.Backbone.Weights.Present(); err != nil {
 		return nil, err
 	}
