@@ -186,10 +186,12 @@ internal/reward/combine: internal/stats
 internal/reward/conn:
 internal/reward/gate:
 internal/reward/once:
+internal/reward/pace:
 internal/reward/pictures: data
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 internal/reward: internal/workers internal/graceful internal/version ort internal/reward/combine internal/reward/gate
 internal/reward: internal/reward/conn internal/reward/once internal/reward/pictures
+internal/reward: internal/reward/pace
 internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol internal/benchmarks/registry
 internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
 .: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge

@@ -2,47 +2,15 @@ package reward
 
 import (
 	"fmt"
-	"sync"
 	"time"
+
+	"assay/internal/reward/pace"
 )
-
-// workload counts outstanding work by the estimator that predicts its duration: items of runs, or thousands of pixels
-// to decode.
-type workload map[*estimator]int
-
-func (w workload) items() (n int) {
-	for e, items := range w {
-		if !e.pixels {
-			n += items
-		}
-	}
-	return n
-}
-
-// duration returns the time that the workload takes on an idle machine.
-func (w workload) duration() (t time.Duration) {
-	for e, n := range w {
-		t += e.estimate(n)
-	}
-	return t
-}
-
-// marginal returns the time that the workload adds to decoding and to runs in progress.
-func (w workload) marginal() (decoding, runs time.Duration) {
-	for e, n := range w {
-		if e.pixels {
-			decoding += e.marginal(n)
-		} else {
-			runs += e.marginal(n)
-		}
-	}
-	return decoding, runs
-}
 
 // reservation is an admitted request with its workload that has not started yet.
 type reservation struct {
 	q         *queue
-	remaining workload // not yet started
+	remaining pace.Workload // not yet started
 }
 
 // busyError rejects a request temporarily.
@@ -54,7 +22,7 @@ type busyError struct {
 func (e *busyError) Error() string { return e.reason }
 
 // admit admits a request, or returns a busyError. The caller releases the reservation.
-func (q *queue) admit(w workload) (*reservation, error) {
+func (q *queue) admit(w pace.Workload) (*reservation, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.overload(w); err != nil {
@@ -67,20 +35,20 @@ func (q *queue) admit(w workload) (*reservation, error) {
 }
 
 // probe rejects a request whose body need not be read, because not even one item would be admitted.
-func (q *queue) probe(e *estimator) error {
+func (q *queue) probe(e *pace.Estimator) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.overload(workload{e: 1})
+	return q.overload(pace.Workload{e: 1})
 }
 
 // overload returns why a request is rejected; nil if it is admitted. q.mu is held.
-func (q *queue) overload(w workload) error {
+func (q *queue) overload(w pace.Workload) error {
 	if q.active == 0 { // an idle server takes any request
 		return nil
 	}
 	wait, waiting := q.backlog()
-	finish := wait + w.duration()
-	switch waiting += w.items(); {
+	finish := wait + w.Duration()
+	switch waiting += w.Items(); {
 	case waiting > q.capacity:
 		return &busyError{
 			retryAfter: max(wait, time.Second),
@@ -111,8 +79,8 @@ func (q *queue) backlog() (wait time.Duration, items int) {
 		}
 	}
 	for r := range q.reservations {
-		items += r.remaining.items()
-		a, b := r.remaining.marginal()
+		items += r.remaining.Items()
+		a, b := r.remaining.Marginal()
 		decoding, runs = decoding+a, runs+b
 	}
 	return max(decoding, runs/time.Duration(max(up, 1))), items
@@ -127,7 +95,7 @@ func (q *queue) foreseen() time.Duration {
 }
 
 // started subtracts n items from the remaining work of a reservation. q.mu is held.
-func (r *reservation) started(e *estimator, n int) {
+func (r *reservation) started(e *pace.Estimator, n int) {
 	if r.remaining[e] -= n; r.remaining[e] <= 0 {
 		delete(r.remaining, e)
 	}
@@ -137,10 +105,10 @@ func (r *reservation) started(e *estimator, n int) {
 }
 
 // decoded marks the pixels of a picture as done.
-func (r *reservation) decoded(e *estimator, pixels int64) {
+func (r *reservation) decoded(e *pace.Estimator, pixels int64) {
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()
-	r.started(e, kilopixels(pixels))
+	r.started(e, pace.Kilopixels(pixels))
 }
 
 // release returns the unused part of a reservation.
@@ -157,60 +125,4 @@ func (q *queue) waiting() int {
 	defer q.mu.Unlock()
 	_, n := q.backlog()
 	return n
-}
-
-// estimator predicts the time of a run of n items as base + n perItem, by least squares over past runs with decaying
-// weights.
-type estimator struct {
-	mu              sync.Mutex
-	w, n, nn, t, nt float64 // decayed sums of 1, n, n n, seconds, n seconds
-	base, perItem   float64 // seconds
-	pixels          bool    // counts thousands of pixels, not edits
-}
-
-// kilopixels converts pixels to thousands, the unit of estimators of decoding.
-func kilopixels(pixels int64) int { return int(pixels/1000) + 1 }
-
-// decay is the factor on past runs at each new one: about the last twenty runs count.
-const decay = 0.95
-
-func (e *estimator) observe(items int, d time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, t := float64(items), d.Seconds()
-	e.w, e.n, e.nn, e.t, e.nt = decay*e.w+1, decay*e.n+n, decay*e.nn+n*n, decay*e.t+t, decay*e.nt+n*t
-	e.perItem, e.base = e.t/e.n, 0
-	if spread := e.w*e.nn - e.n*e.n; spread > 0.01*e.n*e.n { // runs of different sizes
-		perItem := (e.w*e.nt - e.n*e.t) / spread
-		if base := (e.t - perItem*e.n) / e.w; perItem > 0 && base > 0 {
-			e.perItem, e.base = perItem, base
-		}
-	}
-}
-
-// observeFastest tracks the shortest recent time of an item. Other load, such as a burst of request bodies, makes
-// some items many times slower, which must not cause requests to be rejected.
-func (e *estimator) observeFastest(items int, d time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	perItem := d.Seconds() / float64(items)
-	if e.perItem == 0 || perItem < e.perItem {
-		e.perItem = perItem
-	} else {
-		e.perItem = min(perItem, 1.02*e.perItem)
-	}
-}
-
-// estimate returns the predicted time of a run of n items; 0 if nothing was observed.
-func (e *estimator) estimate(n int) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return time.Duration((e.base + e.perItem*float64(n)) * float64(time.Second))
-}
-
-// marginal returns the time that n items add to a run.
-func (e *estimator) marginal(n int) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return time.Duration(e.perItem * float64(n) * float64(time.Second))
 }

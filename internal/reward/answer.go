@@ -76,6 +76,24 @@ func toAPIError(err error) *apiError {
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }
 
+// away returns the error of a judge that could score none of its items and does not answer at the moment; nil if there
+// is none. Asking again may help, as if that judge had been asked alone.
+func away(items []*item) *apiError {
+	scored := map[*Replicated]bool{}
+	for _, it := range items {
+		scored[it.scorer] = scored[it.scorer] || it.err == nil
+	}
+	for _, it := range items {
+		if it.err == nil || scored[it.scorer] {
+			continue
+		}
+		if e := toAPIError(it.err); e.Status == http.StatusServiceUnavailable {
+			return e
+		}
+	}
+	return nil
+}
+
 // prefixError prefixes the message of an error.
 func prefixError(what string, err error) error {
 	f := *toAPIError(err)

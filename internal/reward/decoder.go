@@ -15,6 +15,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/reward/pace"
 	"assay/internal/reward/pictures"
 	"assay/internal/workers"
 )
@@ -75,8 +76,8 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // decoder decodes pictures, as many at a time as there are CPU cores, and measures the time.
 type decoder struct {
 	limits data.Limits
-	free   chan struct{} // one entry for each picture that is being decoded
-	time   *estimator    // of decoding and preparing
+	free   chan struct{}   // one entry for each picture that is being decoded
+	time   *pace.Estimator // of decoding and preparing
 	cache  *pictures.Cache
 	took   func(time.Duration) // called with the decoding time of each picture
 }
@@ -241,7 +242,7 @@ func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f fun
 	})
 	<-d.free
 	if err == nil && !cached {
-		d.time.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(d.free)))
+		d.time.ObserveFastest(pace.Kilopixels(pixels), time.Since(begin)/time.Duration(cap(d.free)))
 	}
 	return err
 }

@@ -7,17 +7,19 @@ import (
 	"assay/edit"
 )
 
-// differentiate computes the gradients of all items. Errors of items are set on them.
-func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item) (err error) {
+// differentiate computes the gradients of all items. Errors of items are set on them. done frees the memory of the
+// gradients, and that of the answer while it is encoded; it must be called, also after an error.
+func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item) (done func(), err error) {
+	done = func() {}
 	leave, err := n.enter(ctx, items)
 	if err != nil {
-		return err
+		return done, err
 	}
 	defer leave()
 	defer func() { n.metrics.judged(items, err) }()
 	groups := n.groupItems(items)
 	if len(groups) == 0 {
-		return nil
+		return done, nil
 	}
 	var pixels, most, answer int64 // pixels of sources; bytes of the largest item's gradients; bytes of the answer
 	for _, g := range groups {
@@ -28,30 +30,30 @@ func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item
 		}
 	}
 	if answer > maxAnswerBytes {
-		return tooMany("the gradients would take %d bytes, at most %d are "+
+		return done, tooMany("the gradients would take %d bytes, at most %d are "+
 			"sent: request fewer pairs at a time", answer, maxAnswerBytes)
 	}
 	r, err := n.admit(ctx, groups, gradientKind)
 	if err != nil {
-		return err
+		return done, err
 	}
 	defer r.release()
 	size := min(n.batch, len(items))
 	free, err := n.slots.acquire(ctx, size, pictureBytes*pixels+int64(size)*most+2*answer)
 	if err != nil {
-		return err
+		return done, err
 	}
-	defer free()
+	done = free
 	b := gradientBatch{engine: n, r: r, scorer: v}
 	for _, g := range groups {
 		if err := b.add(ctx, g); err != nil {
-			return err
+			return done, err
 		}
 	}
 	if err := b.run(ctx); err != nil {
-		return err
+		return done, err
 	}
-	return ctx.Err()
+	return done, ctx.Err()
 }
 
 // gradientBatch collects items of several groups, which need not share a source, into batches.

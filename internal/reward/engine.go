@@ -11,6 +11,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/reward/gate"
+	"assay/internal/reward/pace"
 	"assay/internal/reward/pictures"
 	"assay/internal/workers"
 	"assay/model"
@@ -70,7 +71,7 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 	e.decoder = &decoder{
 		limits: data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody},
 		free:   make(chan struct{}, runtime.NumCPU()),
-		time:   &estimator{pixels: true},
+		time:   &pace.Estimator{Pixels: true},
 		cache:  pictures.NewCache(o.Pictures, e.metrics.picture),
 		took:   func(d time.Duration) { e.metrics.stage("decode", "", d) },
 	}
@@ -224,13 +225,13 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 
 // admit reserves time for decoding and running the groups.
 func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
-	w, edits := workload{}, 0
+	w, edits := pace.Workload{}, 0
 	for _, g := range groups {
 		for _, b := range g.sources {
-			w[n.decoder.time] += kilopixels(n.decoder.pixels(b))
+			w[n.decoder.time] += pace.Kilopixels(n.decoder.pixels(b))
 		}
 		for _, e := range g.edits {
-			w[n.decoder.time] += kilopixels(e.pixels)
+			w[n.decoder.time] += pace.Kilopixels(e.pixels)
 			edits += len(e.items)
 			for _, it := range e.items {
 				w[it.scorer.estimators[kind]]++
@@ -325,7 +326,8 @@ func (e *groupEdit) fail(err error) {
 	}
 }
 
-// scoreBatch scores the prepared items of one batch, different scorers in parallel.
+// scoreBatch scores the prepared items of one batch, different scorers in parallel. An edit that is asked about several
+// times has several items of one scorer, perhaps more than a batch.
 func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*groupEdit) error {
 	var scorers []*Replicated
 	of := map[*Replicated][]*item{}
@@ -342,16 +344,18 @@ func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch
 	}
 	return workers.Each(len(scorers), len(scorers), func(i int) error {
 		v := scorers[i]
-		j := &job{kind: scoreKind, scorer: v, of: groupKey{v, g.digest, g.instruction}}
-		for _, it := range of[v] {
-			j.inputs, it.inputs = append(j.inputs, it.inputs), nil
-		}
-		if err := r.run(ctx, j); err != nil {
-			return err
-		}
-		for i, it := range of[v] {
-			if it.result = j.results[i]; it.err == nil {
-				n.metrics.observe(v.name, &it.score, v.info.Range)
+		for part := range slices.Chunk(of[v], n.batch) {
+			j := &job{kind: scoreKind, scorer: v, of: groupKey{v, g.digest, g.instruction}}
+			for _, it := range part {
+				j.inputs, it.inputs = append(j.inputs, it.inputs), nil
+			}
+			if err := r.run(ctx, j); err != nil {
+				return err
+			}
+			for i, it := range part {
+				if it.result = j.results[i]; it.err == nil {
+					n.metrics.observe(v.name, &it.score, v.info.Range)
+				}
 			}
 		}
 		return nil

@@ -87,7 +87,9 @@ func (s *Server) gradient(ctx context.Context, r *http.Request, g *gradientReque
 	for _, e := range edits {
 		items = append(items, v.newItem(e))
 	}
-	if err := s.engine.differentiate(ctx, v, items); err != nil {
+	done, err := s.engine.differentiate(ctx, v, items)
+	defer done()
+	if err != nil {
 		return nil, err
 	}
 	out := &reply{status: http.StatusOK, kind: binaryType}

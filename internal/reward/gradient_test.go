@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,6 +41,57 @@ func tensors(t *testing.T, raw []byte) (facts map[string]string, values map[stri
 		values[name] = raw[8+n+at.Offsets[0] : 8+n+at.Offsets[1]]
 	}
 	return facts, values
+}
+
+// slowReader looks at a server while an answer is written to it.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	look func(bytes int)
+}
+
+func (w *slowReader) Write(p []byte) (int, error) {
+	w.look(len(p))
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestAnswersTakeMemory: an answer takes its client's memory until it is sent, and the memory of gradients is not free
+// before they are encoded.
+func TestAnswersTakeMemory(t *testing.T) {
+	s, _ := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
+	m := s.front.bodies.memory
+	held := func() int64 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.held("")
+	}
+	for _, id := range []string{"", "1"} {
+		body, err := json.Marshal(object{"id": id, "source": png(t, 9, 8, 6), "edit": png(t, 51, 300, 200),
+			"instruction": "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := int64(0)
+		w := &slowReader{httptest.NewRecorder(), func(n int) { got = held() - int64(n) }}
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/v1/gradient", bytes.NewReader(body))
+		s.ServeHTTP(w, r)
+		if n := w.Body.Len(); w.Code != http.StatusOK || n < 300*200*12 || got < 0 {
+			t.Errorf("id %q: status %d, an answer of %d bytes, held %d: want 200, gradients, and at least the answer held", id,
+				w.Code, n, got+int64(n))
+		}
+		eventually(t, "the memory to be released", func() bool { return held() == 0 })
+	}
+	picture := &encodedPicture{raw: png(t, 51, 8, 6)}
+	it := s.engine.scorers.by["a"].newItem(editInput{[]*encodedPicture{picture}, picture, "x", ""})
+	done, err := s.engine.differentiate(t.Context(), it.scorer, []*item{it})
+	if err != nil || it.gradient == nil {
+		t.Fatalf("got %v, %v, want a gradient", it.gradient, err)
+	}
+	if s.engine.slots.TryAcquire(s.engine.slots.n) {
+		t.Error("all memory is free before the gradient is encoded")
+	}
+	if done(); !s.engine.slots.TryAcquire(s.engine.slots.n) {
+		t.Error("memory is not free after the gradient was encoded")
+	}
 }
 
 // The pairs of one request share batches; a bad pair gets its own error.

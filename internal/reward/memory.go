@@ -221,4 +221,12 @@ func (h *memoryHold) shrink(n int64) {
 	m.changed = make(chan struct{})
 }
 
+// take holds n bytes at once, even if there is no room: they exist already. Bodies wait until they are released.
+func (h *memoryHold) take(n int64) {
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	h.n, h.claim = n, n
+	h.of.holds[h] = true
+}
+
 func (h *memoryHold) release() { h.shrink(0) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"assay/edit"
+	"assay/internal/reward/pace"
 )
 
 // queue admits requests, and batches queued work for the devices. Each worker has one run at a time.
@@ -82,7 +83,7 @@ type result struct {
 	err      error
 }
 
-func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
+func (j *job) estimator() *pace.Estimator { return j.scorer.estimators[j.kind] }
 
 // run queues a job and waits for it. If ctx ends first, a job that has not started is dropped.
 func (r *reservation) run(ctx context.Context, j *job) error {
@@ -127,7 +128,7 @@ func (q *queue) work(k int) {
 		if r.kind == scoreKind {
 			q.metrics.batch.Observe(float64(len(r.items)))
 		}
-		r.do(max(q.stall, 10*r.scorer.estimators[r.kind].estimate(len(r.items))))
+		r.do(max(q.stall, 10*r.scorer.estimators[r.kind].Estimate(len(r.items))))
 		q.finish(k, r)
 	}
 }
@@ -172,7 +173,7 @@ func (q *queue) next(k int) *run {
 		}
 	}
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool { return taken[j] })
-	q.workers[k].begin(r, head.estimator().estimate(len(r.items)))
+	q.workers[k].begin(r, head.estimator().Estimate(len(r.items)))
 	return r
 }
 

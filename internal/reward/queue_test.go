@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"assay/edit"
+	"assay/internal/reward/pace"
 )
 
 // The next run has the first job of the queue, then jobs of its group, of its source, and others, each in queue
 // order.
 func TestQueueTakesGroups(t *testing.T) {
 	v := newReplicated(&fake{})
-	v.estimators = [2]*estimator{{}, {}}
+	v.estimators = [2]*pace.Estimator{{}, {}}
 	q := &queue{batch: 4, reservations: map[*reservation]bool{}, workers: make([]worker, 1),
 		metrics: newMetrics(func() float64 { return 0 }, func() float64 { return 0 })}
 	of := func(source byte, instruction string) groupKey {
@@ -21,7 +22,7 @@ func TestQueueTakesGroups(t *testing.T) {
 	}
 	add := func(k groupKey, ctx context.Context) *job {
 		j := &job{scorer: v, of: k, inputs: make([]edit.Inputs, 1), results: make([]result, 1), left: []int{0}, ctx: ctx,
-			reservation: &reservation{q: q, remaining: workload{}}, done: make(chan struct{})}
+			reservation: &reservation{q: q, remaining: pace.Workload{}}, done: make(chan struct{})}
 		q.ready = append(q.ready, j)
 		return j
 	}
@@ -55,7 +56,7 @@ func TestQueueTakesGroups(t *testing.T) {
 // TestNextBesideAFailure: a copy may go down while a worker takes a job for it.
 func TestNextBesideAFailure(t *testing.T) {
 	v := newReplicated(&fake{})
-	v.estimators = [2]*estimator{{}, {}}
+	v.estimators = [2]*pace.Estimator{{}, {}}
 	q := &queue{batch: 1, reservations: map[*reservation]bool{}, workers: make([]worker, 1),
 		metrics: newMetrics(func() float64 { return 0 }, func() float64 { return 0 })}
 	up, stop := v.replica(0), make(chan struct{})
@@ -79,7 +80,7 @@ func TestNextBesideAFailure(t *testing.T) {
 		q.workers[0] = worker{groups: slices.Clone(before)}
 		q.ready = []*job{{scorer: v, of: groupKey{scorer: v}, inputs: make([]edit.Inputs, 1),
 			results: make([]result, 1), left: []int{0}, ctx: t.Context(),
-			reservation: &reservation{q: q, remaining: workload{}}, done: make(chan struct{})}}
+			reservation: &reservation{q: q, remaining: pace.Workload{}}, done: make(chan struct{})}}
 		if r := q.next(0); r != nil && r.on != up {
 			t.Fatalf("got a run on %v, want the copy", r.on)
 		}

@@ -50,6 +50,18 @@ func (c *replica) others() bool {
 	return false
 }
 
+// alone reports whether the replica is the only one that is up, and no other could be reopened.
+func (c *replica) alone() bool {
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	for i, o := range c.set.at {
+		if i != c.i && (o != nil || c.set.states[i].failures == 0) {
+			return false
+		}
+	}
+	return c.set.at[c.i] == c
+}
+
 // panicError is a panic, as an error.
 type panicError struct{ value any }
 

@@ -9,6 +9,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/reward/pace"
 	"assay/model"
 )
 
@@ -31,7 +32,7 @@ type Replicated struct {
 
 	// Set by a server.
 	name       string
-	estimators [2]*estimator // by kind
+	estimators [2]*pace.Estimator // by kind
 
 	mu     sync.Mutex
 	at     []*replica // by number; nil: down

@@ -14,6 +14,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/long"
+	"assay/internal/reward/pace"
 	"assay/model"
 	"assay/model/backbone"
 )
@@ -296,13 +297,13 @@ func TestCopiesDisagree(t *testing.T) {
 // Edits of a group go to the worker that has the group, others to a free worker; no worker is idle while jobs wait.
 func TestLanesKeepGroups(t *testing.T) {
 	v := newReplicated(&fake{}, &fake{})
-	v.estimators = [2]*estimator{{}, {}}
+	v.estimators = [2]*pace.Estimator{{}, {}}
 	q := &queue{batch: 2, reservations: map[*reservation]bool{}, workers: make([]worker, 2),
 		metrics: newMetrics(func() float64 { return 0 }, func() float64 { return 0 })}
 	add := func(source byte) *job {
 		j := &job{scorer: v, of: groupKey{scorer: v, sources: [32]byte{source}}, inputs: make([]edit.Inputs, 1),
 			results: make([]result, 1), left: []int{0}, ctx: t.Context(), done: make(chan struct{}),
-			reservation: &reservation{q: q, remaining: workload{}}}
+			reservation: &reservation{q: q, remaining: pace.Workload{}}}
 		q.ready = append(q.ready, j)
 		return j
 	}
@@ -326,4 +327,31 @@ func TestLanesKeepGroups(t *testing.T) {
 	a4, b2, c := add(1), add(2), add(3)
 	take(1, b2, c) // a4 is for worker 0, which is idle
 	take(0, a4)
+}
+
+// TestRetryWithoutAnotherCopy: a job that failed on one copy waits for another one while that is being reopened for the
+// first time. If it cannot be reopened, the job ends with the error that it had.
+func TestRetryWithoutAnotherCopy(t *testing.T) {
+	v := newReplicated(&fake{}, &fake{})
+	q := &queue{workers: make([]worker, 2)}
+	q.wake = sync.NewCond(&q.mu)
+	first := errors.New("a failing picture")
+	j := &job{scorer: v, avoid: v.at[0], left: []int{0}, results: []result{{err: first}}, done: make(chan struct{})}
+	q.ready = []*job{j}
+	ended := func() bool {
+		q.changed([]*Replicated{v})
+		return len(q.ready) == 0
+	}
+	if ended() {
+		t.Fatal("the job ended while another copy was up")
+	}
+	v.at[1] = nil
+	if ended() {
+		t.Fatal("the job ended before another copy was reopened")
+	}
+	v.states[1].failures = 1
+	if !ended() || !errors.Is(j.results[0].err, first) {
+		t.Fatalf("got %d waiting jobs and %v, want none, and %v", len(q.ready), j.results[0].err, first)
+	}
+	<-j.done
 }

@@ -130,7 +130,7 @@ func (s *Server) answer(
 		defer held.release()
 		out := &response{}
 		out.reply, out.err = work(r.Context())
-		return out.send(w, "")
+		return s.send(w, r, out, "")
 	}
 	owner := ""
 	if by, _ := r.Context().Value(clientKey{}).(*client); by != nil {
@@ -169,6 +169,17 @@ func (s *Server) answer(
 	out, err := call.Wait(r.Context()) // w's header must not be used before this: see conn.KeepAlive
 	if err != nil {
 		out = &response{err: err}
+	}
+	return s.send(w, r, out, id)
+}
+
+// send sends a response, whose bytes count as its client's memory meanwhile: a gradient may be large, and its reader
+// slow.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, out *response, id string) error {
+	if out.err == nil {
+		h := s.front.bodies.memory.hold(s.front.bodies.payer(r), 0, nil)
+		h.take(int64(len(out.body)))
+		defer h.release()
 	}
 	return out.send(w, id)
 }

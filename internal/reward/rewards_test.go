@@ -474,8 +474,8 @@ func (s *silent) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, [
 	return make([]edit.Score, len(inputs)), slices.Repeat([]error{err}, len(inputs)), nil
 }
 
-// TestSilentModel: clients wait for the model of a VLM judge as for this server. A reward of another judge has the
-// status 200, with the error beside it.
+// TestSilentModel: clients wait for the model of a VLM judge as for this server, also if they ask other judges with it,
+// whose scores are in the answer. A judge that fails on one edit of several, or cannot be helped, is not waited for.
 func TestSilentModel(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"vlm": &silent{}, "a": &fake{}}, "vlm", "a")
 	picture := png(t, 51, 8, 6)
@@ -485,8 +485,24 @@ func TestSilentModel(t *testing.T) {
 		header.Get("Retry-After") != "1" || !strings.Contains(body, want) {
 		t.Errorf("got %d %v %s, want 503, Retry-After and %s", code, header, body, want)
 	}
-	code, _, got, body := ask(t, h.URL, request.with(object{"rewards": []any{object{"name": "vlm"}, object{"name": "a"}}}))
-	if code != http.StatusOK || !strings.Contains(body, want) || value(got.Results[0].Rewards[1].Score) != 2 {
-		t.Errorf("got %d %s, want %s and a score of 2", code, body, want)
+	both := []any{object{"name": "vlm"}, object{"name": "a"}}
+	code, header, got, body := ask(t, h.URL, request.with(object{"rewards": both}))
+	if code != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" || !strings.Contains(body, want) ||
+		value(got.Results[0].Rewards[1].Score) != 2 {
+		t.Errorf("got %d %v %s, want 503, Retry-After, %s and a score of 2", code, header, body, want)
+	}
+	turn := object{"text": "x", "image_b64": picture}
+	unirl := func(names ...string) (int, string, string) {
+		code, header, body := post(t, h.URL+"/score", object{"requests": []any{object{"history": []any{turn, turn},
+			"required_rewards": names}}})
+		return code, header.Get("Retry-After"), string(body)
+	}
+	const kept = `"results":[{"a":{"score":2}}]`
+	if code, again, body := unirl("vlm", "a"); code != http.StatusServiceUnavailable || again != "1" ||
+		!strings.Contains(body, kept) {
+		t.Errorf("UniRL: got %d, Retry-After %q, %s, want 503, 1 and %s", code, again, body, kept)
+	}
+	if code, _, body := unirl("unknown", "a"); code != http.StatusOK || !strings.Contains(body, kept) {
+		t.Errorf("UniRL, an unknown judge: got %d %s, want 200 and %s", code, body, kept)
 	}
 }

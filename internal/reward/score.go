@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -141,7 +142,8 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 	return err
 }
 
-// postScore answers POST /v1/score. If no edit could be scored, the response has the status of the first error.
+// postScore answers POST /v1/score. If no edit could be scored, the response has the status of the first error. If one
+// of the judges does not answer at the moment, it is 503, with what the others returned.
 func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	var p scoreRequest
 	held, err := s.read(w, r, scoreKind, &p, p.field)
@@ -233,6 +235,9 @@ func (s *Server) scoreReply(p *scoreRequest, asked *rewardTerms, edits []editInp
 	}
 	if scored {
 		out.status, again = http.StatusOK, 0
+	}
+	if e := away(slices.Concat(byEdit...)); e != nil {
+		out.status, again = e.Status, e.RetryAfter
 	}
 	out.again = again
 	return out, s.encodeScores(out, asked.judges, p.ID, head, results)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"assay/edit"
+	"assay/internal/reward/pace"
 )
 
 // scorerSet holds the served scorers. The first one is the default for requests that name none.
@@ -32,7 +33,7 @@ func newScorerSet(names []string, scorers []edit.Judge) (*scorerSet, error) {
 				return nil, fmt.Errorf("scorer %s needs %q, which requests do not have", name, role)
 			}
 		}
-		copies.name, copies.estimators = name, [2]*estimator{{}, {}}
+		copies.name, copies.estimators = name, [2]*pace.Estimator{{}, {}}
 		s.by[name] = copies
 	}
 	return s, nil
@@ -74,7 +75,7 @@ func (s *scorerSet) warm(ctx context.Context) error {
 		if v.info.Words {
 			continue // each request costs money
 		}
-		if err := v.warm(ctx, func(d time.Duration) { v.estimators[scoreKind].observe(1, d) }); err != nil {
+		if err := v.warm(ctx, func(d time.Duration) { v.estimators[scoreKind].Observe(1, d) }); err != nil {
 			return fmt.Errorf("scorer %s: %w", v.name, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -227,6 +228,21 @@ func TestUniRL(t *testing.T) {
 	}
 }
 
+// TestUniRLBatch: the same output asked about many times in one request is scored in batches like others.
+func TestUniRLBatch(t *testing.T) {
+	f := &fake{}
+	_, h := start(t, Options{Batch: 2}, map[string]edit.Judge{"a": f}, "a")
+	turn := object{"text": "brighter", "image_b64": png(t, 51, 8, 6)}
+	requests := slices.Repeat([]any{object{"history": []any{turn, turn}, "required_rewards": []string{"a"}}}, 5)
+	code, _, raw := post(t, h.URL+"/score", object{"requests": requests})
+	if code != http.StatusOK || bytes.Count(raw, []byte(`{"a":{"score":2}}`)) != 5 {
+		t.Errorf("got %d %s, want 5 scores of 2", code, raw)
+	}
+	if want := []int{2, 2, 1}; !slices.Equal(f.runs, want) {
+		t.Errorf("got runs of %v edits, want %v", f.runs, want)
+	}
+}
+
 // eventually waits for a condition that another goroutine meets.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -251,7 +267,7 @@ func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]edit.Judge{"a": f}, "a")
 	estimator := s.engine.scorers.by["a"].estimators[scoreKind]
-	estimator.observe(1, time.Second)
+	estimator.Observe(1, time.Second)
 	source := png(t, 9, 8, 6)
 	var all sync.WaitGroup
 	codes := make([]int, 9)
@@ -303,7 +319,7 @@ func TestQueue(t *testing.T) {
 	s.engine.queue.maxWait = 2500 * time.Millisecond
 	s.engine.queue.mu.Unlock()
 	for range 100 {
-		estimator.observe(1, time.Second)
+		estimator.Observe(1, time.Second)
 	}
 	f.gate = make(chan struct{})
 	all.Go(func() { ask(5, 1) })

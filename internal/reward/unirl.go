@@ -172,6 +172,9 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 		}
 		results[i][name] = map[string]float64{"score": it.score.Value}
 	}
+	if e := away(items); e != nil { // UniRL asks again; a missing reward would end its step
+		out.status, out.again = e.Status, e.RetryAfter
+	}
 	var err error
 	if _, out.prints, err = identities(judges); err != nil {
 		return nil, err

@@ -230,7 +230,7 @@ func (q *queue) finish(k int, r *run) {
 	if r.out.broken != nil {
 		r.on.fail(r.out.broken)
 	} else {
-		r.scorer.estimators[r.kind].observe(len(r.items), time.Since(r.began))
+		r.scorer.estimators[r.kind].Observe(len(r.items), time.Since(r.began))
 		q.metrics.stage("model", r.scorer.name, time.Since(r.began))
 	}
 	var suspects []*replica
@@ -272,7 +272,7 @@ func (q *queue) finish(k int, r *run) {
 }
 
 // changed is called when a replica comes up or goes down. Jobs of a scorer fail if it has no replica and none could
-// be reopened.
+// be reopened. Jobs that wait for another replica than the one they failed on keep their errors if there is none.
 func (q *queue) changed(all []*Replicated) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -287,12 +287,12 @@ func (q *queue) changed(all []*Replicated) {
 	var waiting []*job
 	for _, j := range q.ready {
 		err := j.scorer.gone()
-		if err == nil {
+		if err == nil && !(j.avoid != nil && j.avoid.alone()) {
 			waiting = append(waiting, j)
 			continue
 		}
 		for _, i := range j.left {
-			j.results[i].err = err
+			j.results[i].err = cmp.Or(err, j.results[i].err)
 		}
 		close(j.done)
 	}
