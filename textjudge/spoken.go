@@ -70,13 +70,18 @@ func (g *Grammar) inTag(text string) (string, error) {
 }
 
 // behind returns the number after the words After, at the first place where digits follow them, with stars,
-// whitespace and commas between and after. There must be one whole number, on the scale that was asked for.
+// whitespace and commas between and after; if there is none, the number after the same words with an s (Final Scores),
+// as RISE-Bench's program. There must be one whole number, on the scale that was asked for.
 func (g *Grammar) behind(text string) (string, error) {
 	if g.After == "" {
 		return text, nil
 	}
-	place := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(g.After) + `\*{0,2}:?\s*([\d*\s,]*)`)
-	for _, m := range place.FindAllStringSubmatchIndex(text, -1) {
+	var places [][]int
+	for _, words := range []string{g.After, g.After + "s"} {
+		place := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(words) + `\*{0,2}:?\s*([\d*\s,]*)`)
+		places = append(places, place.FindAllStringSubmatchIndex(text, -1)...)
+	}
+	for _, m := range places {
 		digits := text[m[2]:m[3]]
 		found := strings.FieldsFunc(digits, func(r rune) bool { return r < '0' || r > '9' })
 		switch len(found) {

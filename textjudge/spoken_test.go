@@ -66,6 +66,10 @@ func TestSpoken(t *testing.T) {
 		{yes, "Final Score: 1/5", nil},
 		{number, "Final Score: 4, 5", nil},
 		{number, "Score: 4", nil},
+		{number, "**Final Scores:** 4", map[string]float64{"a": 4}}, // read second by RISE-Bench's program
+		{number, "Final Scores: 5\nFinal Score: 4", map[string]float64{"a": 4}},
+		{number, "Final Scores: 4, 5", nil},
+		{yes, "Final Scores: 1", map[string]float64{"a": 5}},
 		{number, "Final Score: 0", nil},
 		{yes, "**Final Score**: **1**", map[string]float64{"a": 5}},
 		{yes, "Final Score: 5", nil},
