@@ -112,6 +112,15 @@ func Follows(m Model, g *grammar.Grammar) error {
 	return fmt.Errorf("%w: this model does not support grammar-constrained answers", ErrRequest)
 }
 
+// Framer is a model that may show every two pictures of a message as the frames of one.
+type Framer interface{ Frames() bool }
+
+// Frames reports whether a model does so.
+func Frames(m Model) bool {
+	f, ok := m.(Framer)
+	return ok && f.Frames()
+}
+
 // Follows implements [Follower]: it accepts grammars that response_format can express, if the settings enable it.
 func (r *Remote) Follows(g *grammar.Grammar) error {
 	if !r.server.ResponseFormat {

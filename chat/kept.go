@@ -78,6 +78,9 @@ func Keep(m Model, s *store.Store) (*Kept, error) {
 // Follows implements [Follower].
 func (k *Kept) Follows(g *grammar.Grammar) error { return Follows(k.Model, g) }
 
+// Frames implements [Framer].
+func (k *Kept) Frames() bool { return Frames(k.Model) }
+
 // Asked counts the answers that a model was asked for and those that were found in the store.
 type Asked struct {
 	Answers int64  `json:"answers"`         // from the model

@@ -60,6 +60,11 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 		return nil, err
 	}
 	j.model = m
+	if chat.Frames(m) {
+		if err := j.Config.checkFrames(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	if s.FewShot != "" {
 		few, err := j.readFewShot(s.FewShot, cmp.Or(s.Examples, defaultExamples))
 		if err != nil {
@@ -76,7 +81,11 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	all := slices.Concat([]string{"textjudge-1", m.Fingerprint()}, parts, []string{string(settings)})
+	version := "textjudge-1"
+	if len(j.Config.Scale) > 0 && len(j.Config.Kinds) > 0 { // textjudge-1 mapped all kinds from one question's range
+		version = "textjudge-2"
+	}
+	all := slices.Concat([]string{version, m.Fingerprint()}, parts, []string{string(settings)})
 	j.fingerprint = store.KeyOf(all...).String()
 	j.promptsDigest = store.KeyOf(parts...).String()
 	return j, nil

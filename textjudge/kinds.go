@@ -115,3 +115,27 @@ func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
 	}
 	return all, nil
 }
+
+// checkFrames refuses a question of an odd number of pictures in a row, if every two pictures are the frames of one.
+func (c *Config) checkFrames() error {
+	for i := range c.Questions {
+		q, row := &c.Questions[i], 0
+		if slices.Contains(q.Pictures, allSources) { // the edit decides how many they are
+			continue
+		}
+		for k := range q.Pictures {
+			if len(q.Captions) > 0 && q.Captions[k] != "" { // a text ends a row
+				if row%2 != 0 {
+					break
+				}
+				row = 0
+			}
+			row++
+		}
+		if row%2 != 0 {
+			return fmt.Errorf("question %s shows %d pictures in a row, and the model shows every two as the frames of one: "+
+				"show it pictures one by one (--pictures sequence)", q.Name, row)
+		}
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package textjudge
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"assay/edit"
+	"assay/internal/store"
 )
 
 // authorsAlone reports whether a shipped judge has only its authors' prompts; the tests of score judge cover those
@@ -170,6 +172,55 @@ score_range: [0, 10]
 		if err != nil || r.Score != c.want || r.Dimensions["x"] != c.want {
 			t.Errorf("%s of kind %s: got score %g, dimensions %v, %v, want %g", c.said, c.kind, r.Score, r.Dimensions, err,
 				c.want)
+		}
+	}
+	j := open(t, dir, always("1"), Settings{})
+	settings, err := json.Marshal(j.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Such a judge used to map all kinds from one range: a table that it began is not continued.
+	before := store.KeyOf("textjudge-1", "scripted", j.prompts[0].source, j.prompts[1].source, string(settings)).String()
+	if got, err := j.Fingerprint(); err != nil || got == before {
+		t.Errorf("got fingerprint %s, %v, want another one than before", got, err)
+	}
+}
+
+// framed is a model that shows every two pictures as the frames of one.
+type framed struct{ scripted }
+
+func (framed) Frames() bool { return true }
+
+// TestFrames: a judge that shows one picture, or one between texts, is refused over such a model before any row.
+func TestFrames(t *testing.T) {
+	for _, c := range []struct{ pictures, captions, want string }{
+		{"[source, edit]", "[]", ""},
+		{"[source, edit]", "[The pictures, '']", ""},
+		{"[edit]", "[]", "question q shows 1 pictures in a row"},
+		{"[source, edit]", "[Before, After]", "question q shows 1 pictures in a row"},
+		{"[sources, edit]", "[]", ""}, // of one source or three
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"p.jinja": "{{ instruction }}", "judge.yaml": `format: 1
+kind: text
+name: n
+rule: r
+questions:
+  - {name: q, pictures: ` + c.pictures + ", captions: " + c.captions + `, prompt: p.jinja,
+     answer: {value: {number: x, range: [0, 25]}}}
+score: {by: mean, of: [x]}
+score_range: [0, 25]
+`} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Open(dir, framed{always("1")}, Settings{})
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("pictures %s, captions %s: got %v, want %q", c.pictures, c.captions, err, c.want)
+		}
+		if _, err := Open(dir, always("1"), Settings{}); err != nil {
+			t.Errorf("pictures %s one by one: got %v", c.pictures, err)
 		}
 	}
 }

@@ -143,6 +143,9 @@ func (m *Model) Fingerprint() string {
 	return print
 }
 
+// Frames implements [chat.Framer].
+func (m *Model) Frames() bool { return m.lm.Frames() }
+
 // Config returns the checkpoint's generation_config.json.
 func (m *Model) Config() Config { return *m.config }
 

@@ -59,7 +59,8 @@ bytes as without shards.`,
 	cli.TakesStorage(c, "in", "out")
 	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's column, where the names differ")
 	c.Flags().StringVar(&o.Preferences, "pairs", "",
-		"also write a table of preferences: chosen and rejected edits of the same source and instruction")
+		"also write a table of preferences: chosen and rejected edits of the same source and instruction "+
+			"(with --shard only --merge writes it)")
 	c.Flags().Float64Var(&o.Margin, "margin", 0, "minimum score difference of a preference, on the scorer's range")
 	cli.Needs(c, "pairs", "margin")
 	cli.Writes(c, nil, "out", "pairs")
