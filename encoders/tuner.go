@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"gorgonia.org/tensor"
 
@@ -40,6 +41,13 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 		m.Close()
 		return nil, fmt.Errorf("encoder %s: config.json: dropout (%g) is not supported in training: set it to 0 to train "+
 			"without it", dir, m.dropout)
+	}
+	for _, name := range m.weights.Names() {
+		if strings.Contains(name, ".mlp.weights_in.") {
+			m.Close()
+			return nil, fmt.Errorf("encoder %s: %s holds two matrices of SwiGLU in one, which is not supported in training: save "+
+				"the checkpoint with a version of transformers that stores gate_proj and up_proj", dir, name)
+		}
 	}
 	m.trained = map[string]*tensor.Dense{}
 	tuner := &Tuner{Model: m}

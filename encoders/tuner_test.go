@@ -4,8 +4,11 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/oracle"
 )
@@ -136,5 +139,36 @@ func TestTunerRefuses(t *testing.T) {
 	}
 	if _, err := NewTuner(t.TempDir(), Options{}); err == nil {
 		t.Error("an empty folder was opened")
+	}
+}
+
+// TestTunerOfJoinedSwiGLU: a checkpoint whose SwiGLU is one matrix is refused by the tensor's name; with two it opens.
+func TestTunerOfJoinedSwiGLU(t *testing.T) {
+	e, _ := readExpectation(t)
+	joined := 0
+	for name := range e.Expect {
+		dir := filepath.Join(fixtures, name)
+		w, err := checkpoints.OpenWeights(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.ContainsFunc(w.Names(), func(n string) bool { return strings.Contains(n, ".mlp.weights_in.") })
+		w.Close()
+		if !strings.HasPrefix(name, "dino") {
+			continue
+		}
+		tuner, err := NewTuner(dir, Options{Threads: 1})
+		if err == nil {
+			tuner.Close()
+		}
+		if want {
+			joined++
+		}
+		if (err != nil) != want || err != nil && !strings.Contains(err.Error(), ".mlp.weights_in.") {
+			t.Errorf("%s: got %v, want an error that names mlp.weights_in: %v", name, err, want)
+		}
+	}
+	if joined == 0 {
+		t.Error("no fixture has weights_in")
 	}
 }

@@ -31,8 +31,17 @@ func TestDistilJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	student := "backbone: " + backbone + "\npair: frames\nlora: {r: 2, targets: [q_proj]}\nepochs: 1\nbatch_size: 4\n"
-	if err := os.WriteFile(in("student.yaml"), []byte(student), 0o666); err != nil {
-		t.Fatal(err)
+	for name, more := range map[string]string{"student.yaml": "", "benchmark.yaml": "validate: {by: benchmark, " +
+		"benchmark: {name: genaibench, ratings: missing.jsonl, images: img}}\n"} {
+		if err := os.WriteFile(in(name), []byte(student+more), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A benchmark that selects the student is opened, and what it lacks is named, before anything is asked.
+	wrong, _, said := run(t, "distil", "--ratings", "--config", in("benchmark.yaml"), "--in", in("learn.jsonl"),
+		"--held-out", in("held.jsonl"), "--out", in("none"))
+	if wrong == exit.Done || !strings.Contains(said, in("missing.jsonl")) {
+		t.Errorf("got exit code %d, %s, want an error that names %s", wrong, said, in("missing.jsonl"))
 	}
 	code, stdout, stderr := run(t, "distil", "--ratings", "--config", in("student.yaml"), "--in", in("learn.jsonl"),
 		"--held-out", in("held.jsonl"), "--out", in("out"), "--json")
