@@ -45,8 +45,8 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	for _, name := range m.weights.Names() {
 		if strings.Contains(name, ".mlp.weights_in.") {
 			m.Close()
-			return nil, fmt.Errorf("encoder %s: %s holds two matrices of SwiGLU in one, which is not supported in training: save "+
-				"the checkpoint with a version of transformers that stores gate_proj and up_proj", dir, name)
+			return nil, fmt.Errorf("encoder %s: %s holds two matrices of SwiGLU in one, which is not supported in training: "+
+				"save the checkpoint with a version of transformers that stores gate_proj and up_proj", dir, name)
 		}
 	}
 	m.trained = map[string]*tensor.Dense{}

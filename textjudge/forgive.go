@@ -10,7 +10,8 @@ import (
 var straight = strings.NewReplacer("\u201c", `"`, "\u201d", `"`, "\u2018", "'", "\u2019", "'")
 
 const (
-	blanks  = `[\s\v\p{Z}\x{85}\x{1c}-\x{1f}]*`
+	space   = `\s\v\p{Z}\x{85}\x{1c}-\x{1f}` // as Python's \s
+	blanks  = `[` + space + `]*`
 	decimal = `-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?` // as in JSON: without leading zeros
 )
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // check checks that a grammar is exactly one of the forms of an answer.
@@ -70,7 +71,7 @@ func (g *Grammar) inTag(text string) (string, error) {
 }
 
 // behind returns the number after the words After, at the first place where digits follow them, with stars,
-// whitespace and commas between and after; if there is none, the number after the same words with an s (Final Scores),
+// whitespace and commas (Python's) between and after; if there is none, the number after the same words with an s (Final Scores),
 // as RISE-Bench's program. There must be one whole number, on the scale that was asked for.
 func (g *Grammar) behind(text string) (string, error) {
 	if g.After == "" {
@@ -78,16 +79,20 @@ func (g *Grammar) behind(text string) (string, error) {
 	}
 	var places [][]int
 	for _, words := range []string{g.After, g.After + "s"} {
-		place := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(words) + `\*{0,2}:?\s*([\d*\s,]*)`)
+		place := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(words) + `\*{0,2}:?` + blanks +
+			`([\p{Nd}*,` + space + `]*)`)
 		places = append(places, place.FindAllStringSubmatchIndex(text, -1)...)
 	}
 	for _, m := range places {
 		digits := text[m[2]:m[3]]
-		found := strings.FieldsFunc(digits, func(r rune) bool { return r < '0' || r > '9' })
+		found := strings.FieldsFunc(digits, func(r rune) bool { return !unicode.IsDigit(r) })
 		switch len(found) {
 		case 0:
 			continue
 		case 1:
+			if !digitsAlone.MatchString(found[0]) { // ４, which Python's int reads
+				return "", unreadable("not_a_number", "%q after %q is not a plain number", found[0], g.After)
+			}
 			return found[0], g.goesOn(digits, text[m[3]:])
 		}
 		return "", unreadable("ambiguous", "several numbers after %q: %s", g.After, strings.Join(found, ", "))
@@ -126,7 +131,7 @@ func (v *Value) top() string {
 var (
 	digitsAlone = regexp.MustCompile(`^[0-9]+$`)
 	// otherNumber matches a line whose number after the first words is decorated or continues.
-	otherNumber = regexp.MustCompile("^[^:=]*[:=][-+~*_`\"'(\\[ ]*[0-9]+" +
+	otherNumber = regexp.MustCompile("^[^:=]*[:=][-+~*_`\"'(\\[ ]*\\p{Nd}+" +
 		"(?:[ .,/*_`\"')\\]-]|out|of|to|or|[0-9])*(?:$|[(:;–—]| - )")
 )
 

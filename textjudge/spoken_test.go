@@ -68,6 +68,10 @@ func TestSpoken(t *testing.T) {
 		{yes, "Final Score: 1/5", nil},
 		{number, "Final Score: 4, 5", nil},
 		{number, "Score: 4", nil},
+		{number, "Final Score:\u00a04", map[string]float64{"a": 4}},
+		{number, "Final Score:\u00a04\n\nFinal Score: 3", map[string]float64{"a": 4}},
+		{number, "Final Score: ４\nFinal Score: 3", nil}, // Python reads a 4
+		{lines, "a: ４\nb: 4\nc: 3\nOverall: 2", nil},
 		{number, "**Final Scores:** 4", map[string]float64{"a": 4}}, // read second by RISE-Bench's program
 		{number, "Final Scores: 5\nFinal Score: 4", map[string]float64{"a": 4}},
 		{number, "Final Scores: 4, 5", nil},
