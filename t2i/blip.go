@@ -28,11 +28,10 @@ const (
 )
 
 const (
-	inIDs       = "input_ids" // [pictures, length] int64
-	maxTokens   = 35          // tokens of a text; longer texts are truncated
-	visionEps   = 1e-6
-	visionHead  = 64 // width of a head of the vision tower
-	visionLayer = "vision_model.encoder.layers.%d.layer_norm1.weight"
+	inIDs      = "input_ids" // [pictures, length] int64
+	maxTokens  = 35          // tokens of a text; longer texts are truncated
+	visionEps  = 1e-6
+	visionHead = 64 // width of a head of the vision tower
 )
 
 // blip is ImageReward: BLIP's vision tower, a BERT over the text with cross-attention to its rows, and linear layers
@@ -107,6 +106,9 @@ func (n *blip) read() (err error) {
 	if err := n.measure(); err != nil {
 		return fmt.Errorf("%s: %w", n.dir, err)
 	}
+	if err := n.checkTensors(); err != nil {
+		return fmt.Errorf("%s: %w", n.dir, err)
+	}
 	if n.tokenizer, err = bertTokenizer(filepath.Join(n.dir, "tokenizer.json")); err != nil {
 		return err
 	}
@@ -134,9 +136,7 @@ func (n *blip) measure() error {
 		return fmt.Errorf("%d positions are not a square of patches and a class token", places.Shape[0])
 	}
 	n.side = across * n.patch
-	for n.weights.Has(fmt.Sprintf(visionLayer, n.depth)) {
-		n.depth++
-	}
+	n.depth = depthOf(n.weights.Names())
 	n.vision = nn.ViT{Hidden: hidden, Heads: hidden / visionHead, Activation: "gelu", Eps: visionEps, Key: "vision_model."}
 	return nil
 }

@@ -335,6 +335,52 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestImageRewardTensors: the authors' class has all tensors of their file and no others. A missing layer or bias must
+// not be left out of the score.
+func TestImageRewardTensors(t *testing.T) {
+	s := sources()["imagereward"]
+	f, err := checkpoints.OpenTensors(s.Weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const vision, text = "blip.visual_encoder.blocks.", "blip.text_encoder.encoder.layer."
+	for _, c := range []struct{ name, becomes, want string }{ // becomes "": it is missing
+		{vision + "0.norm1.weight", "", "vision_model.encoder.layers.0.layer_norm1.weight is missing"},
+		{vision + "1.attn.proj.bias", "", "vision_model.encoder.layers.1.self_attn.out_proj.bias is missing"},
+		{text + "1.crossattention.self.query.bias", "", "layer.1.crossattention.self.query.bias is missing"},
+		{text + "0.output.LayerNorm.bias", text + "0.output.LayerNorm.beta", "layer.0.output.LayerNorm.bias is missing"},
+		{text + "1.output.dense.bias", text + "2.output.dense.bias", "layer.1.output.dense.bias is missing"},
+		{"blip.text_encoder.embeddings.LayerNorm.bias", "", "text_model.embeddings.LayerNorm.bias is missing"},
+		{"", text + "0.lora_A", "text_model.encoder.layer.0.lora_A is not part of ImageReward"},
+		{"", vision + "0.ls1.gamma", "vision_model.encoder.layers.0.ls1.gamma is not part of ImageReward"},
+		{"", text + "2.output.dense.bias", "layer.2.output.dense.bias is not part of ImageReward with 2 text layers"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			to := Source{Base: s.Base, Config: s.Config, Weights: filepath.Join(t.TempDir(), "w.safetensors"),
+				Out: filepath.Join(t.TempDir(), "judge")}
+			err := convert(f, to.Weights, func(name string) ([]piece, error) {
+				all := []piece{{name: name}}
+				switch {
+				case name == c.name && c.becomes == "":
+					return nil, nil
+				case name == c.name:
+					all[0].name = c.becomes
+				case c.name == "" && name == text+"0.output.dense.bias":
+					all = append(all, piece{name: c.becomes})
+				}
+				return all, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Import("imagereward", to); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 // TestCalibrated: a calibration's map applies to score and gradient, is part of the fingerprint, and belongs to one
 // reward.yaml.
 func TestCalibrated(t *testing.T) {

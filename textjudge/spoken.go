@@ -71,8 +71,8 @@ func (g *Grammar) inTag(text string) (string, error) {
 }
 
 // behind returns the number after the words After, at the first place where digits follow them, with stars,
-// whitespace and commas (Python's) between and after; if there is none, the number after the same words with an s (Final Scores),
-// as RISE-Bench's program. There must be one whole number, on the scale that was asked for.
+// Python's whitespace and commas between and after; if there is none, the number after the same words with an s (Final
+// Scores), as RISE-Bench's program. There must be one whole number, on the scale that was asked for.
 func (g *Grammar) behind(text string) (string, error) {
 	if g.After == "" {
 		return text, nil
