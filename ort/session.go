@@ -177,11 +177,21 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 		})
 	})
 	if err != nil {
-		return d.explain(err)
+		return withoutKernel(d.explain(err), d)
 	}
 	l.forget(o.Prepack && d == cpu)
 	s.weights = l
 	return nil
+}
+
+// withoutKernel adds to ONNX Runtime's error for an operator that a device has no kernel for, which names the node but
+// not its type, what can be done: on the CPU most operators have none for bfloat16.
+func withoutKernel(err error, d device) error {
+	if !strings.Contains(err.Error(), "Could not find an implementation for") {
+		return err
+	}
+	return fmt.Errorf("%w: %s has no kernel for this operator in the type of its inputs; store the model in float32, or "+
+		"choose another device", err, d)
 }
 
 func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {

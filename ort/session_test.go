@@ -454,3 +454,18 @@ func TestRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestNoKernel: the error for an operator without a kernel for its type says where and what to do.
+func TestNoKernel(t *testing.T) {
+	m := &onnx.Model{IRVersion: 8, Opsets: map[string]int64{"": 13}}
+	m.Name = "squash"
+	m.Inputs = []onnx.ValueInfo{{Name: "x", Type: onnx.BFloat16, Shape: onnx.Dims(2), Ranked: true}}
+	m.Outputs = []onnx.ValueInfo{{Name: "y", Type: onnx.BFloat16, Shape: onnx.Dims(2), Ranked: true}}
+	m.Nodes = []*onnx.Node{{Name: "head/Tanh", Op: "Tanh", Inputs: []string{"x"}, Outputs: []string{"y"}}}
+	_, err := Open(m, Options{})
+	for _, want := range []string{"open squash", "head/Tanh", "cpu has no kernel", "store the model in float32"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
