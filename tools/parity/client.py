@@ -189,6 +189,10 @@ def check_answers(source, instruction, edit):
     told(502, '{"error": "no upstream"}')
     client._http.wait = 0.01
     fails(ServerError, "no upstream", lambda: client.score(source, instruction, [edit]))
+    told(503, '{"results": [{"rewards": [{"name": "a", "score": 1}, {"name": "b", "error": {"message": "no model"}}]}]}')
+    fails(ServerError, "no model", lambda: client.evaluate([(source, instruction, edit)], rewards=["a", "b"]))
+    if len(asked) < 2:
+        sys.exit("a judge that is away was not asked again")
 
 
 def check_requests(client, source, instruction, x):

@@ -195,7 +195,10 @@ def _seconds(header):
 def _error(answer):
     """The error in a refusal, as an object with a message; {} if there is none."""
     results = answer.get("results")
-    for said in (answer, *(results if isinstance(results, list) else ())):
+    parts = [answer, *(results if isinstance(results, list) else ())]
+    for one in parts[1:]:  # of several rewards
+        parts += one["rewards"] if isinstance(one, dict) and isinstance(one.get("rewards"), list) else ()
+    for said in parts:
         error = said.get("error") if isinstance(said, dict) else None
         if error:
             return error if isinstance(error, dict) else {"message": str(error)}
