@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// threads are OS threads for calls of one session. The CUDA provider keeps cuBLAS and cuDNN handles, which have workspaces
-// on the device, for every thread that a session was ever opened or run on, and goroutines move between threads. So
-// there are only as many as calls at once.
+// threads are OS threads for calls of one session. The CUDA provider keeps cuBLAS and cuDNN handles, which have
+// workspaces on the device, for every thread that a session was ever opened or run on, and goroutines move between
+// threads. So there are only as many as calls at once.
 type threads struct {
 	mu   sync.Mutex
 	idle []chan func() // last used last

@@ -178,10 +178,11 @@ func (t *Tuner) pass(
 		return nil, err
 	}
 	p := packDialogues(samples, weight, t.net.Positions)
-	pixels, err := t.net.Backbone.Feeds(p.Pictures)
+	pixels, done, err := t.run.Sessions.PixelFeeds(p.Pictures)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	out, err := t.run.Sessions.Run(ctx, s, p.Feeds, pixels)
 	if err != nil {
 		return nil, err
