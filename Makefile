@@ -85,6 +85,11 @@ cuda: setup ## build build/cuda/bin with the tag gpu: commands that list CUDA de
 		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
 	@echo "built: $$(echo build/cuda/bin/*)"
 
+stub: cuda-ops ## train and score with ONNX Runtime's CUDA provider on a stub of CUDA, which computes nothing, without a GPU (0.3 GB go into build/)
+	@tools/setup/stub.sh
+	@mkdir -p build/stub/bin && go build -trimpath -ldflags '-X assay/model/exec.unchecked=1' -o build/stub/bin/ ./cmd/...
+	@python3 tools/gpu/stub.py build/stub --check
+
 book: build ## dry-run every chapter of the reproduction book in the miniature world (reproduce/README.md)
 	@ASSAY_SPIN=0 ASSAY_TEST_BOOK=1 go test -vet=off -count=1 -timeout 20m -run '^TestBook$$' ./internal/house
 
@@ -118,4 +123,4 @@ clean: ## remove the outputs of make build and make dist
 distclean: clean ## also remove what was installed
 	rm -rf build
 
-.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup ops cuda-ops test-kernels cuda mpi lab faults weather cloud clean distclean
+.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup ops cuda-ops test-kernels cuda stub mpi lab faults weather cloud clean distclean

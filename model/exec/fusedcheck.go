@@ -35,6 +35,9 @@ func checkFused(device string, sizes []int) error {
 	return nil
 }
 
+// unchecked is set by `make stub` when it links: on a stub of CUDA, which computes nothing, the comparison would fail.
+var unchecked string
+
 // checkFusedHeads checks the fused operators for one head size.
 func checkFusedHeads(device string, size int) error {
 	n, err := ort.FusedKernels(device)
@@ -44,6 +47,9 @@ func checkFusedHeads(device string, size int) error {
 	if n == 0 {
 		return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: a release, and `make "+
 			"cuda-ops` in a checkout, have them for compute capability 8.x, 9.0 and 10.0", device)
+	}
+	if unchecked != "" {
+		return nil
 	}
 	return compareFused(size, func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (
 		map[string]*tensor.Dense, error) {

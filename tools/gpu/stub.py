@@ -1,0 +1,95 @@
+"""Runs a program on a stub of CUDA: python3 tools/gpu/stub.py FOLDER COMMAND...
+
+`make stub` puts ONNX Runtime's CUDA provider into FOLDER (build/stub), with libraries in place of CUDA's (stub.c) whose
+kernels do nothing, and programs that do not compare fused operators with the CPU first. So sessions open, run, copy and
+allocate as on a GPU, and all numbers are zeros or garbage. It prints what a GPU is not needed for: handles of cuBLAS and
+cuDNN, device memory at its peak (without the driver's context and the handles' workspaces), and copies to the host.
+
+    python3 tools/gpu/stub.py build/stub build/stub/bin/train --config run.yaml    # device: cuda:0
+    python3 tools/gpu/stub.py build/stub --check                                   # what `make stub` ends with
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LIBRARIES = ["cublasLt.so.13", "cublas.so.13", "curand.so.10", "cudart.so.13", "cuda.so.1", "cudnn.so.9", "cufft.so.12"]
+HERE = Path(__file__).parent
+
+
+def build(folder):
+    """Compiles the stub libraries: every function that the provider or libassay_ops.so looks up."""
+    provider = folder / "lib/libonnxruntime_providers_cuda.so"
+    listed = subprocess.run(["nm", "-D", "--undefined-only", provider], check=True, capture_output=True, text=True).stdout
+    names = set(re.findall(r" U (\w+)@libcu", listed)) | set(re.findall(r" U (cu\w+|__cuda\w+)\n", listed))
+    names |= {n.decode() for n in re.findall(rb"\0(cudnn[A-Z]\w+)(?=\0)", provider.read_bytes())}  # found by dlsym
+    names |= {"cudaMemset", "cuFuncSetAttribute", "cuLaunchKernel", "cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuStreamSynchronize"}
+    known = set(re.findall(r"^[\w* ]*?(\w+)\(", (HERE / "stub.c").read_text(), re.M))
+    source = folder / "names.c"
+    source.write_text(f'#include "{HERE.resolve()}/stub.c"\n' + "".join(f"long {n}(void) {{ return 0; }}\n" for n in sorted(names - known)))
+    for library in LIBRARIES:
+        (folder / "versions").write_text(f"lib{library} {{ global: *; }};\n")
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-w", f"-Wl,-soname,lib{library}", f"-Wl,--version-script={folder}/versions",
+                        source, "-o", folder / f"lib/lib{library}"], check=True)
+
+
+def run(folder, *command):
+    """Runs a command; returns its output and what the stub saw."""
+    with tempfile.NamedTemporaryFile() as log:
+        env = os.environ | {"LD_LIBRARY_PATH": str(folder / "lib"), "STUB_LOG": log.name,
+                            "ASSAY_ONNXRUNTIME": str(next((folder / "lib").glob("libonnxruntime.so.*")))}
+        p = subprocess.run([str(c) for c in command], env=env, capture_output=True, text=True)
+        rows = [line.split() for line in Path(log.name).read_text().splitlines()]
+    seen = {"handles": sum(r == ["H", "cublas"] for r in rows), "memory": max([int(r[2]) for r in rows if r[0] in "MF"], default=0),
+            "to_host": sum(r[:2] == ["C", "2"] for r in rows)}
+    if p.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {p.returncode}: {p.stderr[-800:]}")
+    return p.stdout, seen
+
+
+def check(folder):
+    """A training and a scoring of a small model."""
+    images = Path("testdata/oracle/images").resolve()
+    with tempfile.TemporaryDirectory() as tmp:
+        tmp = Path(tmp)
+        (tmp / "text.txt").write_text("Make it brighter. How well was it done? It is done.\n" * 50)
+        rows = [{"id": str(i), "group": str(i), "source": f"{images}/{a}.png", "edit": f"{images}/{b}.png", "instruction": "Make it brighter.",
+                 "label": i / 4} for i, (a, b) in enumerate((("chelsea", "chelsea_mirror"), ("coffee", "coffee_blur"), ("camera", "camera_flip"),
+                                                              ("coins", "coins_alpha")))]
+        (tmp / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        run(folder, folder / "bin/train", "init", "--family", "qwen2_5_vl", "--out", tmp / "backbone", "--text", tmp / "text.txt", "--hidden", 1024,
+            "--intermediate", 2816, "--heads", 8, "--kv-heads", 4, "--layers", 8, "--mrope-section", "16,24,24", "--vision-hidden", 640,
+            "--vision-heads", 8, "--min-pixels", 501760, "--max-pixels", 501760)
+        (tmp / "run.yaml").write_text(json.dumps({
+            "out": str(tmp / "run"), "backbone": str(tmp / "backbone"), "data": {"train": str(tmp / "rows.jsonl")}, "device": "cuda:0",
+            "dtype": "bfloat16", "device_options": {"kernels": "fused"}, "batch_size": 4, "micro_batch": 4, "steps": 6, "pair": "sequence",
+            "question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "lora": {"targets": ["q_proj", "v_proj"]}}))
+        plan = json.loads(run(folder, folder / "bin/train", "--config", tmp / "run.yaml", "--dry-run", "--json")[0])
+        _, trained = run(folder, folder / "bin/train", "--config", tmp / "run.yaml")
+        _, scored = run(folder, folder / "bin/score", "batch", "--scorer", tmp / "run/scorer", "--in", tmp / "rows.jsonl", "--out", tmp / "scores.jsonl",
+                        "--device", "cuda:0")
+    print(f"train: {trained}, planned {plan['need']}; score: {scored}")
+    # Tower and step, or tower and scores: one handle each from opening and one for the stream of the runs.
+    for what, seen in ("train", trained), ("score", scored):
+        if seen["handles"] != 4:
+            sys.exit(f"{what}: {seen['handles']} cuBLAS handles, want 4 of two sessions")
+    if trained["memory"] + (1 << 30) > plan["need"]:  # the stub has no context
+        sys.exit(f"train: {trained['memory']} bytes of device memory and a GiB for a context, {plan['need']} were planned")
+    # Five outputs and sizes of each of 6 steps, gradients, features: 40. A wait in each of 8 layers would add 48.
+    if trained["to_host"] > 80:
+        sys.exit(f"train: {trained['to_host']} copies to the host, want at most 80")
+
+
+if __name__ == "__main__":
+    at = Path(sys.argv[1]).resolve()
+    if sys.argv[2:] == ["--build"]:
+        build(at)
+    elif sys.argv[2:] == ["--check"]:
+        check(at)
+    else:
+        text, counts = run(at, *sys.argv[2:])
+        print(text, end="")
+        print("stub:", json.dumps(counts))
