@@ -18,6 +18,7 @@ enum {
 	RELEASE_MEMORY_INFO = 94,
 	RELEASE_VALUE = 96,
 	ADD_INITIALIZER = 150,
+	ADD_EXTERNAL_INITIALIZERS = 210,
 };
 
 typedef struct {
@@ -56,6 +57,11 @@ static char *api_tensor(void **api, void *data, size_t bytes, const int64_t *sha
 
 static char *api_add_initializer(void **api, void *options, const char *name, void *value) {
 	return failure(api, ((void *(*)(void *, const char *, void *))api[ADD_INITIALIZER])(options, name, value));
+}
+
+static char *api_add_external(void **api, void *options, const char *name, void *value) {
+	return failure(api, ((void *(*)(void *, const char *const *, void *const *, size_t))api[ADD_EXTERNAL_INITIALIZERS])(
+		options, &name, &value, 1));
 }
 
 static void api_release_value(void **api, void *value) {
@@ -128,8 +134,9 @@ func releaseValue(value unsafe.Pointer) {
 	}
 }
 
-// addInitializer makes a session use a value instead of the model's initializer of that name.
-func addInitializer(so *onnxruntime.SessionOptions, name string, value unsafe.Pointer) error {
+// addInitializer makes a session use a value instead of the model's initializer of that name: the value's own memory on
+// the CPU, and a copy on another device, for which the model's must be in a file.
+func addInitializer(so *onnxruntime.SessionOptions, d device, name string, value unsafe.Pointer) error {
 	table, err := api()
 	if err != nil {
 		return err
@@ -140,6 +147,9 @@ func addInitializer(so *onnxruntime.SessionOptions, name string, value unsafe.Po
 	}
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
+	if d != cpu {
+		return failed(C.api_add_external(table, options, text, value))
+	}
 	return failed(C.api_add_initializer(table, options, text, value))
 }
 

@@ -162,7 +162,7 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 				err = errors.Join(err, l.release())
 			}
 		}()
-		if err := l.addTo(so); err != nil {
+		if err := l.addTo(so, d); err != nil {
 			return err
 		}
 	}

@@ -237,9 +237,9 @@ func widenInto(to, from []byte, t onnx.DType) {
 }
 
 // addTo makes a session use the leased tensors.
-func (l *lease) addTo(so *onnxruntime.SessionOptions) error {
+func (l *lease) addTo(so *onnxruntime.SessionOptions, d device) error {
 	for i, w := range l.weights {
-		if err := addInitializer(so, l.names[i], w.value); err != nil {
+		if err := addInitializer(so, d, l.names[i], w.value); err != nil {
 			return fmt.Errorf("initializer %q: %w", l.names[i], err)
 		}
 	}
