@@ -30,8 +30,9 @@ type version struct {
 type kernel []constraint
 
 type constraint struct {
-	of    []place // these share one type; the first that is present decides, as in ONNX Runtime
+	of    []place // these have one type, unless they are mixed
 	types []string
+	mixed bool
 }
 
 // place is an input or an output of a node.
@@ -69,7 +70,7 @@ func read(text string) kernels {
 		k := kernel{}
 		for _, part := range f[4:] {
 			of, types, _ := strings.Cut(part, "=")
-			c := constraint{types: strings.Split(types, ",")}
+			c := constraint{types: strings.Split(types, ","), mixed: slices.Contains([]string{"If", "Loop", "Scan"}, v.op)}
 			for _, p := range strings.Split(of, ",") {
 				index, _ := strconv.Atoi(p[1:])
 				c.of = append(c.of, place{p[0] == 'o', index})
@@ -160,16 +161,20 @@ func has(v version, inputs, outputs []string) bool {
 }
 
 func (c constraint) fits(inputs, outputs []string) bool {
+	first := ""
 	for _, p := range c.of {
 		types := inputs
 		if p.output {
 			types = outputs
 		}
-		if p.index < len(types) && types[p.index] != "" {
-			return slices.Contains(c.types, types[p.index])
+		if p.index >= len(types) || types[p.index] == "" {
+			continue
+		}
+		if first = cmp.Or(first, types[p.index]); types[p.index] != first && !c.mixed {
+			return false
 		}
 	}
-	return true
+	return first == "" || slices.Contains(c.types, first)
 }
 
 func typeName(types *onnx.Types, value string) string {

@@ -77,6 +77,10 @@ func TestResidentIsTheSame(t *testing.T) {
 			path, _ := sftConfig(t, "qwen2_5_vl", "micro_batch: 2\n")
 			return path
 		},
+		"answers": func(t *testing.T) string {
+			return grpoConfig(t, "qwen2_5_vl", "grpo: {num_generations: 4, max_completion_length: 6, "+
+				"rewards: [{kind: match, column: truth}]}\n")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func() map[string]string {

@@ -138,8 +138,9 @@ func (c *Cache) each(f func(m *ort.Memory) error) error {
 // views returns n slots of every layer, starting at first, as inputs and outputs. Free them after the run.
 func (c *Cache) views(first, n int) (on ort.Views, free func(), err error) {
 	on = ort.Views{In: make(map[string]*ort.View, 2*len(c.layers)), Out: make(map[string]*ort.View, 2*len(c.layers))}
+	var made []*ort.View // the caller may add others
 	free = func() {
-		for _, v := range on.In {
+		for _, v := range made {
 			v.Free()
 		}
 	}
@@ -152,6 +153,7 @@ func (c *Cache) views(first, n int) (on ort.Views, free func(), err error) {
 				free()
 				return on, nil, err
 			}
+			made = append(made, v)
 			on.In[past], on.Out[present] = v, v
 		}
 	}

@@ -23,12 +23,13 @@ func variants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map[st
 }
 
 // SpeakingGraphs returns the graphs of a backbone that continues texts.
-func SpeakingGraphs(dir string, o exec.Options) (map[string]*onnx.Model, error) {
+func SpeakingGraphs(dir string, o exec.Options, kernels nn.Kernels) (map[string]*onnx.Model, error) {
 	l, err := Open(dir, "", o)
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close()
+	l.net.Plan.Kernels = kernels
 	recipes := []exec.Recipe{{Name: "generate", Build: l.stepGraph}, l.net.VisionRecipe(nil)}
 	return variants(l.run.Sessions, recipes, nn.Variant{Pictures: true})
 }

@@ -67,8 +67,12 @@ func (v *View) queries() (rows, each string) {
 // hidden].
 func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 	if v.Cached != nil { // keys and values enter the cache with queries of the same rows
-		q := a.Rotate(g, a.Query.Forward(g, all), v.Rotation, a.Heads)
-		k := a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
+		r := v.Rotation
+		if g.Kernels == Fused { // no fused operator reads it here
+			r = r.narrow(g)
+		}
+		q := a.Rotate(g, a.Query.Forward(g, all), r, a.Heads)
+		k := a.Rotate(g, a.Key.Forward(g, all), r, a.KVHeads)
 		value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
 		return a.Output.Forward(g, a.attendCached(g, q, k, value, v))
 	}

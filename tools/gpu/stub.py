@@ -51,7 +51,7 @@ def run(folder, *command):
 
 
 def check(folder):
-    """A training and a scoring of a small model."""
+    """Trainings of a small model, and scores."""
     images = Path("testdata/oracle/images").resolve()
     with tempfile.TemporaryDirectory() as tmp:
         tmp = Path(tmp)
@@ -63,10 +63,23 @@ def check(folder):
         run(folder, folder / "bin/train", "init", "--family", "qwen2_5_vl", "--out", tmp / "backbone", "--text", tmp / "text.txt", "--hidden", 1024,
             "--intermediate", 2816, "--heads", 8, "--kv-heads", 4, "--layers", 8, "--mrope-section", "16,24,24", "--vision-hidden", 640,
             "--vision-heads", 8, "--min-pixels", 501760, "--max-pixels", 501760)
-        (tmp / "run.yaml").write_text(json.dumps({
-            "out": str(tmp / "run"), "backbone": str(tmp / "backbone"), "data": {"train": str(tmp / "rows.jsonl")}, "device": "cuda:0",
-            "dtype": "bfloat16", "device_options": {"kernels": "fused"}, "batch_size": 4, "micro_batch": 4, "steps": 6, "pair": "sequence",
-            "question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "lora": {"targets": ["q_proj", "v_proj"]}}))
+        (tmp / "talks.jsonl").write_text("".join(json.dumps({"id": r["id"], "messages": [
+            {"role": "user", "content": [{"type": "image", "image": r["edit"]}, {"type": "text", "text": "How well was it done?"}]},
+            {"role": "assistant", "content": "It is done."}]}) + "\n" for r in rows))
+        run(folder, folder / "bin/train", "quantize", "--backbone", tmp / "backbone", "--out", tmp / "four", "--bits", 4)
+        asked = {"question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "pair": "sequence"}
+        lora = {"lora": {"targets": ["q_proj", "v_proj"]}}
+        for name, more in {
+            "run": asked | lora,
+            "packed": {"backbone": str(tmp / "four"), "mode": "head", "steps": 2} | asked,
+            "answers": {"data": {"train": str(tmp / "talks.jsonl")}, "mode": "text", "objective": "grpo", "steps": 2, "grpo": {
+                "num_generations": 2, "max_completion_length": 8, "rewards": [{"kind": "match"}]}} | lora,
+        }.items():
+            (tmp / f"{name}.yaml").write_text(json.dumps({
+                "out": str(tmp / name), "backbone": str(tmp / "backbone"), "data": {"train": str(tmp / "rows.jsonl")}, "device": "cuda:0",
+                "dtype": "bfloat16", "device_options": {"kernels": "fused"}, "batch_size": 4, "micro_batch": 4, "steps": 6} | more))
+        for name in "packed", "answers":
+            run(folder, folder / "bin/train", "--config", tmp / f"{name}.yaml")
         plan = json.loads(run(folder, folder / "bin/train", "--config", tmp / "run.yaml", "--dry-run", "--json")[0])
         _, trained = run(folder, folder / "bin/train", "--config", tmp / "run.yaml")
         _, scored = run(folder, folder / "bin/score", "batch", "--scorer", tmp / "run/scorer", "--in", tmp / "rows.jsonl", "--out", tmp / "scores.jsonl",
