@@ -118,7 +118,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *batch.Sample) (float
 			sum[i] += v
 		}
 	}
-	feeds, err := s.net.Backbone.Feeds(sample.Pictures, backbone.JoinPixels(sample.Pictures, nil))
+	feeds, err := s.net.Backbone.Feeds(sample.Pictures, backbone.JoinPixels(sample.Pictures))
 	if err != nil {
 		return 0, nil, err
 	}

@@ -94,7 +94,7 @@ func (e *export) run(t *testing.T, graph string, ids []int64, pictures []*backbo
 	more map[string]*tensor.Dense,
 ) map[string]*tensor.Dense {
 	t.Helper()
-	feeds, err := e.backbone.Feeds(pictures, backbone.JoinPixels(pictures, nil))
+	feeds, err := e.backbone.Feeds(pictures, backbone.JoinPixels(pictures))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,7 +144,7 @@ func (e *exported) program(t *testing.T) {
 // export runs the exported graphs of the case's scorer.
 func (r *reference) export(t *testing.T, e *exported) {
 	sample := r.sample(t, e)
-	feeds, err := e.backbone.Feeds(sample.Pictures, backbone.JoinPixels(sample.Pictures, nil))
+	feeds, err := e.backbone.Feeds(sample.Pictures, backbone.JoinPixels(sample.Pictures))
 	if err != nil {
 		t.Fatal(err)
 	}

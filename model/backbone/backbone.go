@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -24,7 +25,6 @@ import (
 	"assay/data"
 	"assay/internal/quant"
 	"assay/internal/store"
-	"assay/internal/workers"
 	"assay/model/nn"
 )
 
@@ -77,17 +77,13 @@ type Picture struct {
 	Features []float32 // [tokens, feature width] once the vision tower has run
 }
 
-// JoinPixels copies the pixels of pictures into room, one after another, and returns them. A nil room is allocated.
-func JoinPixels(pictures []*Picture, room []float32) []float32 {
-	first, n := make([]int, len(pictures)), 0
+// JoinPixels returns the pixels of pictures, one after another.
+func JoinPixels(pictures []*Picture) []float32 {
+	parts := make([][]float32, len(pictures))
 	for i, p := range pictures {
-		first[i], n = n, n+len(p.Pixels)
+		parts[i] = p.Pixels
 	}
-	if room == nil {
-		room = make([]float32, n)
-	}
-	workers.Do(len(pictures), func(i int) { copy(room[first[i]:], pictures[i].Pixels) })
-	return room[:n]
+	return slices.Concat(parts...)
 }
 
 // Family opens checkpoints of one model_type.

@@ -267,7 +267,7 @@ func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
 		}
 		run, values = append(run, p), values+len(p.Pixels)
 	}
-	feeds, err := r.net.Backbone.Feeds(run, backbone.JoinPixels(run, nil))
+	feeds, err := r.net.Backbone.Feeds(run, backbone.JoinPixels(run))
 	if err != nil {
 		return 0, err
 	}

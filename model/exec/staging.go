@@ -57,6 +57,20 @@ func (s *staging) give(b *ort.HostBuffer) {
 	}
 }
 
+// join copies numbers of each picture, one after another. done must be called after the run.
+func (s *staging) join(pictures []*backbone.Picture, of func(q *backbone.Picture) []float32) (
+	all []float32, done func(),
+) {
+	first, n := make([]int, len(pictures)), 0
+	for i, q := range pictures {
+		first[i], n = n, n+len(of(q))
+	}
+	b := s.take(n)
+	all = b.Values()[:n]
+	workers.Do(len(pictures), func(i int) { copy(all[first[i]:], of(pictures[i])) })
+	return all, func() { s.give(b) }
+}
+
 func (s *staging) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,25 +88,14 @@ func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense,
 	if s.net.VisionTrained() {
 		return s.PixelFeeds(p.Pictures)
 	}
-	first, n := make([]int, len(p.Pictures)), 0
-	for i, q := range p.Pictures {
-		first[i], n = n, n+len(q.Features)
-	}
-	b := s.staging.take(n)
-	all := b.Values()[:n]
-	workers.Do(len(p.Pictures), func(i int) { copy(all[first[i]:], p.Pictures[i].Features) })
-	return features(all, s.net), func() { s.staging.give(b) }, nil
+	all, done := s.staging.join(p.Pictures, func(q *backbone.Picture) []float32 { return q.Features })
+	return features(all, s.net), done, nil
 }
 
 // PixelFeeds returns the vision tower's feeds for pictures. done must be called after the run.
 func (s *Sessions) PixelFeeds(pictures []*backbone.Picture) (feeds map[string]*tensor.Dense, done func(), err error) {
-	n := 0
-	for _, p := range pictures {
-		n += len(p.Pixels)
-	}
-	b := s.staging.take(n)
-	done = func() { s.staging.give(b) }
-	if feeds, err = s.net.Backbone.Feeds(pictures, backbone.JoinPixels(pictures, b.Values())); err != nil {
+	all, done := s.staging.join(pictures, func(q *backbone.Picture) []float32 { return q.Pixels })
+	if feeds, err = s.net.Backbone.Feeds(pictures, all); err != nil {
 		done()
 		return nil, nil, err
 	}
@@ -102,7 +105,7 @@ func (s *Sessions) PixelFeeds(pictures []*backbone.Picture) (feeds map[string]*t
 // visionShapes is VisionFeeds for a plan, which does not read values.
 func (s *Sessions) visionShapes(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 	if s.net.VisionTrained() && len(p.Pictures) > 0 {
-		return s.net.Backbone.Feeds(p.Pictures, backbone.JoinPixels(p.Pictures, nil))
+		return s.net.Backbone.Feeds(p.Pictures, backbone.JoinPixels(p.Pictures))
 	}
 	n := 0
 	for _, q := range p.Pictures {
