@@ -15,10 +15,9 @@ import (
 func (t *Tuner) Counts() exec.Usage { return t.net.Counts(t.List) }
 
 // Usage estimates the memory of training with micro-batches of that many samples as long as s. It adds the weights
-// (once for all graphs; on CUDA once for each), the optimizer state, and every graph's peak memory. On CUDA the peaks
-// add up, as every session keeps its memory between runs; on the CPU sessions share it, and the sum is on the safe
-// side. pictures is the number of distinct pictures in a run: a frozen tower's output is cached for them, up to the
-// cache's size.
+// (once for all graphs; on CUDA once for each), the optimizer state, and the peak memory of the graphs. They share it;
+// on the CPU the sum is on the safe side. pictures is the number of distinct pictures in a run: a frozen tower's output
+// is cached for them, up to the cache's size.
 func (t *Tuner) Usage(s *batch.Sample, micro, pictures int, scoring bool) (exec.Usage, error) {
 	u := t.Counts()
 	if t.net.OnCUDA() && scoring {
@@ -111,13 +110,15 @@ func (s *Scorer) UsageOf(sample *batch.Sample, batch, pictures int) (exec.Usage,
 	}
 	if s.net.Plan.Small { // runs in parallel
 		for what := range peaks {
-			u.Bytes[what] *= int64(s.net.Plan.Limits.Parallel)
+			if n := u.Bytes[what]; n > 0 {
+				u.Bytes[what] = n * int64(s.net.Plan.Limits.Parallel)
+			}
 		}
 	}
 	s.run.AddPictures(&u, sample, batch, pictures, true)
 	switch {
 	case s.net.OnCUDA():
-		s.run.Split(&u, len(peaks))
+		s.run.Split(&u)
 	case !s.net.Plan.Small: // run in sequence, they share one arena
 		u.Bytes["scoring or vision tower"] = max(u.Bytes["scoring"], u.Bytes["vision tower"])
 		for what := range peaks {

@@ -12,13 +12,20 @@ package ort
 enum {
 	VERSION = 29,
 	GET_ERROR_MESSAGE = 2,
+	CREATE_ENV = 3,
 	CREATE_TENSOR_WITH_DATA = 49,
+	CREATE_MEMORY_INFO = 68,
 	CREATE_CPU_MEMORY_INFO = 69,
+	RELEASE_ENV = 92,
 	RELEASE_STATUS = 93,
 	RELEASE_MEMORY_INFO = 94,
 	RELEASE_VALUE = 96,
 	ADD_INITIALIZER = 150,
+	RELEASE_ARENA_CFG = 157,
+	CREATE_ARENA_CFG = 164,
+	UNREGISTER_ALLOCATOR = 177,
 	ADD_EXTERNAL_INITIALIZERS = 210,
+	CREATE_AND_REGISTER_ALLOCATOR = 259,
 };
 
 typedef struct {
@@ -62,6 +69,31 @@ static char *api_add_initializer(void **api, void *options, const char *name, vo
 static char *api_add_external(void **api, void *options, const char *name, void *value) {
 	return failure(api, ((void *(*)(void *, const char *const *, void *const *, size_t))api[ADD_EXTERNAL_INITIALIZERS])(
 		options, &name, &value, 1));
+}
+
+// api_arena creates the arena of a CUDA device for sessions with session.use_env_allocators, or removes it if open is
+// 0; sessions that use it keep it.
+static char *api_arena(void **api, int device, int open, size_t limit, size_t remainder) {
+	void *env = NULL, *memory = NULL, *config = NULL;
+	const char *keys[] = {"max_mem", "max_dead_bytes_per_chunk", "arena_extend_strategy"};
+	size_t values[] = {limit, remainder, 0}; // 0: regions of powers of two
+	// the process's only environment, which the binding has created: this counts another reference
+	char *failed = failure(api, ((void *(*)(int, const char *, void **))api[CREATE_ENV])(4, "", &env));
+	if (!failed)
+		failed = failure(api, ((void *(*)(const char *, int, int, int, void **))api[CREATE_MEMORY_INFO])("Cuda", 1, device,
+			0, &memory));
+	if (!failed && open)
+		failed = failure(api, ((void *(*)(const char *const *, const size_t *, size_t, void **))api[CREATE_ARENA_CFG])(
+			keys, values, 3, &config));
+	if (!failed && open)
+		failed = failure(api, ((void *(*)(void *, const char *, void *, void *, const char *const *, const char *const *,
+			size_t))api[CREATE_AND_REGISTER_ALLOCATOR])(env, "CUDAExecutionProvider", memory, config, NULL, NULL, 0));
+	if (!failed && !open)
+		failed = failure(api, ((void *(*)(void *, void *))api[UNREGISTER_ALLOCATOR])(env, memory));
+	if (config) ((void (*)(void *))api[RELEASE_ARENA_CFG])(config);
+	if (memory) ((void (*)(void *))api[RELEASE_MEMORY_INFO])(memory);
+	if (env) ((void (*)(void *))api[RELEASE_ENV])(env);
+	return failed;
 }
 
 static void api_release_value(void **api, void *value) {
@@ -173,4 +205,17 @@ func handle(so *onnxruntime.SessionOptions) (unsafe.Pointer, error) {
 			"the layout of the Go binding's SessionOptions differs from version 1.35: update ort/api.go")
 	}
 	return *(*unsafe.Pointer)(unsafe.Pointer(so)), nil
+}
+
+// registerArena creates the arena of a device, or removes it; limit is in bytes, 0: none.
+func registerArena(d device, open bool, limit int64) error {
+	table, err := api()
+	if err != nil {
+		return err
+	}
+	var opens C.int
+	if open {
+		opens = 1
+	}
+	return failed(C.api_arena(table, C.int(d), opens, C.size_t(limit), arenaRemainder))
 }

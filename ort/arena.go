@@ -25,3 +25,71 @@ var shareArena = sync.OnceValue(func() error {
 	}
 	return nil
 })
+
+// arenaRemainder is how much larger than requested a block of a device's arena may be. The rest of a larger block
+// stays free, as in PyTorch's allocator. By default ONNX Runtime takes a block of up to twice the size, or 128 MiB
+// larger.
+const arenaRemainder = 1 << 20
+
+// deviceArena is the arena that all sessions on a CUDA device allocate from, so that the memory of one that does not
+// run is there for the others.
+type deviceArena struct {
+	device   device
+	limit    int64 // bytes; 0: none
+	sessions int
+	closed   bool // a session was closed since the last run
+}
+
+var deviceArenas = struct {
+	sync.Mutex
+	of       map[device]*deviceArena
+	register func(d device, open bool, limit int64) error
+}{of: map[device]*deviceArena{}, register: registerArena}
+
+// joinArena counts a session that opens on a device. The first one creates the arena.
+func joinArena(d device, limit int64) (*deviceArena, error) {
+	deviceArenas.Lock()
+	defer deviceArenas.Unlock()
+	a := deviceArenas.of[d]
+	if a == nil {
+		if err := deviceArenas.register(d, true, limit); err != nil {
+			return nil, err
+		}
+		a = &deviceArena{device: d, limit: limit}
+		deviceArenas.of[d] = a
+	}
+	if limit != 0 && limit != a.limit {
+		return nil, fmt.Errorf("memory_limit is %d bytes, but %v has an open session with %d (0: no limit): set it for all "+
+			"sessions with %s=memory_limit=%d", limit, d, a.limit, CUDAEnv, limit)
+	}
+	a.sessions++
+	return a, nil
+}
+
+// leave is called when a session has been closed. The last one frees the memory; otherwise the next run of another one
+// does.
+func (a *deviceArena) leave() error {
+	if a == nil {
+		return nil
+	}
+	deviceArenas.Lock()
+	defer deviceArenas.Unlock()
+	a.closed = true
+	if a.sessions--; a.sessions > 0 {
+		return nil
+	}
+	delete(deviceArenas.of, a.device)
+	return deviceArenas.register(a.device, false, 0)
+}
+
+// shrinks reports whether a run should return free memory to the device afterwards.
+func (a *deviceArena) shrinks() bool {
+	if a == nil {
+		return false
+	}
+	deviceArenas.Lock()
+	defer deviceArenas.Unlock()
+	was := a.closed
+	a.closed = false
+	return was
+}

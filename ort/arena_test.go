@@ -1,6 +1,10 @@
 package ort
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"gorgonia.org/tensor"
@@ -30,5 +34,60 @@ func TestSessionsShareTheArena(t *testing.T) {
 	}
 	if own := grown(Options{}); own < 100 {
 		t.Errorf("a session with its own arena: got %d MB, want at least 100, or this test measures nothing", own)
+	}
+}
+
+// TestDeviceArena: the sessions of a CUDA device have one arena, which the first one creates and the last one removes.
+// After one of several is closed, the next run returns its memory. `make stub` runs the real ones.
+func TestDeviceArena(t *testing.T) {
+	var got []string
+	register := deviceArenas.register
+	t.Cleanup(func() { deviceArenas.register = register })
+	deviceArenas.register = func(d device, open bool, limit int64) error {
+		got = append(got, fmt.Sprint(d, open, limit))
+		if limit == 13 {
+			return errors.New("no memory")
+		}
+		return nil
+	}
+	join := func(d device, limit int64) *deviceArena {
+		t.Helper()
+		a, err := joinArena(d, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	leave := func(a *deviceArena) {
+		t.Helper()
+		if err := a.leave(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := joinArena(0, 13); err == nil {
+		t.Error("an arena without memory was created")
+	}
+	a, b, other := join(0, 1000), join(0, 1000), join(1, 0)
+	if c := join(0, 0); a != b || a != c || a == other {
+		t.Errorf("got arenas %p, %p and %p on device 0 and %p on device 1, want one each", a, b, c, other)
+	}
+	if _, err := joinArena(1, 1000); err == nil || !strings.Contains(err.Error(), CUDAEnv+"=memory_limit=1000") {
+		t.Errorf("a limit where a session without one is open: got error %v", err)
+	}
+	if a.shrinks() {
+		t.Error("a run shrinks the arena, but no session was closed")
+	}
+	leave(a)
+	if first, second := a.shrinks(), a.shrinks(); !first || second {
+		t.Errorf("after a session was closed the next run shrinks the arena: got %v, the one after it %v", first, second)
+	}
+	leave(a)
+	leave(other)
+	leave(a)
+	leave(join(0, 0))
+	want := []string{"cuda:0 true 13", "cuda:0 true 1000", "cuda:1 true 0", "cuda:1 false 0", "cuda:0 false 0",
+		"cuda:0 true 0", "cuda:0 false 0"}
+	if !slices.Equal(got, want) {
+		t.Errorf("arenas: got\n%v, want\n%v", got, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // CUDAEnv is the environment variable with the default [CUDAOptions] for all sessions of a process:
-// "memory_limit=20GB,arena=requested,cudnn_search=heuristic,kernels=plain", or some of these.
+// "memory_limit=20GB,cudnn_search=heuristic,kernels=plain", or some of these.
 const CUDAEnv = "ASSAY_CUDA"
 
 // orEnvironment fills options that are not set from [CUDAEnv].
@@ -27,14 +27,12 @@ func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
 			if n, err = bytesOf(value); err == nil && o.MemoryLimit == 0 {
 				o.MemoryLimit = n
 			}
-		case "arena":
-			o.Arena = cmp.Or(o.Arena, value)
 		case "cudnn_search":
 			o.CudnnSearch = cmp.Or(o.CudnnSearch, value)
 		case "kernels":
 			o.Kernels = cmp.Or(o.Kernels, value)
 		default:
-			err = fmt.Errorf("option %q is unknown: want memory_limit, arena, cudnn_search, kernels", key)
+			err = fmt.Errorf("option %q is unknown: want memory_limit, cudnn_search, kernels", key)
 		}
 		if err != nil {
 			return o, fmt.Errorf("%s: %w", CUDAEnv, err)

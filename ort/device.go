@@ -90,17 +90,15 @@ func hasCUDA(library string) bool {
 
 // CUDAOptions are settings of ONNX Runtime's CUDA provider. The zero value uses the provider's defaults.
 type CUDAOptions struct {
-	MemoryLimit int64  // bytes of each session's arena; 0: no limit
-	Arena       string // how it grows: "doubling" (by up to a GiB), "requested" (less memory, more calls); "": doubling
+	MemoryLimit int64  // bytes of the arena of all sessions; 0: no limit
 	CudnnSearch string // of algorithms for convolutions: "exhaustive", "heuristic", "default"; "": exhaustive
 	Kernels     string // "auto", "plain", "fused": used when graphs are built; sessions run either kind
 }
 
 // Our values -> the provider's.
 var (
-	arenaStrategies = map[string]string{"doubling": "kNextPowerOfTwo", "requested": "kSameAsRequested"}
-	cudnnSearches   = map[string]string{"exhaustive": "EXHAUSTIVE", "heuristic": "HEURISTIC", "default": "DEFAULT"}
-	kernelChoices   = map[string]string{"auto": "auto", "plain": "plain", "fused": "fused"}
+	cudnnSearches = map[string]string{"exhaustive": "EXHAUSTIVE", "heuristic": "HEURISTIC", "default": "DEFAULT"}
+	kernelChoices = map[string]string{"auto": "auto", "plain": "plain", "fused": "fused"}
 )
 
 // Check validates the options.
@@ -110,7 +108,6 @@ func (o CUDAOptions) Check() error {
 		key, value string
 		known      map[string]string
 	}{
-		{"arena", o.Arena, arenaStrategies},
 		{"cudnn_search", o.CudnnSearch, cudnnSearches},
 		{"kernels", o.Kernels, kernelChoices},
 	} {
@@ -129,27 +126,14 @@ func (o CUDAOptions) Check() error {
 // scores.
 func (o CUDAOptions) provider(d device) map[string]string {
 	out := map[string]string{"device_id": strconv.Itoa(int(d)), "use_tf32": "0"}
-	if o.MemoryLimit > 0 {
-		out["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)
-	}
-	if o.Arena != "" {
-		out["arena_extend_strategy"] = arenaStrategies[o.Arena]
-	}
 	if o.CudnnSearch != "" {
 		out["cudnn_conv_algo_search"] = cudnnSearches[o.CudnnSearch]
 	}
 	return out
 }
 
-// addTo makes the device the first choice of a session.
+// addTo makes a CUDA device the first choice of a session.
 func (d device) addTo(so *onnxruntime.SessionOptions, o CUDAOptions) error {
-	if d == cpu {
-		return nil
-	}
-	o, err := o.orEnvironment()
-	if err != nil {
-		return err
-	}
 	if err := o.Check(); err != nil {
 		return err
 	}

@@ -106,8 +106,7 @@ func (s *Session) free() error {
 	if s.s == nil {
 		return nil
 	}
-	err := errors.Join(s.s.Destroy(), s.weights.release())
-	s.threads.close()
-	s.s, s.weights, s.threads = nil, nil, nil
+	err := errors.Join(s.s.Destroy(), s.weights.release(), s.offDevice())
+	s.s, s.weights = nil, nil
 	return err
 }

@@ -37,8 +37,7 @@ type Options struct {
 	// it for all sessions of a process.
 	NoSpin bool
 
-	CUDA   CUDAOptions // for a CUDA device
-	Shrink bool        // after each run, return CUDA device memory beyond the weights
+	CUDA CUDAOptions // for a CUDA device
 
 	// Bound are the names of inputs and outputs that are always views, of the model's own types: see
 	// [Session.RunWith].
@@ -73,12 +72,12 @@ type Session struct {
 	inputs  []port
 	outputs []port
 	id      string // cache key; see KeepEnv
-	shrink  string // arena to shrink after each run; "": none
 
 	mu      sync.RWMutex // held for reading by Run, for writing by Close
 	s       *onnxruntime.DynamicAdvancedSession
-	weights *lease   // of the pool; nil: none
-	threads *threads // of a CUDA device; nil: any
+	weights *lease       // of the pool; nil: none
+	threads *threads     // of a CUDA device; nil: any
+	arena   *deviceArena // of a CUDA device
 }
 
 // Open opens a session for a model. The model is neither modified nor retained.
@@ -116,9 +115,7 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	for _, d := range candidates {
 		err = s.start(&a.Model, d, o)
 		if err == nil {
-			if s.device = d.String(); o.Shrink && d != cpu {
-				s.shrink = fmt.Sprintf("gpu:%d", int(d))
-			}
+			s.device = d.String()
 			return s, nil
 		}
 	}
@@ -135,16 +132,14 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	defer so.Destroy()
 	if d != cpu { // its libraries are loaded here
 		defer keepSignals()()
-		s.threads = &threads{}
+		if err := s.onDevice(so, d, o.CUDA); err != nil {
+			return err
+		}
 		defer func() {
 			if err != nil {
-				s.threads.close()
-				s.threads = nil
+				err = errors.Join(err, s.offDevice())
 			}
 		}()
-	}
-	if err := d.addTo(so, o.CUDA); err != nil {
-		return err
 	}
 	if usesFused(&model.Graph) {
 		if err := addFused(so); err != nil {
@@ -182,6 +177,32 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	l.forget(o.Prepack && d == cpu)
 	s.weights = l
 	return nil
+}
+
+// onDevice makes a CUDA device the first choice of the session, with threads and memory.
+func (s *Session) onDevice(so *onnxruntime.SessionOptions, d device, o CUDAOptions) error {
+	o, err := o.orEnvironment()
+	if err != nil {
+		return err
+	}
+	if err := d.addTo(so, o); err != nil {
+		return err
+	}
+	if s.arena, err = joinArena(d, o.MemoryLimit); err != nil {
+		return d.explain(err)
+	}
+	s.threads = &threads{}
+	// weights are exact, and freed with the session
+	return errors.Join(so.AddSessionConfigEntry("session.use_device_allocator_for_initializers", "1"),
+		so.AddSessionConfigEntry("session.use_env_allocators", "1"))
+}
+
+// offDevice releases the threads and memory of a session that is closed.
+func (s *Session) offDevice() error {
+	s.threads.close()
+	err := s.arena.leave()
+	s.threads, s.arena = nil, nil
+	return err
 }
 
 // withoutKernel adds to ONNX Runtime's error for an operator that a device has no kernel for, which names the node but
@@ -328,8 +349,9 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 		return err
 	}
 	defer ro.Destroy()
-	if s.shrink != "" {
-		if err := ro.AddRunConfigEntry("memory.enable_memory_arena_shrinkage", s.shrink); err != nil {
+	if s.arena.shrinks() {
+		arena := fmt.Sprintf("gpu:%d", int(s.arena.device))
+		if err := ro.AddRunConfigEntry("memory.enable_memory_arena_shrinkage", arena); err != nil {
 			return err
 		}
 	}

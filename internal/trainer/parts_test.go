@@ -125,7 +125,7 @@ func TestTrainSection(t *testing.T) {
 		"train: {projector: full}\nlora: {bias: all}\n":        "PEFT saves such biases twice",
 		"lora: {dora: true, start: pissa}\n":                   "cannot be combined with lora.dora",
 		"lora: {start: random}\n":                              "want one of pissa, olora",
-		"device_options: {arena: round}\n":                     "want one of doubling, requested",
+		"device_options: {cudnn_search: all}\n":                "want one of exhaustive, heuristic, default",
 		"optimizer: {groups: {vision: {lr: 1}}}\n":             "optimizer.groups.vision: no tensor in this group trains",
 		"optimizer: {groups: {head: {ratio: 2}}}\n":            "only applies to adapters",
 		"optimizer: {groups: {head: {schedule: {kind: x}}}}\n": "optimizer.groups.head.schedule.kind",

@@ -308,7 +308,7 @@ func (n *Network) ofDecoder(path string) bool {
 
 // VisionRecipe returns the graph of the vision tower for the given pictures.
 func (n *Network) VisionRecipe(pictures []*backbone.Picture) Recipe {
-	r := Recipe{Name: "vision", Build: n.visionGraph, Rare: n.Plan.Training != TrainNothing} // features are cached
+	r := Recipe{Name: "vision", Build: n.visionGraph}
 	return r.With(nn.Variant{Pictures: n.longPictures(pictures)})
 }
 

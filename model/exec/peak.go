@@ -62,7 +62,7 @@ func Peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 		l.unknown += open
 		l.run(n, types, inner)
 	}
-	return l.peak, l.unknown, nil
+	return l.peak + l.kept, l.unknown, nil
 }
 
 // bodyPeak returns the peak of the last step of a Scan, whose block of queries sees the most keys, with the states
@@ -110,7 +110,8 @@ type liveness struct {
 	readers    map[string]int
 	constant   map[string]bool // folded when the session is opened
 	live, peak int64
-	unknown    int // values of unknown size
+	unknown    int   // values of unknown size
+	kept       int64 // scratch memory that a fused operator keeps for the next node: see ops/device.h
 }
 
 func newLiveness(m *onnx.Model) *liveness {
@@ -152,7 +153,8 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 		}
 		l.live += l.size[y]
 	}
-	l.peak = max(l.peak, l.live+scratch(n, types)+inner)
+	l.peak = max(l.peak, l.live+scratch(n)+inner)
+	l.kept = max(l.kept, keptScratch(n, types))
 	for _, x := range n.Reads() {
 		l.done(l.of(x))
 	}
@@ -177,18 +179,26 @@ func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 	return bytes
 }
 
+// keptScratch returns the memory of a fused operator besides its outputs: g o', and gradients of k and v in parts
+// (ops/cuda.cc).
+func keptScratch(n *onnx.Node, types *onnx.Types) int64 {
+	if n.Domain != onnx.FusedDomain || n.Op != "FlashAttentionGrad" {
+		return 0
+	}
+	sizes, ok := types.Of(n.Inputs[1]).Sizes()
+	if !ok {
+		return 0
+	}
+	parts := 2 * 4 * onnx.Elements(sizes)
+	if n.Int("heads", 1) == n.Int("kv_heads", 1) {
+		parts = 0
+	}
+	return parts + 4*sizes[0]*n.Int("heads", 1)
+}
+
 // scratch returns the memory that a node needs besides its outputs while it runs: products with a packed weight
 // dequantize it to float32.
-func scratch(n *onnx.Node, types *onnx.Types) int64 {
-	if n.Domain == onnx.FusedDomain && n.Op == "FlashAttentionGrad" { // g o', gradients of k and v in parts: ops/cuda.cc
-		if sizes, ok := types.Of(n.Inputs[1]).Sizes(); ok {
-			parts := 2 * 4 * onnx.Elements(sizes)
-			if n.Int("heads", 1) == n.Int("kv_heads", 1) {
-				parts = 0
-			}
-			return parts + 4*sizes[0]*n.Int("heads", 1)
-		}
-	}
+func scratch(n *onnx.Node) int64 {
 	if n.Domain != nn.Microsoft || n.Op != "MatMulNBits" && n.Op != "MatMulBnb4" {
 		return 0
 	}

@@ -18,7 +18,6 @@ import (
 type Recipe struct {
 	Name  string
 	Build func(g *nn.Graph) (*nn.Program, error)
-	Rare  bool // it runs rarely: its GPU memory is released after each run
 }
 
 // With returns the recipe of a variant.
@@ -139,7 +138,6 @@ func (s *Sessions) open(r Recipe) (*Session, error) {
 		Bound:     b.Bound,
 		Threads:   s.net.Plan.Limits.Threads,
 		Folder:    s.net.Backbone.Weights.Folder(),
-		Shrink:    r.Rare,
 		LowMemory: !s.net.Plan.Small || s.net.Plan.Training != TrainNothing,
 		Prepack:   b.Packed || nn.PacksWeights(b.Model),
 	})

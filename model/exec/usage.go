@@ -2,6 +2,7 @@ package exec
 
 import (
 	"maps"
+	"slices"
 
 	"assay/model/batch"
 	"assay/model/nn"
@@ -32,13 +33,20 @@ func (n *Network) Counts(params []nn.Param) Usage {
 const (
 	Program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
 	arenaSlack = 16       // one part in arenaSlack of an arena is lost between its blocks
-
-	// On CUDA an arena grows by regions of up to a GiB, and no block spans two: more of it is lost.
-	CUDASlack  = 8
-	CUDARegion = 1 << 30 // bytes
+	cudaSlack  = 12       // the same on CUDA, where no block spans two of an arena's regions
+	cudaRest   = 32 << 20 // an arena's first regions, tables of fused operators
 	// GPU memory that a process needs before it computes: the driver's context, kernels, workspaces of cuBLAS.
 	CUDAContext = 1 << 30
 )
+
+// CUDAArena returns the device memory of an arena whose blocks take n bytes at their peak. It grows by regions of 1,
+// 2, 4, ... MiB up to a GiB.
+func CUDAArena(n int64) (bytes int64) {
+	for region := int64(1) << 20; bytes < n+n/cudaSlack; region = min(2*region, 1<<30) {
+		bytes += region
+	}
+	return bytes + cudaRest
+}
 
 // AddTraining adds the memory that training needs besides the weights: for the optimizer, graphs and pictures.
 func (r *Runner) AddTraining(
@@ -52,7 +60,7 @@ func (r *Runner) AddTraining(
 	r.AddPictures(u, s, micro, pictures, !r.net.VisionTrained())
 	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // pictures that are prepared during the step
 	if r.net.OnCUDA() {
-		r.Split(u, len(peaks))
+		r.Split(u)
 		if u.Bytes["parameters"] = 4 * u.Trainable; r.Sessions.Resident != nil { // otherwise they are fed to every run
 			r.Sessions.Resident.count(u)
 		}
@@ -74,18 +82,29 @@ func (r *Runner) held(params []nn.Param) (bytes int64) {
 // Peaks holds the peak memory of graphs, for a batch of samples as long as the given one, by what the graphs do.
 type Peaks = map[string]func(s *batch.Sample, batch int) (bytes int64, err error)
 
-// AddPeaks adds the peak memory of graphs, including what their arenas lose.
+// AddPeaks adds the peak memory of graphs, including what their arenas lose. On CUDA they share one, and run in turn:
+// only the largest is added.
 func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) error {
 	for what, peak := range peaks {
 		n, err := peak(s, batch)
 		if err != nil {
 			return err
 		}
-		slack := n / arenaSlack
-		if r.net.OnCUDA() {
-			slack = n / CUDASlack
+		if u.Bytes[what] = n + n/arenaSlack; r.net.OnCUDA() {
+			u.Bytes[what] = CUDAArena(n)
 		}
-		u.Bytes[what] = n + slack
+	}
+	if !r.net.OnCUDA() {
+		return nil
+	}
+	var largest string
+	for _, what := range slices.Sorted(maps.Keys(peaks)) {
+		if u.Bytes[what] > u.Bytes[largest] {
+			delete(u.Bytes, largest)
+			largest = what
+		} else {
+			delete(u.Bytes, what)
+		}
 	}
 	return nil
 }
@@ -104,9 +123,8 @@ func (r *Runner) AddPictures(u *Usage, s *batch.Sample, batch, pictures int, kep
 	u.Bytes["program"] = Program
 }
 
-// Split divides memory into device and host memory, and adds the overhead of the device: its context, and for each
-// session's arena the rest of its last region, half of one on average.
-func (r *Runner) Split(u *Usage, sessions int) {
+// Split divides memory into device and host memory, and adds the device's context.
+func (r *Runner) Split(u *Usage) {
 	u.Host = map[string]int64{}
 	for _, what := range []string{"gradients and optimizer", "image features", "pictures", "program"} {
 		if n, ok := u.Bytes[what]; ok {
@@ -114,5 +132,5 @@ func (r *Runner) Split(u *Usage, sessions int) {
 		}
 	}
 	maps.DeleteFunc(u.Bytes, func(what string, _ int64) bool { return u.Host[what] > 0 })
-	u.Bytes["context, ends of arenas"] = CUDAContext + int64(sessions)*CUDARegion/2
+	u.Bytes["context"] = CUDAContext
 }

@@ -68,8 +68,7 @@ func (l *Model) needed() (int64, error) {
 	if l.plainCache() { // scores, with the mask added, and their softmax
 		most += 3 * maxScores
 	}
-	const sessions = 2 // the tower's and the decoder's
-	return weights + most + most/exec.CUDASlack + exec.CUDAContext + sessions*exec.CUDARegion/2, nil
+	return weights + exec.CUDAArena(most) + exec.CUDAContext, nil
 }
 
 // promptPeak is the peak memory of a run over text only.

@@ -44,7 +44,7 @@ def run(folder, *command):
         p = subprocess.run([str(c) for c in command], env=env, capture_output=True, text=True)
         rows = [line.split() for line in Path(log.name).read_text().splitlines()]
     seen = {"handles": sum(r == ["H", "cublas"] for r in rows), "memory": max([int(r[2]) for r in rows if r[0] in "MF"], default=0),
-            "to_host": sum(r[:2] == ["C", "2"] for r in rows)}
+            "left": int(([0] + [r[2] for r in rows if r[0] in "MF"])[-1]), "to_host": sum(r[:2] == ["C", "2"] for r in rows)}
     if p.returncode:
         sys.exit(f"{' '.join(map(str, command))}: exit code {p.returncode}: {p.stderr[-800:]}")
     return p.stdout, seen
@@ -89,9 +89,13 @@ def check(folder):
     for what, seen in ("train", trained), ("score", scored):
         if seen["handles"] != 4:
             sys.exit(f"{what}: {seen['handles']} cuBLAS handles, want 4 of two sessions")
-    if trained["memory"] + (1 << 30) > plan["need"]:  # the stub has no context
+    planned = plan["need"] - (1 << 30)  # the stub has no context
+    if not trained["memory"] <= planned <= 1.1 * trained["memory"]:
         sys.exit(f"train: {trained['memory']} bytes of device memory and a GiB for a context, {plan['need']} were planned")
     # Five outputs and sizes of each of 6 steps, gradients, features: 40. A wait in each of 8 layers would add 48.
+    for what, seen in ("train", trained), ("score", scored):  # tables and scratch memory of fused operators stay
+        if seen["left"] > 32 << 20:
+            sys.exit(f"{what}: {seen['left']} bytes of device memory were left after the sessions had been closed")
     if trained["to_host"] > 80:
         sys.exit(f"train: {trained['to_host']} copies to the host, want at most 80")
 

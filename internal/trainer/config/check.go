@@ -52,7 +52,6 @@ func (c *Config) check(doc *strictyaml.Document) {
 		c.Device)
 	d.oneOf("reduce", c.Reduce, ReduceOrdered, ReduceFast)
 	d.Want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
-	d.oneOf("device_options.arena", c.DeviceOptions.Arena, "", "doubling", "requested")
 	d.oneOf("device_options.cudnn_search", c.DeviceOptions.CudnnSearch, "", "exhaustive", "heuristic", "default")
 	d.oneOf("device_options.kernels", c.DeviceOptions.Kernels, "", "auto", "plain", "fused")
 	d.Want(c.DeviceOptions.MemoryLimit >= 0, "device_options.memory_limit", "want a size like 60GB")

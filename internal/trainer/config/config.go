@@ -87,14 +87,13 @@ type Config struct {
 // DeviceOptions are the options of a CUDA device, see ort.CUDAOptions, and the kernels on any device.
 type DeviceOptions struct {
 	MemoryLimit CacheSize `yaml:"memory_limit,omitempty"` // bytes; 0: all of the device
-	Arena       string    `yaml:"arena,omitempty"`        // doubling, requested
 	CudnnSearch string    `yaml:"cudnn_search,omitempty"` // exhaustive, heuristic, default
 	Kernels     string    `yaml:"kernels,omitempty"`      // auto, plain, fused: see model.Options
 }
 
 // CUDA returns the options in the form that sessions take.
 func (o DeviceOptions) CUDA() ort.CUDAOptions {
-	return ort.CUDAOptions{MemoryLimit: int64(o.MemoryLimit), Arena: o.Arena, CudnnSearch: o.CudnnSearch}
+	return ort.CUDAOptions{MemoryLimit: int64(o.MemoryLimit), CudnnSearch: o.CudnnSearch}
 }
 
 // LoraConfig configures the adapters and the layers that get one. Each key means the same as in PEFT.

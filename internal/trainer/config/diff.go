@@ -12,7 +12,7 @@ import (
 // mayDiffer are the keys that may change when a run resumes: they are paths, or do not affect the results. The files
 // at the paths are compared by content.
 var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
-	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
+	"device_options.memory_limit", "validate.benchmark.ratings", "validate.benchmark.images",
 	"validate.benchmark.votes", "validate.benchmark.targets", "report_to"}
 
 func flatten(key string, tree map[string]any) map[string]string {
