@@ -14,15 +14,11 @@ import (
 // Counts returns the numbers of parameters and the size of the weights in bytes.
 func (t *Tuner) Counts() exec.Usage { return t.net.Counts(t.List) }
 
-// Usage estimates the memory of training with micro-batches of that many samples as long as s. It adds the weights
-// (once for all graphs; on CUDA once for each), the optimizer state, and the peak memory of the graphs. They share it;
-// on the CPU the sum is on the safe side. pictures is the number of distinct pictures in a run: a frozen tower's output
-// is cached for them, up to the cache's size.
+// Usage estimates the memory of training with micro-batches of that many samples as long as s. It adds the weights, the
+// optimizer state, and the peak memory of the graphs. They share it; on the CPU the sum is on the safe side. pictures
+// is the number of distinct pictures in a run: a frozen tower's output is cached for them, up to the cache's size.
 func (t *Tuner) Usage(s *batch.Sample, micro, pictures int, scoring bool) (exec.Usage, error) {
 	u := t.Counts()
-	if t.net.OnCUDA() && scoring {
-		u.Bytes["weights"] *= 2
-	}
 	peaks := exec.Peaks{"training step": t.stepPeak}
 	if !t.net.VisionTrained() {
 		peaks["vision tower"] = t.run.VisionPeak

@@ -166,9 +166,9 @@ func releaseValue(value unsafe.Pointer) {
 	}
 }
 
-// addInitializer makes a session use a value instead of the model's initializer of that name: the value's own memory on
-// the CPU, and a copy on another device, for which the model's must be in a file.
-func addInitializer(so *onnxruntime.SessionOptions, d device, name string, value unsafe.Pointer) error {
+// addInitializer makes a session use a value instead of the model's initializer of that name: the value's own memory,
+// which must be on the session's device, or a copy, for which the model's must be in a file.
+func addInitializer(so *onnxruntime.SessionOptions, name string, value unsafe.Pointer, copied bool) error {
 	table, err := api()
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func addInitializer(so *onnxruntime.SessionOptions, d device, name string, value
 	}
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
-	if d != cpu {
+	if copied {
 		return failed(C.api_add_external(table, options, text, value))
 	}
 	return failed(C.api_add_initializer(table, options, text, value))

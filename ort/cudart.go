@@ -185,9 +185,9 @@ func cudaCopy(d device, to uintptr, toStep int64, from uintptr, fromStep, length
 	})
 }
 
-func cudaWrite(d device, to uintptr, from []float32) error {
+func cudaWrite(d device, to uintptr, from []byte) error {
 	return onCUDA(func() *C.char {
-		return C.cudart_write(C.int(d), C.uintptr_t(to), unsafe.Pointer(&from[0]), C.size_t(4*len(from)))
+		return C.cudart_write(C.int(d), C.uintptr_t(to), unsafe.Pointer(&from[0]), C.size_t(len(from)))
 	})
 }
 

@@ -37,38 +37,14 @@ func TestLazyOnDevices(t *testing.T) {
 	b.M.Initializers = append(b.M.Initializers, lazy)
 	y := b.Op("Mul", "w", b.Input("x", onnx.Float, onnx.Dims(1)))
 	b.Output("y", b.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, y, b.Ints(0)), onnx.Float, onnx.Dims(2))
-	if _, err := load(); err != nil {
-		t.Fatal(err)
-	}
-	so, err := sessionOptions(Options{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer so.Destroy()
 	m := *b.M
 	l, err := share(&m, folder, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.release()
-	if err := l.addTo(so, device(0)); err != nil {
-		t.Fatal(err)
-	}
-	data, err := m.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, []string{"x"}, []string{"y"}, so)
-	if err != nil {
-		t.Fatalf("opening: got error %v, want a session over a copy", err)
-	}
+	s := openOver(t, &m, folder, device(0), l)
 	clear(l.weights[0].pages) // the copy stays
-	a, err := adapt(&m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Session{device: cpu.String(), inputs: a.inputs, outputs: a.outputs, s: raw}
-	defer s.Close()
 	in := map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))}
 	out, err := s.Run(context.Background(), in)
 	if err != nil {
@@ -77,4 +53,35 @@ func TestLazyOnDevices(t *testing.T) {
 	if diff := cmp.Diff(want, out["y"].Data()); diff != "" {
 		t.Errorf("sums of the copy's columns (-want +got):\n%s", diff)
 	}
+}
+
+// openOver opens a session on the CPU with a lease's tensors as on a device.
+func openOver(t *testing.T, m *onnx.Model, folder string, d device, l *lease) *Session {
+	t.Helper()
+	if _, err := load(); err != nil {
+		t.Fatal(err)
+	}
+	so, err := sessionOptions(Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer so.Destroy()
+	if err := l.addTo(so, d); err != nil {
+		t.Fatal(err)
+	}
+	data, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := adapt(m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Session{device: cpu.String(), inputs: a.inputs, outputs: a.outputs}
+	s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so)
+	if err != nil {
+		t.Fatalf("opening: got error %v, want a session over a copy", err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }

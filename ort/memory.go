@@ -62,19 +62,23 @@ func (m *Memory) Close() error {
 
 // Write copies values to the memory, starting at byte at.
 func (m *Memory) Write(at int64, values []float32) error {
-	if err := m.transfers(at, values); err != nil || len(values) == 0 {
+	return m.writeBytes(at, rawBytes(values))
+}
+
+func (m *Memory) writeBytes(at int64, values []byte) error {
+	if err := m.transfers(at, int64(len(values))); err != nil || len(values) == 0 {
 		return err
 	}
 	if m.device != cpu {
 		return cudaWrite(m.device, m.at+uintptr(at), values)
 	}
-	copy(m.host[at:], rawBytes(values))
+	copy(m.host[at:], values)
 	return nil
 }
 
 // Read copies numbers out of the memory, starting at byte at.
 func (m *Memory) Read(at int64, into []float32) error {
-	if err := m.transfers(at, into); err != nil || len(into) == 0 {
+	if err := m.transfers(at, 4*int64(len(into))); err != nil || len(into) == 0 {
 		return err
 	}
 	if m.device != cpu {
@@ -85,8 +89,8 @@ func (m *Memory) Read(at int64, into []float32) error {
 }
 
 // transfers checks a range of the memory that is to be written or read.
-func (m *Memory) transfers(at int64, values []float32) error {
-	if n := 4 * int64(len(values)); at < 0 || at > m.bytes-n {
+func (m *Memory) transfers(at, n int64) error {
+	if at < 0 || at > m.bytes-n {
 		return fmt.Errorf("%d bytes at byte %d do not fit in memory of %d bytes", n, at, m.bytes)
 	}
 	return nil

@@ -149,9 +149,16 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	m := *model
 	var l *lease
 	if o.Folder != "" {
-		if l, err = share(&m, o.Folder, d == cpu); err != nil {
-			return err
+		var on deviceLease
+		if d != cpu {
+			if on, err = shareOn(d, &m, o.Folder); err != nil {
+				return d.explain(err)
+			}
 		}
+		if l, err = share(&m, o.Folder, d == cpu); err != nil {
+			return errors.Join(err, on.release())
+		}
+		l.device = on
 		defer func() {
 			if err != nil {
 				err = errors.Join(err, l.release())

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -58,6 +59,7 @@ var elements = map[onnx.DType]int{onnx.Float: 1, onnx.Float16: 10, onnx.Double: 
 type lease struct {
 	names   []string
 	weights []*weight
+	device  deviceLease // on a CUDA device
 }
 
 // share replaces what the model (a copy of the caller's) reads from files below folder by tensors of the pool. These
@@ -163,12 +165,7 @@ func (l *lease) take(path string, t *onnx.Tensor, name string, widened onnx.DTyp
 	if err != nil {
 		return err
 	}
-	e := t.External
-	if e.Offset < 0 || e.Offset > info.Size()-e.Length {
-		return fmt.Errorf("tensor %q: %d bytes at offset %d of %s, which has %d: the file is cut short", t.Name, e.Length,
-			e.Offset, path, info.Size())
-	}
-	stat := info.Sys().(*syscall.Stat_t)
+	e, stat := t.External, info.Sys().(*syscall.Stat_t)
 	at := region{
 		device:  stat.Dev,
 		inode:   stat.Ino,
@@ -191,15 +188,31 @@ func (l *lease) take(path string, t *onnx.Tensor, name string, widened onnx.DTyp
 	return nil
 }
 
+// mapTensor maps a tensor's bytes in a file: the last ones of pages.
+func mapTensor(f *os.File, t *onnx.Tensor) (pages, data []byte, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	e := t.External
+	if e.Offset < 0 || e.Offset > info.Size()-e.Length {
+		return nil, nil, fmt.Errorf("%d bytes at offset %d of %d: the file is cut short", e.Length, e.Offset, info.Size())
+	}
+	skip := e.Offset % int64(os.Getpagesize())
+	pages, err = syscall.Mmap(int(f.Fd()), e.Offset-skip, int(skip+e.Length), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, nil, fmt.Errorf("map it into memory: %w", err)
+	}
+	return pages, pages[skip:], nil
+}
+
 // mapRegion maps a region of a file, or widens it into newly allocated memory.
 func mapRegion(f *os.File, at region, t *onnx.Tensor) (w *weight, err error) {
-	page := int64(os.Getpagesize())
-	skip := at.offset % page
-	pages, err := syscall.Mmap(int(f.Fd()), at.offset-skip, int(skip+at.length), syscall.PROT_READ, syscall.MAP_SHARED)
+	pages, data, err := mapTensor(f, t)
 	if err != nil {
-		return nil, fmt.Errorf("map it into memory: %w", err)
+		return nil, err
 	}
-	data, typ := pages[skip:], t.Type
+	typ := t.Type
 	if at.widened != onnx.Undefined {
 		wide, err := syscall.Mmap(-1, 0, int(4*t.Count()), syscall.PROT_READ|syscall.PROT_WRITE,
 			syscall.MAP_ANON|syscall.MAP_PRIVATE)
@@ -238,8 +251,13 @@ func widenInto(to, from []byte, t onnx.DType) {
 
 // addTo makes a session use the leased tensors.
 func (l *lease) addTo(so *onnxruntime.SessionOptions, d device) error {
+	for _, name := range slices.Sorted(maps.Keys(l.device)) {
+		if err := addInitializer(so, name, l.device[name].view.value, false); err != nil {
+			return fmt.Errorf("initializer %q: %w", name, err)
+		}
+	}
 	for i, w := range l.weights {
-		if err := addInitializer(so, d, l.names[i], w.value); err != nil {
+		if err := addInitializer(so, l.names[i], w.value, d != cpu); err != nil {
 			return fmt.Errorf("initializer %q: %w", l.names[i], err)
 		}
 	}
@@ -253,7 +271,7 @@ func (l *lease) release() error {
 	}
 	pool.Lock()
 	defer pool.Unlock()
-	var errs []error
+	errs := []error{l.device.release()}
 	for _, w := range l.weights {
 		if w.users--; w.users == 0 {
 			delete(pool.weights, w.region)

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
@@ -292,6 +295,53 @@ func TestGRPOResumes(t *testing.T) {
 			b, _ := json.Marshal(all)
 			if string(a) != string(b) {
 				t.Errorf("got metrics\n%s\nwant\n%s", a, b)
+			}
+		})
+	}
+}
+
+// TestGRPOFused: with fused operators a run samples the answers of one with plain operators, and learns the
+// same from them.
+func TestGRPOFused(t *testing.T) {
+	long.Test(t)
+	type seen struct {
+		answers [][]int64
+		steps   []float64 // loss and gradient norm
+	}
+	run := func(kernels, family string) (got seen) {
+		t.Helper()
+		path := grpoConfig(t, family, fmt.Sprintf("steps: 3\noptimizer: {lr: 0.01}\n"+
+			"lora: {targets: [q_proj, k_proj, v_proj, down_proj]}\n"+
+			"device_options: {kernels: %s}\n"+fewAnswers, kernels, 0.1, 2, "match, column: truth"))
+		s := &steered{}
+		s.answers = func(ctx context.Context, prompts []dataset.Example, step int64) (models.Completions, error) {
+			out, err := s.policy.Complete(ctx, prompts, func(int) bool { return true }, step)
+			for i := range prompts {
+				for k := range out[i] {
+					a := &out[i][k]
+					a.Reward = float64(a.IDs[0]%7) / 7
+					got.answers = append(got.answers, a.IDs)
+				}
+			}
+			return out, err
+		}
+		if _, err := Train(t.Context(), Options{Config: load(t, path), Factory: steeredBy(s)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range metricLines[records.StepMetrics](t, path, "train") {
+			got.steps = append(got.steps, float64(m.Loss), float64(m.GradNorm))
+		}
+		return got
+	}
+	for _, family := range []string{"qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
+		t.Run(family, func(t *testing.T) {
+			got, want := run("fused", family), run("plain", family)
+			if diff := cmp.Diff(want.answers, got.answers); diff != "" {
+				t.Errorf("answers (-plain +fused):\n%s", diff)
+			}
+			near := cmpopts.EquateApprox(1e-4, 1e-6)
+			if diff := cmp.Diff(want.steps, got.steps, near); diff != "" || len(want.steps) != 6 {
+				t.Errorf("losses and gradient norms %v (-plain +fused):\n%s", want.steps, diff)
 			}
 		})
 	}

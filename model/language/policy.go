@@ -219,21 +219,15 @@ type AnswersUsage struct {
 // AnswersUsage estimates the memory of generating answers to a prompt and of training on micro of them at a time.
 func (t *Tuner) AnswersUsage(prompt *batch.Sample, micro int, o AnswersUsage) (exec.Usage, error) {
 	u := t.net.Counts(t.List)
-	sessions := int64(2) // of the training step and of generation
-	if o.Beta != 0 {
-		sessions++
-	}
-	if !o.OnPolicy {
-		sessions++
-	}
-	if t.net.OnCUDA() { // each session has its own weights there
-		u.Bytes["weights"] *= sessions
-	}
 	answer := Answered(exec.WithFeatures(prompt, t.net.Backbone.Decoder().FeatureWidth()), make([]int64, o.Longest))
 	peak := func(s policyPass) func(*batch.Sample, int) (int64, error) {
 		return func(_ *batch.Sample, n int) (int64, error) { return t.answersPeak(answer, n, s) }
 	}
-	peaks := exec.Peaks{"training step": peak(policyPass{Policy: o.Policy, Backward: true})}
+	l := t.Model()
+	peaks := exec.Peaks{
+		"training step":     peak(policyPass{Policy: o.Policy, Backward: true}),
+		"runs over prompts": func(*batch.Sample, int) (int64, error) { return l.promptPeak() },
+	}
 	if o.Beta != 0 || !o.OnPolicy {
 		peaks["log-probabilities"] = peak(policyPass{Policy: nn.Policy{Temperature: o.Temperature}})
 	}
@@ -243,11 +237,8 @@ func (t *Tuner) AnswersUsage(prompt *batch.Sample, micro int, o AnswersUsage) (e
 	if err := t.run.AddTraining(&u, t.List, answer, micro, o.Pictures, peaks); err != nil {
 		return u, err
 	}
-	l := t.Model()
 	u.Bytes["keys and values"] = int64(o.Together) * int64(len(prompt.IDs)+o.Longest+64) * l.RowBytes()
-	var err error
-	u.Bytes["runs over prompts"], err = l.promptPeak()
-	return u, err
+	return u, nil
 }
 
 // answersPeak is the peak memory of a pass over copies of an answer.

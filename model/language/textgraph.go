@@ -130,9 +130,6 @@ func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, wei
 // Usage estimates the memory of training on micro-batches of micro conversations as long as s.
 func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.Usage, error) {
 	u := t.net.Counts(t.List)
-	if t.net.OnCUDA() && measuring {
-		u.Bytes["weights"] *= 2
-	}
 	pass := func(backward bool) func(*batch.Sample, int) (int64, error) {
 		return func(_ *batch.Sample, micro int) (int64, error) { return t.peak(s, micro, backward) }
 	}

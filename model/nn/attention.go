@@ -67,13 +67,7 @@ func (v *View) queries() (rows, each string) {
 // hidden].
 func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 	if v.Cached != nil { // keys and values enter the cache with queries of the same rows
-		r := v.Rotation
-		if g.Kernels == Fused { // no fused operator reads it here
-			r = r.narrow(g)
-		}
-		q := a.Rotate(g, a.Query.Forward(g, all), r, a.Heads)
-		k := a.Rotate(g, a.Key.Forward(g, all), r, a.KVHeads)
-		value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
+		q, k, value := a.entering(g, all, v)
 		return a.Output.Forward(g, a.attendCached(g, q, k, value, v))
 	}
 	if g.Kernels == Fused {
@@ -81,6 +75,17 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 	}
 	q := a.Query.Forward(g, queries)
 	return a.Output.Forward(g, a.mix(g, q, g.ofAllRows(a.Key, all), g.ofAllRows(a.Value, all), v))
+}
+
+// entering returns the rotated queries and keys, and the values, of rows that enter the cache, each [1, rows, ...].
+func (a *SelfAttention) entering(g *Graph, all string, v *View) (q, k, value string) {
+	if g.Kernels != Fused {
+		q = a.Rotate(g, a.Query.Forward(g, all), v.Rotation, a.Heads)
+		k = a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
+		return q, k, g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
+	}
+	q, k, value = g.RopeSplit(g.joined(all, a.Query, a.Key, a.Value), v.flat, a.Heads, a.KVHeads)
+	return g.Op("Unsqueeze", q, g.Ints(0)), g.Op("Unsqueeze", k, g.Ints(0)), g.Op("Unsqueeze", value, g.Ints(0))
 }
 
 // scale returns the factor on the products of queries and keys.
@@ -150,14 +155,17 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 // where a row may attend, the lowest float elsewhere. A row may attend to itself and to rows before it, within a
 // window of that many rows unless window is 0. rep query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
-	if v.sliding, v.rep = window, rep; v.Cached != nil {
+	v.sliding, v.rep = window, rep
+	if g.Kernels == Fused {
+		v.flat = v.Rotation.rows(g)
+	}
+	if v.Cached != nil {
 		if v.Cached.plain != nil { // otherwise GroupQueryAttention masks by itself
 			v.masks = []string{v.Cached.plain.mask(g, v)}
 		}
 		return
 	}
 	if g.Kernels == Fused {
-		v.flat = v.Rotation.rows(g)
 		return
 	}
 	asking := v.queryGroups(v.Selected)
