@@ -97,7 +97,7 @@ func constantsOf(m *onnx.Model) *constants {
 // something else.
 func (c *constants) joined(name string) *joinedWeight {
 	if t := c.stored[name]; t != nil {
-		if elements[t.Type] == 0 || t.Type == onnx.Double || len(t.Shape) == 0 {
+		if !isNumber(t.Type) && t.Type != onnx.Uint8 || len(t.Shape) == 0 { // bytes: packed weights
 			return nil
 		}
 		return &joinedWeight{t.Type, t.Shape, []weightPart{{Tensor: t}}}
@@ -114,7 +114,7 @@ func (c *constants) joined(name string) *joinedWeight {
 			return nil
 		case n.Op == "Cast":
 			to := onnx.DType(n.Int("to", 0))
-			if elements[to] == 0 || to == onnx.Double {
+			if !isNumber(to) || !isNumber(part.typ) {
 				return nil
 			}
 			w = &joinedWeight{typ: to, shape: part.shape}
@@ -133,6 +133,9 @@ func (c *constants) joined(name string) *joinedWeight {
 	}
 	return w
 }
+
+// isNumber reports whether tensors of a type can be cast to others.
+func isNumber(t onnx.DType) bool { return t == onnx.Float || isHalf(t) }
 
 func (w *joinedWeight) bytes() int64 { return onnx.Elements(w.shape) * int64(w.typ.Size()) }
 

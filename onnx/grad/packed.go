@@ -31,10 +31,9 @@ func matMulNBitsRule(c *call) []string {
 	}
 	blocks := (k + block - 1) / block
 	nothing := c.none(dy)
-	rows := c.add(c.Count(n), nothing)
 	bytes, perRow := block*bits/8, (blocks*bits+7)/8
 	b := c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*bytes), nothing)) // B [N, blocks, bytes]
-	inputs := []string{b, rows, c.shaped(c.x[2], n, blocks), ""}
+	inputs := []string{b, c.Count(n), c.shaped(c.x[2], n, blocks), ""}
 	switch zeros := c.in(3); {
 	case zeros == "": // explicit: not all kernels of the runtime have had this default
 		z := c.full(c.add(c.Ints(n, perRow), nothing), onnx.Uint8, middles(bits))
@@ -76,8 +75,14 @@ func (c *call) shaped(x string, shape ...int64) string {
 	return c.Op("Reshape", x, c.Ints(shape...))
 }
 
-// none returns an int64 vector of one zero that can only be computed after g: the sum of none of its elements.
+// none returns an int64 vector of one zero that can only be computed after g: a size minus itself, which the host
+// computes without waiting for a GPU. If all sizes are known the runtime would fold that: then it is the sum of none of
+// g's elements.
 func (c *call) none(g string) string {
+	if _, known := c.value(g).Sizes(); !known {
+		size := c.Op("Slice", c.Op("Shape", g), c.Ints(0), c.Ints(1))
+		return c.Op("Sub", size, size)
+	}
 	nothing := c.Op("Slice", c.Op("Reshape", g, c.Ints(-1)), c.Ints(0), c.Ints(0))
 	return c.OpA("Cast", attrs{"to": onnx.Int64}, c.OpA("ReduceSum", attrs{"keepdims": 1}, nothing))
 }
