@@ -24,7 +24,7 @@ type Cached struct {
 var _ Encoder = (*Cached)(nil)
 
 // embeddingKind is the name of embeddings in a store, with the version of their computation.
-const embeddingKind = "embeddings-1"
+const embeddingKind = "embeddings-2"
 
 // NewCached puts a store in front of a model. The caller remains responsible for closing both.
 func NewCached(m *Model, s *store.Store) (*Cached, error) {

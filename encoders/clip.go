@@ -185,7 +185,8 @@ func clipVision(g *nn.Graph, w nn.Weights, c *clipConfig, p *processor) (string,
 	v := c.vision.vit(key)
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("pictures", 3, p.height, p.width))
 	class := g.Op("Reshape", g.Param(key+"embeddings.class_embedding"), g.Ints(1, 1, -1))
-	x := v.Embed(g, pixels, c.patch, key+"embeddings.patch_embedding", class,
+	cut := nn.Patches{Size: c.patch, Height: p.height, Width: p.width}
+	x := v.Embed(g, pixels, cut, key+"embeddings.patch_embedding", class,
 		g.Param(key+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, key+"pre_layrnorm", v.Eps) // (sic)
 	x = g.LayerNorm(classTokens(g, v, x, pixels, rows, c.vision.Layers), key+"post_layernorm", v.Eps)

@@ -125,7 +125,8 @@ func dinoVision(g *nn.Graph, w nn.Weights, c *dinoConfig, p *processor) (string,
 	}
 	rows := (p.height/patch)*(p.width/patch) + 1
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("pictures", 3, p.height, p.width))
-	x := v.Embed(g, pixels, patch, "embeddings.patch_embeddings.projection", g.Param("embeddings.cls_token"), positions)
+	cut := nn.Patches{Size: patch, Height: p.height, Width: p.width}
+	x := v.Embed(g, pixels, cut, "embeddings.patch_embeddings.projection", g.Param("embeddings.cls_token"), positions)
 	if registers { // [1, registers, hidden], without positions, between class token and patches
 		tokens, err := shape(w, "embeddings.register_tokens", 1, 0, hidden)
 		if err != nil {

@@ -261,7 +261,7 @@ def llava_feeds(pictures):
         ends = newline + np.arange(len(p["grid"]))[:, None]  # a newline after each row
         order += [first + np.arange(tile), np.hstack([first + tile + p["grid"], ends]).ravel()]
         first, newline = first + tile * len(p["pixels"]), newline + len(p["grid"])
-    return {"feature_order": np.concatenate(order), "newlines": np.array([newline - features])}
+    return {"feature_order": np.concatenate(order)}
 
 
 # Tokens.

@@ -236,7 +236,8 @@ func (n *blip) look(g *nn.Graph, pixels string) *rows {
 	const key = "vision_model.embeddings."
 	v, across := n.vision, n.side/n.patch
 	class := g.Op("Reshape", g.Param(key+"class_embedding"), g.Ints(1, 1, -1))
-	x := v.Embed(g, pixels, n.patch, key+"patch_embedding", class, g.Param(key+"position_embedding.weight"))
+	cut := nn.Patches{Size: n.patch, Height: n.side, Width: n.side}
+	x := v.Embed(g, pixels, cut, key+"patch_embedding", class, g.Param(key+"position_embedding.weight"))
 	r := &rows{shape: g.Shape(g.SizeOf(pixels, 0), across*across+1, v.Hidden)}
 	x = g.Op("Reshape", x, g.Ints(-1, int64(v.Hidden)))
 	for i := range n.depth {

@@ -115,7 +115,7 @@ func (b *Architecture) unpad(h, w, gridH, gridW int) layout {
 func round7(x float64) float64 { return math.RoundToEven(x*1e7) / 1e7 }
 
 // Feeds joins pictures: pixel_values [tiles, 3, S, S], the joined pixels; feature_order, the row of concat(features,
-// newlines) at each image token; newlines [1], the number of newline rows.
+// newlines) at each image token.
 func (b *Architecture) Feeds(pictures []*backbone.Picture, pixels []float32) (map[string]*tensor.Dense, error) {
 	tiles, tokens := 0, 0
 	for _, p := range pictures {
@@ -152,13 +152,11 @@ func (b *Architecture) Feeds(pictures []*backbone.Picture, pixels []float32) (ma
 		inSegments: segments.Tensor(),
 		inPixels:   tensor.New(tensor.WithShape(tiles, 3, b.crop, b.crop), tensor.WithBacking(pixels)),
 		inOrder:    tensor.New(tensor.WithShape(len(order)), tensor.WithBacking(order)),
-		inNewlines: tensor.New(tensor.WithShape(1), tensor.WithBacking([]int64{int64(newline - tiles*per)})),
 	}, nil
 }
 
 const (
 	inPixels   = "pixel_values"
 	inOrder    = "feature_order"
-	inNewlines = "newlines"
 	inSegments = "tile_segments"
 )

@@ -14,7 +14,6 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 	v := b.vision
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("tiles", 3, b.crop, b.crop))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("image_tokens"))
-	newlines := g.Input(inNewlines, onnx.Int64, onnx.Dims(1))
 
 	n, rows := b.side()*b.side()+1, g.Ints(-1, int64(v.Hidden))
 	tower := nn.ViT{
@@ -26,7 +25,8 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 		Module:     "model.vision_tower.",
 	}
 	class := g.Op("Reshape", g.Param(b.tower+"embeddings.class_embedding"), g.Ints(1, 1, -1))
-	x := tower.Embed(g, pixels, v.Patch, b.tower+"embeddings.patch_embedding", class,
+	cut := nn.Patches{Size: v.Patch, Height: b.crop, Width: b.crop}
+	x := tower.Embed(g, pixels, cut, b.tower+"embeddings.patch_embedding", class,
 		g.Param(b.tower+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, b.tower+"pre_layrnorm", v.Eps) // (sic)
 	x = g.Op("Reshape", x, rows)                      // [tiles*n, C]: linear layers see rows
@@ -55,8 +55,10 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 	x = g.WideLinear(x, "multi_modal_projector.linear_1", "model.multi_modal_projector.linear_1")
 	x = g.WideLinear(g.Activation(x, b.act), "multi_modal_projector.linear_2", "model.multi_modal_projector.linear_2")
 
-	row := g.Op("Unsqueeze", g.Param("image_newline"), g.Ints(0))
-	row = g.Op("Expand", row, g.Shape(newlines, b.decoder.Hidden))
+	// A newline row for every row of tiles, at most: their number, unlike an input, is on the host without a wait.
+	row := g.Op("Reshape", g.Param("image_newline"), g.Ints(1, 1, -1))
+	row = g.Op("Expand", row, g.Shape(g.SizeOf(pixels, 0), b.side(), b.decoder.Hidden))
+	row = g.Op("Reshape", row, g.Ints(-1, int64(b.decoder.Hidden)))
 	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, x, row), order, 0)
 }
 
@@ -83,8 +85,7 @@ func (b *Architecture) CanPair(pair string) bool { return pair == "sequence" || 
 // Inputs describes the inputs of Vision.
 func (b *Architecture) Inputs() map[string]string {
 	return map[string]string{
-		inOrder:    "for every image token the row of concat(features of all tiles, newline rows)",
-		inNewlines: "how many newline rows there are",
+		inOrder: "for every image token the row of concat(features of all tiles, newline rows)",
 	}
 }
 

@@ -24,16 +24,28 @@ type Span struct {
 	Pick     string // int64 [segments], one row of each: the only ones that the layer must return; "": all rows
 }
 
-// Embed cuts pixels [segments, 3, H, W] into patches of patch x patch, and projects them (weights conv, with a bias if
-// there is one). It puts the class token [1, 1, hidden] in front and adds positions [1 + patches, hidden]. The result
-// is [segments, 1 + patches, hidden].
-func (v *ViT) Embed(g *Graph, pixels string, patch int, conv, class, positions string) string {
-	inputs := []string{pixels, g.Param(conv + ".weight")}
+// Patches are the squares of size x size pixels that pictures of 3 channels are cut into.
+type Patches struct{ Size, Height, Width int } // in pixels; what exceeds the last whole patch is not used
+
+// Embed cuts pixels [segments, 3, height, width] into patches and projects them (weights conv, with a bias if there is
+// one): a convolution as a product, as cuDNN would search an algorithm for every number of segments. It puts the class
+// token [1, 1, hidden] in front and adds positions [1 + patches, hidden]. The result is [segments, 1 + patches,
+// hidden].
+func (v *ViT) Embed(g *Graph, pixels string, p Patches, conv, class, positions string) string {
+	rows, columns, size := int64(p.Height/p.Size), int64(p.Width/p.Size), int64(p.Size)
+	x := pixels
+	if rows*size != int64(p.Height) || columns*size != int64(p.Width) {
+		x = g.Op("Slice", x, g.Ints(0, 0), g.Ints(rows*size, columns*size), g.Ints(2, 3))
+	}
+	x = g.Op("Reshape", x, g.Ints(-1, 3, rows, size, columns, size))
+	x = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 4, 1, 3, 5}}, x)
+	inputs := []string{g.Op("Reshape", x, g.Ints(-1, 3*size*size)),
+		g.Op("Reshape", g.Param(conv+".weight"), g.Ints(int64(v.Hidden), 3*size*size))}
 	if g.Has(conv + ".bias") {
 		inputs = append(inputs, g.Param(conv+".bias"))
 	}
-	x := g.OpA("Conv", onnx.Attrs{"strides": []int{patch, patch}, "kernel_shape": []int{patch, patch}}, inputs...)
-	x = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1}}, g.Op("Reshape", x, g.Ints(0, int64(v.Hidden), -1)))
+	x = g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...)
+	x = g.Op("Reshape", x, g.Ints(-1, rows*columns, int64(v.Hidden)))
 	class = g.Op("Expand", class, g.Shape(g.SizeOf(pixels, 0), 1, v.Hidden))
 	return g.Op("Add", g.OpA("Concat", onnx.Attrs{"axis": 1}, class, x), positions)
 }
