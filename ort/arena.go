@@ -66,6 +66,20 @@ func joinArena(d device, limit int64) (*deviceArena, error) {
 	return a, nil
 }
 
+// within returns an error if the arena, with the weights of its sessions, has exceeded the limit. The runtime refuses
+// only what the arena grows by, and once weights have exceeded the limit it refuses nothing any more (1.31.1).
+func (a *deviceArena) within(total func() (int64, error)) error {
+	if a == nil || a.limit == 0 {
+		return nil
+	}
+	bytes, err := total()
+	if err == nil && bytes > a.limit {
+		err = fmt.Errorf("the weights of the sessions on %v and what their runs keep take %d bytes, more than memory_limit, "+
+			"%d: set a higher limit", a.device, bytes, a.limit)
+	}
+	return err
+}
+
 // leave is called when a session has been closed. The last one frees the memory; otherwise the next run of another one
 // does.
 func (a *deviceArena) leave() error {

@@ -38,7 +38,8 @@ func TestSessionsShareTheArena(t *testing.T) {
 }
 
 // TestDeviceArena: the sessions of a CUDA device have one arena, which the first one creates and the last one removes.
-// After one of several is closed, the next run returns its memory. `make stub` runs the real ones.
+// After one of several is closed, the next run returns its memory. A session that exceeds their limit is not opened.
+// `make stub` runs the real ones.
 func TestDeviceArena(t *testing.T) {
 	var got []string
 	register := deviceArenas.register
@@ -80,6 +81,15 @@ func TestDeviceArena(t *testing.T) {
 	leave(a)
 	if first, second := a.shrinks(), a.shrinks(); !first || second {
 		t.Errorf("after a session was closed the next run shrinks the arena: got %v, the one after it %v", first, second)
+	}
+	for bytes, over := range map[int64]bool{1000: false, 1001: true} {
+		total := func() (int64, error) { return bytes, nil }
+		if err := a.within(total); (err != nil) != over || over && !strings.Contains(err.Error(), "memory_limit, 1000") {
+			t.Errorf("%d bytes of 1000: got error %v, want one: %v", bytes, err, over)
+		}
+		if err := other.within(total); err != nil {
+			t.Errorf("%d bytes without a limit: got error %v", bytes, err)
+		}
 	}
 	leave(a)
 	leave(other)

@@ -90,7 +90,7 @@ func hasCUDA(library string) bool {
 
 // CUDAOptions are settings of ONNX Runtime's CUDA provider. The zero value uses the provider's defaults.
 type CUDAOptions struct {
-	MemoryLimit int64  // bytes of the arena of all sessions; 0: no limit
+	MemoryLimit int64  // bytes of weights and arena of all sessions; 0: no limit
 	CudnnSearch string // of algorithms for convolutions: "exhaustive", "heuristic", "default"; "": exhaustive
 	Kernels     string // "auto", "plain", "fused": used when graphs are built; sessions run either kind
 }

@@ -113,11 +113,14 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 		return nil, err
 	}
 	for _, d := range candidates {
-		err = s.start(&a.Model, d, o)
-		if err == nil {
+		if err = s.start(&a.Model, d, o); err != nil {
+			continue
+		}
+		if err = s.arena.within(func() (int64, error) { return arenaTotal(s.s, d) }); err == nil {
 			s.device = d.String()
 			return s, nil
 		}
+		err = errors.Join(err, s.free())
 	}
 	return nil, err
 }

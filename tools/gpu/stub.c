@@ -1,6 +1,7 @@
 // A stub of CUDA 13's libraries: device memory is only address space, which reads as zeros, and kernels do nothing.
 // stub.py adds the functions that nothing needs to be known of, and compiles this once per library. Everything is logged
-// to $STUB_LOG, a line each: memory (M taken, F freed: bytes, bytes in use), copies (C kind bytes), handles (H name).
+// to $STUB_LOG, a line each: memory (M taken, F freed: bytes, bytes in use), copies (C kind bytes), handles (H name),
+// faults (E what) that a GPU would report or that would corrupt its memory.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,11 +25,16 @@ static int count;
 static size_t used;
 static long handle;
 
+static FILE *log_file;
+static void log_open(void) {
+  const char *name = getenv("STUB_LOG");
+  if (!name || !(log_file = fopen(name, "a"))) fputs("the stub of CUDA: cannot write to $STUB_LOG\n", stderr), abort();
+  setvbuf(log_file, NULL, _IOLBF, 0);
+}
 static FILE *out(void) {
-  static FILE *f;
-  if (!f && !(f = fopen(getenv("STUB_LOG"), "a"))) abort();
-  setvbuf(f, NULL, _IOLBF, 0);
-  return f;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, log_open);
+  return log_file;
 }
 
 // The runtime's library owns the memory and the log; the others find its functions.
@@ -46,42 +52,64 @@ static int made(void **to, const char *what) {
 
 static int take(void **to, size_t bytes, int device) {
   int access = device ? PROT_NONE : PROT_READ | PROT_WRITE;
-  void *p = mmap(NULL, bytes ? bytes : 1, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED || count == sizeof blocks / sizeof *blocks) return 2;
+  bytes += !bytes;
+  void *p = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return 2;
   pthread_mutex_lock(&lock);
+  if (count == sizeof blocks / sizeof *blocks) fputs("the stub of CUDA: too many blocks\n", stderr), abort();
   blocks[count++] = (Block){(uintptr_t)p, bytes, device};
   if (device) fprintf(out(), "M %zu %zu\n", bytes, used += bytes);
   pthread_mutex_unlock(&lock);
   return *to = p, 0;
 }
 
-static int give(void *p) {
-  pthread_mutex_lock(&lock);
+// find returns the index of the block that an address is in; -1: none. The lock is held.
+static int find(const void *p) {
   for (int i = count - 1; i >= 0; i--)
-    if (blocks[i].at == (uintptr_t)p) {
-      Block b = blocks[i];
-      if (b.device) fprintf(out(), "F %zu %zu\n", b.bytes, used -= b.bytes);
-      munmap(p, b.bytes ? b.bytes : 1);
-      memmove(blocks + i, blocks + i + 1, (--count - i) * sizeof *blocks);
-      break;
-    }
+    if ((uintptr_t)p >= blocks[i].at && (uintptr_t)p < blocks[i].at + blocks[i].bytes) return i;
+  return -1;
+}
+
+static int give(void *p) {
+  if (!p) return 0;
+  pthread_mutex_lock(&lock);
+  int i = find(p), known = i >= 0 && blocks[i].at == (uintptr_t)p;
+  if (known) {
+    Block b = blocks[i];
+    if (b.device) fprintf(out(), "F %zu %zu\n", b.bytes, used -= b.bytes);
+    munmap(p, b.bytes);
+    memmove(blocks + i, blocks + i + 1, (--count - i) * sizeof *blocks);
+  } else {
+    fprintf(out(), "E freed what is not allocated\n");
+  }
   pthread_mutex_unlock(&lock);
-  return 0;
+  return known ? 0 : 1;
 }
 
 static int on_device(const void *p) {
-  int is = 0;
   pthread_mutex_lock(&lock);
-  for (int i = count - 1; i >= 0 && !is; i--)
-    is = blocks[i].device && (uintptr_t)p >= blocks[i].at && (uintptr_t)p < blocks[i].at + blocks[i].bytes;
+  int i = find(p), is = i >= 0 && blocks[i].device;
   pthread_mutex_unlock(&lock);
   return is;
 }
 
+// within reports whether a range is not partly in a block.
+static int within(const void *p, size_t bytes) {
+  pthread_mutex_lock(&lock);
+  int i = find(p), is = i < 0 || (uintptr_t)p + bytes <= blocks[i].at + blocks[i].bytes;
+  pthread_mutex_unlock(&lock);
+  return is;
+}
+
+// Kinds are 0 host to host, 1 host to device, 2 device to host, 3 device to device, 4 by address.
 static int copy(void *to, const void *from, size_t bytes, int kind) {
+  int to_device = on_device(to), from_device = on_device(from);
   fprintf(out(), "C %d %zu\n", kind, bytes);
-  if (on_device(to)) return 0;
-  return on_device(from) ? memset(to, 0, bytes) : memmove(to, from, bytes), 0;
+  if (!within(to, bytes) || !within(from, bytes)) return fprintf(out(), "E copied beyond the end of a block\n"), 1;
+  if (bytes && kind < 4 && (to_device != (kind & 1) || from_device != kind >> 1))
+    return fprintf(out(), "E copied to or from a wrong kind of memory: %d\n", kind), 1;
+  if (to_device) return 0;
+  return from_device ? memset(to, 0, bytes) : memmove(to, from, bytes), 0;
 }
 
 int cudaMalloc(void **p, size_t n) { return take(p, n, 1); }

@@ -3,7 +3,8 @@
 `make stub` puts ONNX Runtime's CUDA provider into FOLDER (build/stub), with libraries in place of CUDA's (stub.c) whose
 kernels do nothing, and programs that do not compare fused operators with the CPU first. So sessions open, run, copy and
 allocate as on a GPU, and all numbers are zeros or garbage. It prints what a GPU is not needed for: handles of cuBLAS and
-cuDNN, device memory at its peak (without the driver's context and the handles' workspaces), and copies to the host.
+cuDNN, device memory at its peak (without the driver's context and the handles' workspaces), and copies to the host. It
+fails if memory was freed twice, or copied beyond its end or to the wrong side.
 
     python3 tools/gpu/stub.py build/stub build/stub/bin/train --config run.yaml    # device: cuda:0
     python3 tools/gpu/stub.py build/stub --check                                   # what `make stub` ends with
@@ -36,8 +37,8 @@ def build(folder):
                         source, "-o", folder / f"lib/lib{library}"], check=True)
 
 
-def run(folder, *command):
-    """Runs a command; returns its output and what the stub saw."""
+def run(folder, *command, fails=None):
+    """Runs a command; returns its output and what the stub saw. fails: text of the error with which it must fail."""
     with tempfile.NamedTemporaryFile() as log:
         env = os.environ | {"LD_LIBRARY_PATH": str(folder / "lib"), "STUB_LOG": log.name,
                             "ASSAY_ONNXRUNTIME": str(next((folder / "lib").glob("libonnxruntime.so.*")))}
@@ -45,8 +46,9 @@ def run(folder, *command):
         rows = [line.split() for line in Path(log.name).read_text().splitlines()]
     seen = {"handles": sum(r == ["H", "cublas"] for r in rows), "memory": max([int(r[2]) for r in rows if r[0] in "MF"], default=0),
             "left": int(([0] + [r[2] for r in rows if r[0] in "MF"])[-1]), "to_host": sum(r[:2] == ["C", "2"] for r in rows)}
-    if p.returncode:
-        sys.exit(f"{' '.join(map(str, command))}: exit code {p.returncode}: {p.stderr[-800:]}")
+    faults = sorted({" ".join(r[1:]) for r in rows if r[0] == "E"})
+    if faults or bool(p.returncode) != bool(fails) or fails and fails not in p.stderr:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {p.returncode}, {faults}: {p.stderr[-800:]}")
     return p.stdout, seen
 
 
@@ -92,6 +94,10 @@ def check(folder):
                 sys.exit(f"{name}: {trained['memory']} bytes of device memory, {planned} were planned")
         _, scored = run(folder, folder / "bin/score", "batch", "--scorer", tmp / "run/scorer", "--in", tmp / "rows.jsonl", "--out", tmp / "scores.jsonl",
                         "--device", "cuda:0")
+        # The tower alone takes more; the runtime does not compare weights with the limit.
+        os.environ["ASSAY_CUDA"] = "memory_limit=20MB"
+        run(folder, folder / "bin/score", "batch", "--scorer", tmp / "run/scorer", "--in", tmp / "rows.jsonl", "--out", tmp / "limited.jsonl",
+            "--device", "cuda:0", fails="memory_limit")
     print(f"score: {scored}")
     # Tower and step, or tower and scores: one handle each from opening and one for the stream of the runs.
     for what, seen in ("train", trained), ("score", scored):
