@@ -42,6 +42,7 @@ using Pointer = unsigned long long;  // CUdeviceptr
 struct Driver {
   int (*ctx_get_current)(void**);
   int (*ctx_get_device)(int*);
+  int (*ctx_set_current)(void*);
   int (*device_attribute)(int*, int, int);
   int (*error_string)(int, const char**);
   int (*func_set_attribute)(void*, int, int);
@@ -77,6 +78,7 @@ struct Driver {
     };
     load("cuCtxGetCurrent", ctx_get_current);
     load("cuCtxGetDevice", ctx_get_device);
+    load("cuCtxSetCurrent", ctx_set_current);
     load("cuDeviceGetAttribute", device_attribute);
     load("cuGetErrorString", error_string);
     load("cuFuncSetAttribute", func_set_attribute);
@@ -111,6 +113,12 @@ class Memory {
     driver.check(driver.mem_alloc(&at_, bytes), "memory of the GPU");
     size_ = bytes;
     return at_;
+  }
+
+  // release frees the memory. An error is that of a process that ends.
+  void release(const Driver& driver) {
+    if (at_ != 0) driver.mem_free(at_);
+    at_ = size_ = 0;
   }
 
  private:
@@ -168,10 +176,26 @@ struct HostTiles {
 
 }  // namespace
 
+// function_of returns a kernel's function. It is loaded once for a context, and stays: streams come and go.
+static void* function_of(const Driver& driver, void* context, const Compiled& kernel) {
+  static std::mutex mutex;
+  static auto& loaded = *new std::map<std::pair<void*, const Compiled*>, void*>;
+  std::lock_guard<std::mutex> lock(mutex);
+  void*& f = loaded[{context, &kernel}];
+  if (f != nullptr) return f;
+  void *module, *found;
+  driver.check(driver.module_load(&module, assay_cubins + kernel.at), kernel.name);
+  driver.check(driver.module_function(&found, module, kernel.function), kernel.name);
+  if (kernel.shared > kSharedOfAll) {
+    driver.check(driver.func_set_attribute(found, kMaxDynamicShared, static_cast<int>(kernel.shared)), kernel.name);
+  }
+  return f = found;
+}
+
 // State is the state of a stream, guarded by a lock: sessions that share a stream may run at the same time.
 class Stream::State {
  public:
-  explicit State(void* stream) : stream_(stream) {
+  State(void* context, void* stream) : context_(context), stream_(stream) {
     int device, major, minor;
     driver_.check(driver_.ctx_get_device(&device), "the device of the stream");
     driver_.check(driver_.device_attribute(&major, kMajor, device), "the compute capability");
@@ -180,6 +204,18 @@ class Stream::State {
     want(kernels_for(major, minor) > 0, "no kernels were compiled for GPUs of compute capability " +
                                             std::to_string(major) + "." + std::to_string(minor));
   }
+
+  // No run is in progress. The thread that closes a session may have another context, or none.
+  ~State() {
+    void* before = nullptr;
+    driver_.ctx_get_current(&before);
+    if (before != context_ && driver_.ctx_set_current(context_) != 0) return;
+    for (Table& t : tables_) t.memory.release(driver_);
+    for (Memory& m : work_) m.release(driver_);
+    if (before != context_) driver_.ctx_set_current(before);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   const Compiled& find(const std::string& name) const {
     for (const Compiled& k : kCompiled) {
@@ -190,18 +226,8 @@ class Stream::State {
 
   void launch(const Compiled& kernel, int64_t x, int64_t y, Arguments arguments) {
     if (x == 0 || y == 0) return;
+    void* f = function_of(driver_, context_, kernel);
     std::lock_guard<std::mutex> lock(mutex_);
-    void*& f = functions_[&kernel];
-    if (f == nullptr) {
-      void* module;
-      driver_.check(driver_.module_load(&module, assay_cubins + kernel.at), kernel.name);
-      void* loaded;
-      driver_.check(driver_.module_function(&loaded, module, kernel.function), kernel.name);
-      if (kernel.shared > kSharedOfAll) {
-        driver_.check(driver_.func_set_attribute(loaded, kMaxDynamicShared, static_cast<int>(kernel.shared)), kernel.name);
-      }
-      f = loaded;
-    }
     driver_.check(driver_.launch(f, static_cast<unsigned>(x), static_cast<unsigned>(y), 1, kernel.threads, 1, 1,
                                  kernel.shared, stream_, arguments.pointers().data(), nullptr),
                   kernel.name);
@@ -256,10 +282,9 @@ class Stream::State {
   };
 
   const Driver& driver_ = Driver::get();
-  void* stream_;
+  void *context_, *stream_;
   int arch_;
   std::mutex mutex_;
-  std::map<const Compiled*, void*> functions_;
   std::list<Table> tables_;  // most recently used first
   std::vector<Memory> work_;
 };
@@ -269,10 +294,15 @@ Stream Stream::of(const Context& c) {
   void *context, *stream = std::getenv("ASSAY_OPS_DRIVER") != nullptr ? nullptr : c.stream();
   driver.check(driver.ctx_get_current(&context), "the context of the GPU");
   static std::mutex mutex;
-  static auto& known = *new std::map<std::pair<void*, void*>, std::shared_ptr<State>>;  // for the lifetime of the process
+  static auto& known = *new std::map<std::pair<void*, void*>, std::weak_ptr<State>>;
   std::lock_guard<std::mutex> lock(mutex);
-  std::shared_ptr<State>& state = known[{context, stream}];
-  if (state == nullptr) state = std::make_shared<State>(stream);
+  const auto at = known.find({context, stream});
+  std::shared_ptr<State> state = at != known.end() ? at->second.lock() : nullptr;
+  if (state == nullptr) {
+    for (auto i = known.begin(); i != known.end();) i = i->second.expired() ? known.erase(i) : std::next(i);
+    known[{context, stream}] = state = std::make_shared<State>(context, stream);
+  }
+  c.keep(state);
   return Stream(state);
 }
 

@@ -49,7 +49,7 @@ struct Tiles {
 };
 
 // Stream is a CUDA stream with the device memory that stays from node to node: tables, and scratch memory of nodes.
-// Nodes of a stream run one after the other.
+// Nodes of a stream run one after the other. The memory is freed with the session whose nodes ran on the stream.
 class Stream {
  public:
   // of returns the stream that a node runs on.

@@ -38,6 +38,7 @@ OrtStatus* guarded(const char* name, F f) noexcept {
 struct Node {
   const Op* op;
   Kernel* kernel;
+  Kept kept;
 };
 
 const Op* self(const OrtCustomOp* op) { return static_cast<const Op*>(op); }
@@ -140,11 +141,11 @@ Op::Op(const char* name, std::vector<Argument> inputs, std::vector<Argument> out
   GetStartVersion = [](const OrtCustomOp*) { return 1; };
   GetEndVersion = [](const OrtCustomOp*) { return 1; };
   CreateKernelV2 = [](const OrtCustomOp* op, const OrtApi*, const OrtKernelInfo* info, void** kernel) {
-    return guarded(self(op)->name, [&] { *kernel = new Node{self(op), self(op)->make(Attributes(info))}; });
+    return guarded(self(op)->name, [&] { *kernel = new Node{self(op), self(op)->make(Attributes(info)), {}}; });
   };
   KernelComputeV2 = [](void* kernel, OrtKernelContext* c) {
-    const Node* n = static_cast<const Node*>(kernel);
-    return guarded(n->op->name, [&] { n->kernel->run(Context(c)); });
+    Node* n = static_cast<Node*>(kernel);
+    return guarded(n->op->name, [&] { n->kernel->run(Context(c, n->kept)); });
   };
   KernelDestroy = [](void* kernel) {
     Node* n = static_cast<Node*>(kernel);

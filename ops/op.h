@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,10 +48,26 @@ struct Tensor {
   T* row(int64_t i) const { return data + i * shape.back(); }
 };
 
+// Kept is what a node holds until its session is closed. Runs of a session may be at once.
+class Kept {
+ public:
+  void add(const std::shared_ptr<void>& one) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& have : all_) {
+      if (have == one) return;
+    }
+    all_.push_back(one);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<void>> all_;
+};
+
 // Context is one computation of a node.
 class Context {
  public:
-  explicit Context(OrtKernelContext* c) : c_(c) {}
+  Context(OrtKernelContext* c, Kept& kept) : c_(c), kept_(kept) {}
 
   // input returns input i, which must have the given rank.
   template <class T>
@@ -83,6 +101,9 @@ class Context {
   // stream returns the CUDA stream that the node runs on.
   void* stream() const;
 
+  // keep holds an object until the session is closed.
+  void keep(const std::shared_ptr<void>& one) const { kept_.add(one); }
+
   // each calls f(0) to f(n - 1) on the session's threads, in any order.
   void each(int64_t n, const std::function<void(int64_t)>& f) const;
 
@@ -93,6 +114,7 @@ class Context {
   void* make(size_t i, const std::vector<int64_t>& shape) const;
 
   OrtKernelContext* c_;
+  Kept& kept_;
 };
 
 // Kernel computes a node.

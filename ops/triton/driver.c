@@ -12,14 +12,17 @@ typedef int (*Launched)(const void *image, const char *name, unsigned x, unsigne
 
 static Launched launched;
 static int major = 9;
-
+static long allocated;  // allocations that were not freed
 
 void fake_driver(int capability, Launched f) { major = capability, launched = f; }
 
 // The size of each allocation is stored before it.
 size_t fake_size(const void *p) { return ((const size_t *)p)[-2]; }
 
+long fake_allocated(void) { return allocated; }
+
 int cuCtxGetCurrent(void **context) { return *context = &launched, 0; }
+int cuCtxSetCurrent(void *context) { return context != &launched; }
 int cuCtxGetDevice(int *device) { return *device = 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) {
   (void)device;
@@ -41,10 +44,10 @@ int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned threads
 }
 int cuMemAlloc_v2(unsigned long long *at, size_t bytes) {
   size_t *p = malloc(bytes + 2 * sizeof *p);
-  p[0] = bytes;
+  p[0] = bytes, allocated++;
   return *at = (unsigned long long)(p + 2), 0;
 }
-int cuMemFree_v2(unsigned long long at) { return free((size_t *)at - 2), 0; }
+int cuMemFree_v2(unsigned long long at) { return free((size_t *)at - 2), allocated--, 0; }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream) {
   (void)stream;
   if (bytes > fake_size((void *)to)) return 1;

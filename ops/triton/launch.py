@@ -39,6 +39,7 @@ def driver(folder):
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", source, "-o", path], check=True)
     os.environ["ASSAY_OPS_DRIVER"] = path
     d = ctypes.CDLL(path)
+    d.fake_allocated.restype = ctypes.c_long
     d.fake_size.restype, d.fake_size.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
     return d
 
@@ -325,6 +326,8 @@ def main():
                 check(run, sizes)
             except Exception as e:  # noqa: BLE001
                 problems.append(f"{check.__name__}: {e}")
+    if left := fake.fake_allocated():
+        problems.append(f"{left} allocations were not freed, though all sessions are closed")
     never = {e[0][0] for e in table} - seen
     print(*problems, *(f"never launched: {n}" for n in sorted(never)), sep="\n")
     if failed or problems:

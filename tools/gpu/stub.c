@@ -136,8 +136,9 @@ int cudaGetDevice(int *d) { return *d = 0; }
 int cudaGetDeviceCount(int *n) { return *n = 1, 0; }
 int cudaDriverGetVersion(int *v) { return *v = 13000, 0; }
 int cudaRuntimeGetVersion(int *v) { return *v = 13000, 0; }
-int cudaStreamCreate(void **s) { return *s = &handle, 0; }
-int cudaStreamCreateWithFlags(void **s) { return *s = &handle, 0; }
+int cudaStreamCreate(void **s) { return *s = malloc(1), 0; }
+int cudaStreamCreateWithFlags(void **s) { return *s = malloc(1), 0; }
+int cudaStreamDestroy(void *s) { return free(s), 0; }
 int cudaStreamIsCapturing(void *s, int *is) { return *is = 0; }
 int cudaEventCreate(void **e) { return *e = &handle, 0; }
 int cudaEventCreateWithFlags(void **e) { return *e = &handle, 0; }
