@@ -14,21 +14,26 @@ type threads struct {
 }
 
 // do calls f on the thread that was used last of those that are idle, or else on a new one. A nil receiver calls it on
-// the goroutine's own.
+// the goroutine's own. A panic of f is the caller's, who may recover: a server reopens a model whose run panicked.
 func (t *threads) do(f func()) {
 	if t == nil {
 		f()
 		return
 	}
 	calls, done := t.take(), make(chan struct{})
+	var panicked any
 	calls <- func() {
 		defer close(done)
+		defer func() { panicked = recover() }()
 		f()
 	}
 	<-done
 	t.mu.Lock()
 	t.idle = append(t.idle, calls)
 	t.mu.Unlock()
+	if panicked != nil {
+		panic(panicked)
+	}
 }
 
 func (t *threads) take() chan func() {

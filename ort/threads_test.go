@@ -44,6 +44,14 @@ func TestThreads(t *testing.T) {
 	if len(seen) != 3 || !seen[first] || len(pool.idle) != 3 {
 		t.Errorf("three calls at once: got threads %v, %d idle, want three with %d", seen, len(pool.idle), first)
 	}
+	caught := func() (v any) {
+		defer func() { v = recover() }()
+		pool.do(func() { panic("the runtime") })
+		return nil
+	}
+	if got := caught(); got != "the runtime" || len(pool.idle) != 3 {
+		t.Errorf("a call that panics: the caller got %v with %d threads idle, want the panic and 3", got, len(pool.idle))
+	}
 	pool.close()
 	for begin := time.Now(); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Since(begin) > 10*time.Second {
