@@ -21,24 +21,27 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-LIBRARIES = ["cublasLt.so.13", "cublas.so.13", "curand.so.10", "cudart.so.13", "cuda.so.1", "cudnn.so.9", "cufft.so.12"]
-HERE = Path(__file__).parent
+LIBRARIES = ["cublasLt.so.13", "cublas.so.13", "curand.so.10", "cudart.so.13", "cuda.so.1", "cudnn.so.9", "cufft.so.12", "nvinfer.so.10",
+             "nvonnxparser.so.10"]
+HERE = Path(__file__).resolve().parent
 
 
-def build(folder):
-    """Compiles the stub libraries: every function that the provider or libassay_ops.so looks up."""
-    provider = folder / "lib/libonnxruntime_providers_cuda.so"
-    listed = subprocess.run(["nm", "-D", "--undefined-only", provider], check=True, capture_output=True, text=True).stdout
-    names = set(re.findall(r" U (\w+)@libcu", listed)) | set(re.findall(r" U (cu\w+|__cuda\w+)\n", listed))
-    names |= {n.decode() for n in re.findall(rb"\0(cudnn[A-Z]\w+)(?=\0)", provider.read_bytes())}  # found by dlsym
-    names |= {"cudaMemset", "cuCtxSetCurrent", "cuFuncSetAttribute", "cuLaunchKernel", "cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuStreamSynchronize"}
+def build(to, *providers):
+    """Compiles the stub libraries into a folder: every function that ONNX Runtime's providers or libassay_ops.so look up."""
+    names = {"cudaMemset", "cuCtxSetCurrent", "cuFuncSetAttribute", "cuLaunchKernel", "cuMemcpyHtoDAsync_v2", "cuMemsetD8Async",
+             "cuStreamSynchronize"}
+    for provider in providers:
+        listed = subprocess.run(["nm", "-D", "--undefined-only", provider], check=True, capture_output=True, text=True).stdout
+        names |= set(re.findall(r" U (\w+)@libcu", listed)) | set(re.findall(r" U (cu\w+|__cuda\w+|create\w+_INTERNAL|get\w+)\n", listed))
+        names |= {n.decode() for n in re.findall(rb"\0(cudnn[A-Z]\w+)(?=\0)", Path(provider).read_bytes())}  # found by dlsym
     known = set(re.findall(r"^[\w* ]*?(\w+)\(", (HERE / "stub.c").read_text(), re.M))
-    source = folder / "names.c"
-    source.write_text(f'#include "{HERE.resolve()}/stub.c"\n' + "".join(f"long {n}(void) {{ return 0; }}\n" for n in sorted(names - known)))
-    for library in LIBRARIES:
-        (folder / "versions").write_text(f"lib{library} {{ global: *; }};\n")
-        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-w", f"-Wl,-soname,lib{library}", f"-Wl,--version-script={folder}/versions",
-                        source, "-o", folder / f"lib/lib{library}"], check=True)
+    with tempfile.TemporaryDirectory() as tmp:
+        source, versions = Path(tmp) / "names.c", Path(tmp) / "versions"
+        source.write_text(f'#include "{HERE}/stub.c"\n' + "".join(f"long {n}(void) {{ return 0; }}\n" for n in sorted(names - known)))
+        for library in LIBRARIES:
+            versions.write_text(f"lib{library} {{ global: *; }};\n")
+            subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-w", f"-Wl,-soname,lib{library}", f"-Wl,--version-script={versions}", source, "-o",
+                            f"{to}/lib{library}"], check=True)
 
 
 def environment(folder, log):
@@ -105,7 +108,7 @@ def serve(folder, scorer, rows):
 
 def check(folder):
     """Trainings of a small model, scores, and a server."""
-    images = HERE.resolve().parents[1] / "testdata/oracle/images"
+    images = HERE.parents[1] / "testdata/oracle/images"
     with tempfile.TemporaryDirectory() as tmp:
         tmp = Path(tmp)
         (tmp / "text.txt").write_text("Make it brighter. How well was it done? It is done.\n" * 50)
@@ -167,7 +170,7 @@ def check(folder):
 if __name__ == "__main__":
     at = Path(sys.argv[1]).resolve()
     if sys.argv[2:] == ["--build"]:
-        build(at)
+        build(at / "lib", at / "lib/libonnxruntime_providers_cuda.so")
     elif sys.argv[2:] == ["--check"]:
         check(at)
     else:

@@ -1,6 +1,6 @@
 """Writes internal/kernels/cuda.txt: the kernels that ONNX Runtime's CUDA provider registers, read from the registry
-of the pinned release itself. It needs no GPU and no CUDA: the provider is loaded with stub libraries, whose
-functions do nothing, and lists its kernels.
+of the pinned release itself. It needs no GPU and no CUDA: the provider is loaded with the stub libraries of
+tools/gpu/stub.py, and lists its kernels.
 
     python -m pip download --no-deps onnxruntime-gpu==1.31.1 && unzip -q -d release onnxruntime_gpu-*.whl
     python tools/oracle/cuda_kernels.py release internal/kernels/cuda.txt internal/kernels/testdata/placed.txt
@@ -14,38 +14,13 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+import stub  # noqa: E402
+
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when onnxruntime is loaded
 
-NEEDED = ["cublasLt.so.13", "cublas.so.13", "curand.so.10", "cudart.so.13", "cuda.so.1", "cudnn.so.9", "cufft.so.12",
-          "nvinfer.so.10", "nvonnxparser.so.10"]
-SOME = """
-int cudaGetDevice(int *d) { *d = 0; return 0; }
-int cudaGetDeviceCount(int *n) { *n = 1; return 0; }
-int cudaDeviceGetAttribute(int *v) { *v = 0; return 0; }
-int cudaMemGetInfo(unsigned long *f, unsigned long *t) { *f = *t = 1ul << 33; return 0; }
-const char *cudaGetErrorString(void) { return ""; }
-const char *cudaGetErrorName(void) { return ""; }
-"""
 OPEN = 2**31 - 1         # the last version of an open-ended kernel
 OLDEST, NEWEST = 13, 25  # opsets
-
-
-def empty_libraries(capi, folder):
-    """Writes stub libraries with every function that the providers need."""
-    names = set()
-    for provider in "cuda", "tensorrt":
-        listed = subprocess.run(["nm", "-D", "--undefined-only", f"{capi}/libonnxruntime_providers_{provider}.so"],
-                                check=True, capture_output=True, text=True).stdout
-        names |= set(re.findall(r" U (\w+)@libcu", listed)) | set(re.findall(r" U (cu\w+|create\w+_INTERNAL|get\w+)\n", listed))
-    empty = [f"long {name}(void) {{ return 0; }}" for name in sorted(names - set(re.findall(r"(\w+)\(", SOME)))]
-    source = f"{folder}/empty.c"
-    with open(source, "w") as f:
-        f.write(SOME + "\n".join(empty) + "\n")
-    for library in NEEDED:
-        with open(f"{folder}/versions", "w") as f:
-            f.write(f"lib{library} {{ global: *; }};\n")
-        subprocess.run(["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,lib{library}", f"-Wl,--version-script={folder}/versions",
-                        source, "-o", f"{folder}/lib{library}"], check=True)
 
 
 def places(schema, constraint):
@@ -174,8 +149,8 @@ def main():
     release, to = os.path.abspath(sys.argv[1]), sys.argv[2]
     if "LISTING" not in os.environ:  # LD_LIBRARY_PATH is only read when a process starts
         with tempfile.TemporaryDirectory() as folder:
-            empty_libraries(f"{release}/onnxruntime/capi", folder)
-            env = dict(os.environ, LISTING="1", LD_LIBRARY_PATH=folder, PYTHONPATH=release)
+            stub.build(folder, *(f"{release}/onnxruntime/capi/libonnxruntime_providers_{p}.so" for p in ("cuda", "tensorrt")))
+            env = dict(os.environ, LISTING="1", LD_LIBRARY_PATH=folder, PYTHONPATH=release, STUB_LOG=os.devnull)
             sys.exit(subprocess.run([sys.executable, __file__, release] + sys.argv[2:], env=env).returncode)
     import onnxruntime
     lines = [f"# Kernels of ONNX Runtime {onnxruntime.__version__}'s CUDA provider, by tools/oracle/cuda_kernels.py: domain, operator,",
