@@ -85,7 +85,7 @@ cuda: setup ## build build/cuda/bin with the tag gpu: commands that list CUDA de
 		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
 	@echo "built: $$(echo build/cuda/bin/*)"
 
-stub: cuda-ops ## train and score with ONNX Runtime's CUDA provider on a stub of CUDA, which computes nothing, without a GPU (0.3 GB go into build/)
+stub: cuda-ops ## train, score and serve with ONNX Runtime's CUDA provider on a stub of CUDA, which computes nothing, without a GPU (0.3 GB go into build/)
 	@tools/setup/stub.sh
 	@mkdir -p build/stub/bin && go build -trimpath -ldflags '-X assay/model/exec.unchecked=1' -o build/stub/bin/ ./cmd/...
 	@python3 tools/gpu/stub.py build/stub --check
