@@ -2,6 +2,7 @@ package ort
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
@@ -78,6 +79,14 @@ func (a *deviceArena) within(total func() (int64, error)) error {
 			"%d: set a higher limit", a.device, bytes, a.limit)
 	}
 	return err
+}
+
+// refused adds the limit to the runtime's error for a run that would exceed it, which names only what is left.
+func (a *deviceArena) refused(err error) error {
+	if a == nil || a.limit == 0 || err == nil || !strings.Contains(err.Error(), "Available memory of") {
+		return err
+	}
+	return fmt.Errorf("%w: memory_limit of %v is %d bytes: set a higher limit, or run less", err, a.device, a.limit)
 }
 
 // leave is called when a session has been closed. The last one frees the memory; otherwise the next run of another one

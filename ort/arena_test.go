@@ -91,6 +91,15 @@ func TestDeviceArena(t *testing.T) {
 			t.Errorf("%d bytes without a limit: got error %v", bytes, err)
 		}
 	}
+	full := errors.New("Available memory of 0 is smaller than requested bytes of 256")
+	for err, explained := range map[error]bool{full: true, errors.New("another"): false} {
+		if got := a.refused(err); !errors.Is(got, err) || strings.Contains(got.Error(), "memory_limit") != explained {
+			t.Errorf("a run fails with %q: got %q, want memory_limit in it: %v", err, got, explained)
+		}
+	}
+	if got := other.refused(full); got != full {
+		t.Errorf("a run without a limit: got error %q, want %q", got, full)
+	}
 	leave(a)
 	leave(other)
 	leave(a)

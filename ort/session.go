@@ -113,10 +113,10 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 		return nil, err
 	}
 	for _, d := range candidates {
-		if err = s.start(&a.Model, d, o); err != nil {
-			continue
+		if err = s.start(&a.Model, d, o); err == nil {
+			err = s.arena.within(func() (int64, error) { return arenaTotal(s.s, d) })
 		}
-		if err = s.arena.within(func() (int64, error) { return arenaTotal(s.s, d) }); err == nil {
+		if err == nil {
 			s.device = d.String()
 			return s, nil
 		}
@@ -379,7 +379,7 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 			return context.Cause(ctx)
 		}
 	}
-	return err
+	return s.arena.refused(err)
 }
 
 // check compares the names, types and shapes of the inputs with the model's, and returns all problems.
