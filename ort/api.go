@@ -20,17 +20,12 @@ enum {
 	RELEASE_STATUS = 93,
 	RELEASE_MEMORY_INFO = 94,
 	RELEASE_VALUE = 96,
-	CREATE_ALLOCATOR = 131,
-	RELEASE_ALLOCATOR = 132,
 	ADD_INITIALIZER = 150,
 	RELEASE_ARENA_CFG = 157,
 	CREATE_ARENA_CFG = 164,
 	UNREGISTER_ALLOCATOR = 177,
 	ADD_EXTERNAL_INITIALIZERS = 210,
 	CREATE_AND_REGISTER_ALLOCATOR = 259,
-	GET_KEY_VALUE = 297,
-	RELEASE_KEY_VALUE_PAIRS = 300,
-	ALLOCATOR_GET_STATS = 319,
 };
 
 typedef struct {
@@ -98,27 +93,6 @@ static char *api_arena(void **api, int device, int open, size_t limit, size_t re
 	if (config) ((void (*)(void *))api[RELEASE_ARENA_CFG])(config);
 	if (memory) ((void (*)(void *))api[RELEASE_MEMORY_INFO])(memory);
 	if (env) ((void (*)(void *))api[RELEASE_ENV])(env);
-	return failed;
-}
-
-// api_arena_total returns the bytes that a session's arena on a CUDA device has taken, for it and others, with weights.
-static char *api_arena_total(void **api, void *session, int device, int64_t *bytes) {
-	void *memory = NULL, *arena = NULL, *stats = NULL;
-	const char *total = NULL;
-	char *failed = failure(api, ((void *(*)(const char *, int, int, int, void **))api[CREATE_MEMORY_INFO])("Cuda", 1,
-		device, 0, &memory));
-	if (!failed)
-		failed = failure(api, ((void *(*)(void *, void *, void **))api[CREATE_ALLOCATOR])(session, memory, &arena));
-	if (!failed)
-		failed = failure(api, ((void *(*)(void *, void **))api[ALLOCATOR_GET_STATS])(arena, &stats));
-	if (!failed) total = ((const char *(*)(void *, const char *))api[GET_KEY_VALUE])(stats, "TotalAllocated");
-	if (total)
-		*bytes = atoll(total);
-	else if (!failed)
-		failed = strdup("the runtime does not tell the size of the device's arena");
-	if (stats) ((void (*)(void *))api[RELEASE_KEY_VALUE_PAIRS])(stats);
-	if (arena) ((void (*)(void *))api[RELEASE_ALLOCATOR])(arena);
-	if (memory) ((void (*)(void *))api[RELEASE_MEMORY_INFO])(memory);
 	return failed;
 }
 
@@ -244,20 +218,4 @@ func registerArena(d device, open bool, limit int64) error {
 		opens = 1
 	}
 	return failed(C.api_arena(table, C.int(d), opens, C.size_t(limit), arenaRemainder))
-}
-
-// arenaTotal returns the bytes that the arena of a session's device has taken, with the weights of all its sessions.
-func arenaTotal(s *onnxruntime.DynamicAdvancedSession, d device) (int64, error) {
-	table, err := api()
-	if err != nil {
-		return 0, err
-	}
-	t := reflect.TypeOf(*s)
-	if t.NumField() != 1 || t.Field(0).Type != reflect.TypeFor[*onnxruntime.AdvancedSession]() ||
-		t.Field(0).Type.Elem().Field(0).Name != "ortSession" {
-		return 0, errors.New("the layout of the Go binding's sessions differs from version 1.35: update ort/api.go")
-	}
-	var bytes C.int64_t
-	err = failed(C.api_arena_total(table, **(**unsafe.Pointer)(unsafe.Pointer(s)), C.int(d), &bytes))
-	return int64(bytes), err
 }

@@ -67,18 +67,13 @@ func joinArena(d device, limit int64) (*deviceArena, error) {
 	return a, nil
 }
 
-// within returns an error if the arena, with the weights of its sessions, has exceeded the limit. The runtime refuses
-// only what the arena grows by, and once weights have exceeded the limit it refuses nothing any more (1.31.1).
-func (a *deviceArena) within(total func() (int64, error)) error {
-	if a == nil || a.limit == 0 {
+// within returns an error if the weights on the device exceed the limit, of which the runtime knows nothing.
+func (a *deviceArena) within(weights int64) error {
+	if a == nil || a.limit == 0 || weights <= a.limit {
 		return nil
 	}
-	bytes, err := total()
-	if err == nil && bytes > a.limit {
-		err = fmt.Errorf("the weights of the sessions on %v and what their runs keep take %d bytes, more than memory_limit, "+
-			"%d: set a higher limit", a.device, bytes, a.limit)
-	}
-	return err
+	return fmt.Errorf("the weights of the sessions on %v take %d bytes, more than memory_limit, %d: set a higher limit",
+		a.device, weights, a.limit)
 }
 
 // refused adds the limit to the runtime's error for a run that would exceed it, which names only what is left.

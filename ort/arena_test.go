@@ -83,11 +83,10 @@ func TestDeviceArena(t *testing.T) {
 		t.Errorf("after a session was closed the next run shrinks the arena: got %v, the one after it %v", first, second)
 	}
 	for bytes, over := range map[int64]bool{1000: false, 1001: true} {
-		total := func() (int64, error) { return bytes, nil }
-		if err := a.within(total); (err != nil) != over || over && !strings.Contains(err.Error(), "memory_limit, 1000") {
+		if err := a.within(bytes); (err != nil) != over || over && !strings.Contains(err.Error(), "memory_limit, 1000") {
 			t.Errorf("%d bytes of 1000: got error %v, want one: %v", bytes, err, over)
 		}
-		if err := other.within(total); err != nil {
+		if err := other.within(bytes); err != nil {
 			t.Errorf("%d bytes without a limit: got error %v", bytes, err)
 		}
 	}

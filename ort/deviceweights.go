@@ -360,6 +360,18 @@ func castNumbers(from []byte, typ, to onnx.DType) []byte {
 	return out
 }
 
+// weightsOn returns the bytes of a device's weights.
+func weightsOn(d device) (bytes int64) {
+	devicePool.Lock()
+	defer devicePool.Unlock()
+	for _, w := range devicePool.weights {
+		if w.memory.device == d {
+			bytes += w.memory.bytes
+		}
+	}
+	return bytes
+}
+
 // release returns the tensors; tensors that no session uses any more are freed.
 func (l deviceLease) release() error {
 	devicePool.Lock()

@@ -80,6 +80,12 @@ type Session struct {
 	arena   *deviceArena // of a CUDA device
 }
 
+// Error is an error of the runtime, not of what it is given: a session cannot be opened, or a run fails.
+type Error struct{ error }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.error }
+
 // Open opens a session for a model. The model is neither modified nor retained.
 //
 // Graph inputs that are also initializers are constants: remove the initializer to feed a value. An explicit device
@@ -93,7 +99,7 @@ func Open(m *onnx.Model, o Options) (*Session, error) {
 	}
 	s, err := open(m, o)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
+		return nil, &Error{fmt.Errorf("open %s: %w", name, err)}
 	}
 	s.name, s.id = name, id
 	return s, nil
@@ -114,19 +120,14 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	}
 	for _, d := range candidates {
 		if err = s.start(&a.Model, d, o); err == nil {
-			err = s.arena.within(func() (int64, error) { return arenaTotal(s.s, d) })
-		}
-		if err == nil {
 			s.device = d.String()
 			return s, nil
 		}
-		err = errors.Join(err, s.free())
 	}
 	return nil, err
 }
 
-// start creates the runtime's session on a device. On the CPU all sessions of the process share their weights; on
-// other devices they share only lazy tensors.
+// start creates the runtime's session on a device. All sessions of the process on a device share their weights.
 func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
@@ -154,8 +155,12 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	if o.Folder != "" {
 		var on deviceLease
 		if d != cpu {
-			if on, err = shareOn(d, &m, o.Folder); err != nil {
-				return d.explain(err)
+			on, err = shareOn(d, &m, o.Folder)
+			if err == nil {
+				err = s.arena.within(weightsOn(d))
+			}
+			if err != nil {
+				return errors.Join(fmt.Errorf("device %v: %w", d, err), on.release())
 			}
 		}
 		if l, err = share(&m, o.Folder, d == cpu); err != nil {
@@ -182,7 +187,10 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 		})
 	})
 	if err != nil {
-		return withoutKernel(d.explain(err), d)
+		if d != cpu {
+			err = fmt.Errorf("device %v: %w", d, err)
+		}
+		return withoutKernel(err, d)
 	}
 	l.forget(o.Prepack && d == cpu)
 	s.weights = l
@@ -379,7 +387,10 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 			return context.Cause(ctx)
 		}
 	}
-	return s.arena.refused(err)
+	if err != nil {
+		return &Error{s.arena.refused(err)}
+	}
+	return nil
 }
 
 // check compares the names, types and shapes of the inputs with the model's, and returns all problems.

@@ -18,6 +18,7 @@ import (
 	"assay/internal/reward/pace"
 	"assay/internal/reward/pictures"
 	"assay/internal/workers"
+	"assay/ort"
 )
 
 // encodedPicture is an encoded picture. In JSON it is base64, with or without the prefix of a data URL. Invalid
@@ -216,10 +217,9 @@ func (d *decoder) each(ctx context.Context, r *reservation, edits []*groupEdit,
 	})
 }
 
-// asBadEdit attributes an error to the edit unless it is already an apiError.
+// asBadEdit attributes an error to the edit unless it is the runtime's or already an apiError.
 func asBadEdit(err error) error {
-	var f *apiError
-	if err == nil || errors.As(err, &f) {
+	if err == nil || errors.As(err, new(*apiError)) || errors.As(err, new(*ort.Error)) {
 		return err
 	}
 	return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 
 	"assay/edit"
 	"assay/internal/oracle"
+	"assay/onnx"
+	"assay/ort"
 )
 
 // tensors reads a safetensors file: its metadata, and the bytes of each tensor.
@@ -91,6 +94,16 @@ func TestAnswersTakeMemory(t *testing.T) {
 	}
 	if done(); !s.engine.slots.TryAcquire(s.engine.slots.n) {
 		t.Error("memory is not free after the gradient was encoded")
+	}
+}
+
+// TestRuntimeFails: an error of the runtime, such as a GPU without memory, is not the edit's fault.
+func TestRuntimeFails(t *testing.T) {
+	_, runtime := ort.Open(&onnx.Model{}, ort.Options{Device: "cuda:99"})
+	for err, bad := range map[error]bool{runtime: false, errors.New("no score token"): true} {
+		if got := new(apiError); errors.As(asBadEdit(fmt.Errorf("run: %w", err)), &got) != bad {
+			t.Errorf("%v: got a bad edit: %v, want %v", err, !bad, bad)
+		}
 	}
 }
 
