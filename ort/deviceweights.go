@@ -54,31 +54,27 @@ type weightPart struct {
 // constants are the values of a model that depend on no input.
 type constants struct {
 	*onnx.Model
-	stored map[string]*onnx.Tensor
-	made   map[string]*onnx.Node // by a node
-	// readers are the constants that are computed from a constant; varying ones are computed from anything else, too.
-	readers map[string][]string
-	varying map[string]bool
+	stored  map[string]*onnx.Tensor
+	made    map[string]*onnx.Node // by a node
+	folded  map[string]bool       // constants that the runtime reads to compute others
+	varying map[string]bool       // constants that are read with values that depend on inputs, or are outputs
 }
 
 func constantsOf(m *onnx.Model) *constants {
-	c := &constants{m, map[string]*onnx.Tensor{}, map[string]*onnx.Node{}, map[string][]string{}, map[string]bool{}}
+	c := &constants{m, map[string]*onnx.Tensor{}, map[string]*onnx.Node{}, map[string]bool{}, map[string]bool{}}
 	constant := map[string]bool{"": true}
 	for _, t := range m.Initializers {
 		c.stored[t.Name], constant[t.Name] = t, true
 	}
 	for _, n := range m.Nodes {
 		reads := n.Reads()
-		all := len(reads) > 0
+		all := true
 		for _, x := range reads {
 			all = all && constant[x]
 		}
 		for _, x := range reads {
-			if all {
-				c.readers[x] = append(c.readers[x], n.Outputs[0])
-			} else {
-				c.varying[x] = true
-			}
+			c.folded[x] = c.folded[x] || all || n.Op == "Conv"
+			c.varying[x] = c.varying[x] || !all
 		}
 		for _, y := range n.Outputs {
 			constant[y] = all || y == ""
@@ -97,7 +93,7 @@ func constantsOf(m *onnx.Model) *constants {
 // something else.
 func (c *constants) joined(name string) *joinedWeight {
 	if t := c.stored[name]; t != nil {
-		if !isNumber(t.Type) && t.Type != onnx.Uint8 || len(t.Shape) == 0 { // bytes: packed weights
+		if !loadable(t) {
 			return nil
 		}
 		return &joinedWeight{t.Type, t.Shape, []weightPart{{Tensor: t}}}
@@ -134,6 +130,12 @@ func (c *constants) joined(name string) *joinedWeight {
 	return w
 }
 
+// loadable reports whether a stored tensor can be copied to a device. The runtime refuses those with a wrong length.
+func loadable(t *onnx.Tensor) bool {
+	known := isNumber(t.Type) || t.Type == onnx.Uint8 // bytes: packed weights
+	return known && len(t.Shape) > 0 && (t.External == nil || t.External.Length == t.Count()*int64(t.Type.Size()))
+}
+
 // isNumber reports whether tensors of a type can be cast to others.
 func isNumber(t onnx.DType) bool { return t == onnx.Float || isHalf(t) }
 
@@ -163,13 +165,14 @@ func shareOn(d device, m *onnx.Model, folder string) (l deviceLease, err error) 
 	}()
 	c := constantsOf(m)
 	declared := map[string]*onnx.Tensor{}
-	for name := range c.varying {
+	turned := turned(m)
+	for name, varying := range c.varying {
 		w := c.joined(name)
-		if w == nil || w.bytes() < minShared || w.location() == "" {
+		if !varying || turned[name] || w == nil || w.bytes() < minShared || w.location() == "" {
 			continue
 		}
 		stored := c.stored[name] != nil && c.stored[name].External != nil
-		if !stored && len(c.readers[name]) > 0 { // the runtime folds what is computed from it
+		if !stored && c.folded[name] {
 			continue
 		}
 		if l[name], err = takeOn(d, w, folder); err != nil {

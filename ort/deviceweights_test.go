@@ -124,3 +124,117 @@ func TestDeviceWeights(t *testing.T) {
 		}
 	}
 }
+
+// sameOver compares a model over shared tensors, as on the CPU and as on a device, with the same model over tensors in
+// memory, which the runtime may not change. shared is the number of tensors that a device would share.
+func sameOver(t *testing.T, m *onnx.Model, folder string, in map[string]*tensor.Dense, shared int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, "weights"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, on := *m, *m
+	plain.Initializers = nil
+	for _, w := range m.Initializers {
+		if e := w.External; e != nil {
+			w = &onnx.Tensor{Name: w.Name, Type: w.Type, Shape: w.Shape, Data: data[e.Offset:][:e.Length]}
+		}
+		plain.Initializers = append(plain.Initializers, w)
+	}
+	l, err := shareOn(cpu, &on, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.release()
+	if len(l) != shared {
+		t.Errorf("got %q on the device, want %d tensors", slices.Sorted(maps.Keys(l)), shared)
+	}
+	want := runTest(t, openTest(t, &plain, Options{Optimize: OptimizeNothing}), in)
+	for over, s := range map[string]*Session{
+		"mapped": openTest(t, m, Options{Folder: folder}),
+		"device": openOver(t, &on, folder, cpu, &lease{device: l}),
+	} {
+		for name, got := range runTest(t, s, in) {
+			if diff := cmp.Diff(want[name].Data(), got.Data()); diff != "" {
+				t.Errorf("%s, %s (-memory +shared):\n%.300s", over, name, diff)
+			}
+		}
+	}
+}
+
+// TestTransposedWeights: the runtime transposes a constant instead of what it is added to.
+func TestTransposedWeights(t *testing.T) {
+	folder, stored := storedWeights(t, 192, 192)
+	in := map[string]*tensor.Dense{"x": ramp(1, 192, 192)}
+	turn := onnx.Attrs{"perm": []int{0, 2, 1}}
+	for _, from := range []string{"float", "float16"} {
+		b := onnx.NewBuilder("turned", 21)
+		x := b.Input("x", onnx.Float, onnx.Dims(1, 192, 192))
+		for _, op := range []string{"Add", "Where", "Concat"} {
+			w := *stored[from]
+			w.Name += op
+			w.Shape = []int64{1, 192, 192}
+			b.M.Initializers = append(b.M.Initializers, &w)
+			y, name := b.OpA("Transpose", turn, x), w.Name
+			if w.Type != onnx.Float {
+				name = b.OpA("Cast", onnx.Attrs{"to": int64(onnx.Float)}, name)
+			}
+			switch op {
+			case "Where":
+				y = b.Op(op, b.Op("Less", y, b.Scalar(onnx.Float, 0)), y, name)
+			case "Concat":
+				y = b.OpA(op, onnx.Attrs{"axis": 1}, y, name)
+			default:
+				y = b.Op(op, y, name)
+			}
+			b.Output(from+" "+op, b.OpA("Transpose", turn, y), onnx.Float, onnx.Dims("a", "b", "c"))
+		}
+		sameOver(t, b.M, folder, in, 0)
+	}
+}
+
+// TestFoldedCasts: the runtime reads casts of weights when a session opens, so it computes them.
+func TestFoldedCasts(t *testing.T) {
+	folder, stored := storedWeights(t, 192, 192)
+	stored["float16"].Shape = []int64{192, 64, 3, 1}
+	b := onnx.NewBuilder("folded", 21)
+	b.M.Initializers = append(b.M.Initializers, stored["float16"], stored["bfloat16"])
+	wide := onnx.Attrs{"to": int64(onnx.Float)}
+	x := b.Input("x", onnx.Float, onnx.Dims(1, 64, 3, 1))
+	y := b.OpA("Conv", onnx.Attrs{"kernel_shape": []int{3, 1}}, x, b.OpA("Cast", wide, "float16"))
+	y = b.Op("Mul", y, b.Floats([]int64{1, 192, 1, 1}, ramp(192).Float32s()...))
+	b.Output("largest", b.OpA("ArgMax", onnx.Attrs{"axis": 1}, y), onnx.Int64, onnx.Dims(1, 1, 1, 1))
+	rows := b.OpA("Constant", onnx.Attrs{"value_ints": []int64{-1, 64}})
+	w := b.Op("Reshape", b.OpA("Cast", wide, "bfloat16"), rows)
+	b.Output("rows", b.Op("Mul", w, b.OpA("ReduceMax", onnx.Attrs{"keepdims": 0}, x)), onnx.Float, onnx.Dims(576, 64))
+	sameOver(t, b.M, folder, map[string]*tensor.Dense{"x": ramp(1, 64, 3, 1)}, 0)
+}
+
+// TestWrongLength: a tensor whose bytes are too few or too many is an error.
+func TestWrongLength(t *testing.T) {
+	folder, stored := storedWeights(t, 192, 256)
+	for _, more := range []int64{-512, 512} {
+		w := *stored["float16"]
+		w.External = &onnx.External{Location: "weights", Length: w.External.Length + more}
+		b := onnx.NewBuilder("length", 21)
+		b.M.Initializers = append(b.M.Initializers, &w)
+		x := b.Input("x", onnx.Float16, onnx.Dims(1))
+		b.Output("y", b.Op("Mul", w.Name, x), onnx.Float16, onnx.Dims("rows", "columns"))
+		l, err := shareOn(cpu, b.M, folder)
+		if err != nil || len(l) > 0 {
+			t.Errorf("%+d bytes: got %d tensors and %v, want it left to the runtime", more, len(l), err)
+		}
+		if _, err := Open(b.M, Options{Folder: folder}); err == nil {
+			t.Errorf("%+d bytes: got a session, want an error", more)
+		}
+	}
+}
+
+// ramp returns numbers around 0.
+func ramp(shape ...int) *tensor.Dense {
+	values := make([]float32, tensor.Shape(shape).TotalSize())
+	for i := range values {
+		values[i] = float32(i%37)/8 - 2
+	}
+	return floats(shape, values...)
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -67,7 +68,8 @@ type lease struct {
 // the pool's on every device. The lease is to be returned after the session is closed.
 func share(m *onnx.Model, folder string, files bool) (*lease, error) {
 	l := &lease{}
-	casts, read := halfCasts(m)
+	turned := turned(m)
+	casts, read := halfCasts(m, turned)
 	var initializers []*onnx.Tensor
 	done := map[*onnx.Node]bool{}
 	for _, t := range m.Initializers {
@@ -76,7 +78,7 @@ func share(m *onnx.Model, folder string, files bool) (*lease, error) {
 			initializers = append(initializers, t)
 			continue
 		}
-		if e.Length < minShared || e.Length != t.Count()*int64(t.Type.Size()) || elements[t.Type] == 0 {
+		if turned[t.Name] || e.Length < minShared || e.Length != t.Count()*int64(t.Type.Size()) || elements[t.Type] == 0 {
 			initializers = append(initializers, t)
 			continue
 		}
@@ -106,7 +108,7 @@ func share(m *onnx.Model, folder string, files bool) (*lease, error) {
 
 // halfCasts returns the casts of half-precision initializers to float32, and how often each value is read. A cast
 // that a constant expression reads is left to the runtime, which folds the expression.
-func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]int) {
+func halfCasts(m *onnx.Model, turned map[string]bool) (casts map[string][]*onnx.Node, read map[string]int) {
 	half, constant := map[string]bool{}, map[string]bool{"": true}
 	for _, t := range m.Initializers {
 		half[t.Name], constant[t.Name] = isHalf(t.Type), true
@@ -124,7 +126,7 @@ func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]in
 			all = all && constant[x]
 		}
 		for _, x := range n.Reads() {
-			folded[x] = folded[x] || all ||
+			folded[x] = folded[x] || all || turned[x] ||
 				n.Op == "Conv" // the runtime reads a convolution's weights to repack them
 		}
 		for _, y := range n.Outputs {
@@ -138,6 +140,29 @@ func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]in
 		}
 	}
 	return casts, read
+}
+
+// transposable are the operators through which the runtime moves a transposition of one input, transposing the others.
+var transposable = strings.Fields("Add And BitShift Concat Div Equal Greater GreaterOrEqual Less LessOrEqual Max " +
+	"Mean Min Mod Mul Or Pow PRelu Sub Sum Where Xor")
+
+// turned returns names that include all constants that the runtime may transpose when a session opens. It does so under
+// the constant's own name, by which the session would then get the pool's tensor, which is not transposed.
+func turned(m *onnx.Model) map[string]bool {
+	after, names := map[string]bool{}, map[string]bool{} // after a transposition
+	for _, n := range m.Nodes {
+		reads := n.Reads()
+		// convolutions of some types are transposed to have channels last
+		down := n.Op == "Transpose" || strings.Contains(n.Op, "Conv") ||
+			slices.ContainsFunc(reads, func(x string) bool { return after[x] })
+		for _, y := range n.Outputs {
+			after[y] = down
+		}
+		for _, x := range reads {
+			names[x] = names[x] || down && slices.Contains(transposable, n.Op)
+		}
+	}
+	return names
 }
 
 // widen declares a float32 initializer instead of a cast of t. Its declared bytes start at the end of the file: if
