@@ -51,3 +51,12 @@ func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	}
 	return b.Model, nil
 }
+
+// ScoreGraph is the graph by which a training validates.
+func (t *Tuner) ScoreGraph() (*onnx.Model, error) {
+	b, err := t.run.Sessions.Graph(t.forwardGraph(forwardSpec{}))
+	if err != nil {
+		return nil, err
+	}
+	return b.Model, nil
+}

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/long"
 	"assay/internal/modeltest"
@@ -12,6 +15,7 @@ import (
 	"assay/losses"
 	"assay/model"
 	"assay/model/backbone"
+	"assay/onnx"
 )
 
 // onCUDA plans for a device that need not be present.
@@ -158,4 +162,63 @@ func checkSteps(t *testing.T, p *model.ScorerState, o model.TuneOptions) {
 		}
 		modeltest.Kernels(t, fmt.Sprintf("step, %d groups, full=%v, recompute=%v", groups, o.Full, o.Recompute), m)
 	}
+}
+
+// TestJoinedAlike: training and validation read the same matrices, of which a device then holds one copy. A layer with
+// dropout has its own.
+func TestJoinedAlike(t *testing.T) {
+	for _, dropout := range []float64{0, 0.1} {
+		p, err := model.NewScorerState(judgeOf("../testdata/oracle/qwen2_5_vl/backbone", "bfloat16"), &lora.Config{
+			Rank: 2, Alpha: 2, Dropout: dropout, Targets: lora.Names{List: []string{"q_proj", "up_proj"}}}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tuner, err := model.NewTuner(p, model.TuneOptions{Options: fusedOnCUDA, Dropout: dropout, Terms: allLosses()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tuner.Close()
+		step, err := tuner.StepGraph(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		score, err := tuner.ScoreGraph()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := joinedWeights(step), joinedWeights(score)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("dropout %g: joined weights (-training +validation):\n%s", dropout, diff)
+		}
+		if joins := slices.ContainsFunc(want, func(s string) bool { return strings.Contains(s, "up_proj") }); joins !=
+			(dropout == 0) {
+			t.Errorf("dropout %g: got joined up_proj: %t, want %t", dropout, joins, dropout == 0)
+		}
+	}
+}
+
+// joinedWeights lists the weights that a graph joins by rows.
+func joinedWeights(m *onnx.Model) (all []string) {
+	stored := map[string]string{}
+	for _, w := range m.Initializers {
+		stored[w.Name] = w.Name
+	}
+	for _, n := range m.Nodes {
+		switch n.Op {
+		case "Cast":
+			stored[n.Outputs[0]] = stored[n.Inputs[0]]
+		case "Concat":
+			var names []string
+			for _, x := range n.Inputs {
+				if strings.HasSuffix(stored[x], ".weight") {
+					names = append(names, stored[x])
+				}
+			}
+			if len(names) == len(n.Inputs) {
+				all = append(all, strings.Join(names, " "))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }

@@ -260,7 +260,7 @@ func (n *Network) NewGraph(name string) *nn.Graph {
 	g.LossRows = n.Plan.LossRows
 	g.Adapter, g.Members, g.Tensors = n.Adapter, n.Members, n.Tensors
 	if n.Plan.Training != TrainNothing {
-		g.TrainsTensor = n.isTrained
+		g.TrainsTensor, g.Trained = n.isTrained, n.Adapter
 	}
 	if n.Plan.Training == TrainBackbone {
 		g.TrainsWeight = n.isTrained

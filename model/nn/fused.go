@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -125,17 +126,19 @@ func (g *Graph) joined(x string, layers ...Module) string {
 }
 
 // joins reports whether a layer's weight can be part of a larger matrix: it is frozen and not packed, and its
-// adapter, if any, is a plain product of the same x.
+// adapter, if any, is a plain product of the same x. All graphs of a training decide alike, with and without adapter or
+// dropout: a device would hold the weight once by itself and once as such a part.
 func (g *Graph) joins(l *Linear) bool {
 	if g.packed(l.Key+".weight") != nil || g.own(l.Key+".weight") || g.own(l.Key+".bias") || g.LowMemory {
 		return false
 	}
-	if g.Adapter == nil {
+	a := cmp.Or(g.Trained, g.Adapter)
+	if a == nil {
 		return true
 	}
-	_, adapted := g.Adapter.Target(l.Module)
-	return !adapted || g.dropout == nil && !g.Adapter.Config.DoRA && g.Adapter.InitOffset == nil &&
-		g.Adapter.Branches == nil
+	_, adapted := a.Target(l.Module)
+	drops := g.dropout != nil || g.Trained != nil && a.Config.Dropout > 0
+	return !adapted || !drops && !a.Config.DoRA && a.InitOffset == nil && a.Branches == nil
 }
 
 // joinedAdapters adds the layers' adapters to their joined outputs, with one A [sum of ranks, in] and one B [sum of

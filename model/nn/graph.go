@@ -37,6 +37,7 @@ type Graph struct {
 	weights      Weights
 	TrainsWeight func(name string) bool   // checkpoint parameters that are graph inputs
 	Adapter      *lora.Adapter            // nil: no LoRA
+	Trained      *lora.Adapter            // of a training, in all its graphs; nil: none
 	Members      int                      // scorers whose rows a batch mixes, see members.go; 0: a single scorer
 	Tensors      map[string]*tensor.Dense // tensors of the scorer directory by name: LoRA, head, score token
 	TrainsTensor func(name string) bool   // which of them are graph inputs, not constants
