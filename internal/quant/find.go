@@ -40,7 +40,7 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 				continue
 			}
 		}
-		f.finish(l, name, parts)
+		f.finish(l, parts)
 		w.AddQuantized(base+".weight", l, parts...)
 	}
 	if found == 0 && len(problems) == 0 {
@@ -107,13 +107,16 @@ func (f *finder) kind(name string) (base string, read readFunc) {
 	return cut(".weight_packed", f.compressedLayer)
 }
 
-// finish records the position and stored size of a layer.
-func (f *finder) finish(l *QuantLinear, first string, parts []string) {
-	info, _ := f.info(first)
-	l.key = fmt.Sprint(f.weights.ShardOf(first).ID(), " ", info.Offset)
+// finish records a layer's stored size, and a key of all that its values depend on: a file may belong to checkpoints
+// with different configurations.
+func (f *finder) finish(l *QuantLinear, parts []string) {
+	c := *f.config
+	c.skipped, c.ignored = nil, nil
+	l.key = fmt.Sprintf("%+v", c)
 	l.location = f.weights.AnyLocation()
 	for _, p := range parts {
 		info, _ := f.info(p)
+		l.key += fmt.Sprint(" ", p, f.weights.ShardOf(p).ID(), " ", info.Offset)
 		l.stored += info.Length
 	}
 }

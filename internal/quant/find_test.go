@@ -136,6 +136,37 @@ func TestValuesByHand(t *testing.T) {
 	}
 }
 
+// TestKeys: a file that two checkpoints share (linked, as in the Hub's cache) has other values with another
+// configuration, and sessions must not share them.
+func TestKeys(t *testing.T) {
+	first, err := find(t, tiny, tinyGPTQ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]string{first.Quantized("a.weight").(*QuantLinear).Key(): tiny}
+	for _, config := range []string{
+		`{"quant_method": "gptq", "bits": 8, "group_size": 4, "checkpoint_format": "gptq_v2"}`, tiny,
+	} {
+		w, err := checkpoints.OpenWeights(first.Folder())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		c, err := parse(json.RawMessage(config))
+		if err == nil {
+			err = c.Find(w)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := w.Quantized("a.weight").(*QuantLinear).Key()
+		if as, ok := keys[key]; ok != (config == tiny) {
+			t.Errorf("%s: got key %s, which is new: %t, want %t; %s has it", config, key, !ok, config != tiny, as)
+		}
+		keys[key] = config
+	}
+}
+
 // TestWrongParts: parts that do not match each other or the configuration are refused by name.
 func TestWrongParts(t *testing.T) {
 	for _, c := range []struct {
