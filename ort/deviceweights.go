@@ -179,13 +179,12 @@ func shareOn(d device, m *onnx.Model, folder string) (l deviceLease, err error) 
 			return l, fmt.Errorf("tensor %q: %w", name, err)
 		}
 		if !stored {
-			// Bytes past the end of a file cannot be read by mistake.
-			info, err := os.Stat(filepath.Join(folder, filepath.FromSlash(w.location())))
-			if err != nil {
+			t := &onnx.Tensor{Name: name, Type: w.typ, Shape: w.shape}
+			path := filepath.Join(folder, filepath.FromSlash(w.location()))
+			if t.External, err = nowhere(path, w.location(), w.bytes()); err != nil {
 				return l, err
 			}
-			declared[name] = &onnx.Tensor{Name: name, Type: w.typ, Shape: w.shape,
-				External: &onnx.External{Location: w.location(), Offset: info.Size(), Length: w.bytes()}}
+			declared[name] = t
 		}
 	}
 	c.declare(declared)
@@ -295,7 +294,11 @@ func (w *joinedWeight) write(to *Memory, folder string) error {
 			data = data[len(part):]
 			typ := p.Type
 			for _, t := range p.casts {
-				part, typ = castNumbers(part, typ, t), t
+				if typ != t {
+					cast := make([]byte, len(part)/typ.Size()*t.Size())
+					castInto(cast, t, part, typ)
+					part, typ = cast, t
+				}
 			}
 			err = to.writeBytes(at, part)
 			at += int64(len(part))
@@ -330,14 +333,10 @@ func (p weightPart) open(folder string) (data []byte, release func() error, err 
 	return data, func() error { return syscall.Munmap(pages) }, nil
 }
 
-// castNumbers casts numbers as the runtime's Cast does: to the nearest, ties to even. They are little-endian.
-func castNumbers(from []byte, typ, to onnx.DType) []byte {
-	if typ == to {
-		return from
-	}
+// castInto casts numbers as the runtime's Cast does: to the nearest, ties to even. They are little-endian.
+func castInto(out []byte, to onnx.DType, from []byte, typ onnx.DType) {
 	size, into := typ.Size(), to.Size()
 	n := len(from) / size
-	out := make([]byte, n*into)
 	const part = 1 << 18
 	workers.Do((n+part-1)/part, func(i int) {
 		for k := i * part; k < min(n, (i+1)*part); k++ {
@@ -360,7 +359,6 @@ func castNumbers(from []byte, typ, to onnx.DType) []byte {
 			}
 		}
 	})
-	return out
 }
 
 // weightsOn returns the bytes of a device's weights.

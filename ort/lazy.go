@@ -42,8 +42,9 @@ func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 		plain.Data = data
 		return &plain, err
 	}
-	info, err := os.Stat(filepath.Join(folder, filepath.FromSlash(t.Lazy.Location)))
-	if err != nil {
+	var err error
+	path := filepath.Join(folder, filepath.FromSlash(t.Lazy.Location))
+	if plain.External, err = nowhere(path, t.Lazy.Location, length); err != nil {
 		return nil, err
 	}
 	at := region{made: t.Lazy.Key, length: length}
@@ -58,8 +59,6 @@ func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 	}
 	w.users++
 	l.names, l.weights = append(l.names, t.Name), append(l.weights, w)
-	// As in widen: bytes past the end of a file cannot be read by mistake.
-	plain.External = &onnx.External{Location: t.Lazy.Location, Offset: info.Size(), Length: length}
 	return &plain, nil
 }
 

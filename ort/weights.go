@@ -1,11 +1,9 @@
 package ort
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +14,6 @@ import (
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
 
-	"assay/internal/workers"
 	"assay/onnx"
 )
 
@@ -165,18 +162,24 @@ func turned(m *onnx.Model) map[string]bool {
 	return names
 }
 
-// widen declares a float32 initializer instead of a cast of t. Its declared bytes start at the end of the file: if
-// the runtime read them instead of the pool's, it would fail.
-func (l *lease) widen(path string, t *onnx.Tensor, name string) (*onnx.Tensor, error) {
+// widen declares a float32 initializer instead of a cast of t.
+func (l *lease) widen(path string, t *onnx.Tensor, name string) (_ *onnx.Tensor, err error) {
 	if err := l.take(path, t, name, t.Type); err != nil {
 		return nil, err
 	}
+	wide := &onnx.Tensor{Name: name, Type: onnx.Float, Shape: t.Shape}
+	wide.External, err = nowhere(path, t.External.Location, 4*t.Count())
+	return wide, err
+}
+
+// nowhere returns bytes past the end of a file, at a path and as a model names it: if the runtime read them instead of
+// the pool's, it would fail.
+func nowhere(path, location string, length int64) (*onnx.External, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	nowhere := &onnx.External{Location: t.External.Location, Offset: info.Size(), Length: 4 * t.Count()}
-	return &onnx.Tensor{Name: name, Type: onnx.Float, Shape: t.Shape, External: nowhere}, nil
+	return &onnx.External{Location: location, Offset: info.Size(), Length: length}, nil
 }
 
 // take leases the pool's tensor for t, creating it if needed, under its name in the session.
@@ -245,7 +248,7 @@ func mapRegion(f *os.File, at region, t *onnx.Tensor) (w *weight, err error) {
 			return nil, errors.Join(fmt.Errorf("allocate %d bytes to widen it to float32: %w", 4*t.Count(), err),
 				syscall.Munmap(pages))
 		}
-		widenInto(wide, data, at.widened)
+		castInto(wide, onnx.Float, data, at.widened)
 		if err := syscall.Munmap(pages); err != nil {
 			return nil, err
 		}
@@ -256,22 +259,6 @@ func mapRegion(f *os.File, at region, t *onnx.Tensor) (w *weight, err error) {
 		return nil, errors.Join(err, syscall.Munmap(pages))
 	}
 	return &weight{region: at, pages: pages, value: value, mapped: at.widened == onnx.Undefined}, nil
-}
-
-// widenInto writes half-precision numbers as float32, both little-endian.
-func widenInto(to, from []byte, t onnx.DType) {
-	value := onnx.BFloat16Value
-	if t == onnx.Float16 {
-		value = onnx.Float16Value
-	}
-	const part = 1 << 18
-	n := len(from) / 2
-	workers.Do((n+part-1)/part, func(i int) {
-		for k := i * part; k < min(n, (i+1)*part); k++ {
-			bits := math.Float32bits(value(binary.LittleEndian.Uint16(from[2*k:])))
-			binary.LittleEndian.PutUint32(to[4*k:], bits)
-		}
-	})
 }
 
 // addTo makes a session use the leased tensors.
