@@ -3,12 +3,18 @@ package model
 import (
 	"context"
 	"math"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
 	"assay/data"
 	"assay/edit"
 	"assay/internal/long"
+	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/onnx"
 )
@@ -50,6 +56,47 @@ func TestHalfSteps(t *testing.T) {
 				near(t, "bfloat16", stepIn(t, family, "bfloat16", o), want, 5e-3, 3.5e-2)
 			})
 		}
+	}
+}
+
+// TestFusedZeroNorm: a norm with weights of 0, by which the fused gradient would divide, has plain operators, and the
+// others stay fused.
+func TestFusedZeroNorm(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../testdata/oracle/qwen2_5_vl/backbone")); err != nil {
+		t.Fatal(err)
+	}
+	p, err := LoadScorerState("../testdata/oracle/qwen2_5_vl/scorer_sequence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := backbone.OpenBackbone(p.Config.Backbone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	stored := map[string]*tensor.Dense{}
+	for _, name := range all.Weights.Names() {
+		if stored[name], err = all.Weights.Dense(name); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "layers.1.post_attention_layernorm.weight") {
+			clear(stored[name].Float32s()[3:6])
+		}
+	}
+	if err := checkpoints.WriteFile(filepath.Join(dir, checkpoints.SingleFile), stored, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.Config.Backbone = dir
+	plain, norms := stepOf(t, p, TuneOptions{}), map[string]int{}
+	near(t, "float32", stepOf(t, p, TuneOptions{Options: Options{Kernels: "fused", OnGraph: func(_ string, m *onnx.Model) {
+		for _, n := range m.Nodes {
+			norms[n.Op]++
+		}
+	}}}), plain, 1e-6, 1e-5)
+	if norms["RMSNormalization"] != 1 || norms["AddRMSNormGrad"] < 3 {
+		t.Errorf("got %d plain norms and %d fused gradients, want 1 and at least 3", norms["RMSNormalization"],
+			norms["AddRMSNormGrad"])
 	}
 }
 
@@ -146,6 +193,11 @@ func stepIn(t *testing.T, family, dtype string, o TuneOptions) *StepResult {
 		t.Fatal(err)
 	}
 	p.Config.DType = dtype
+	return stepOf(t, p, o)
+}
+
+func stepOf(t *testing.T, p *ScorerState, o TuneOptions) *StepResult {
+	t.Helper()
 	o.TextLoss, o.ScoreLoss = 1, 0
 	u, err := NewTuner(p, o)
 	if err != nil {

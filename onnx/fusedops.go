@@ -144,14 +144,11 @@ func inferAddRMSNorm(c *inference) error {
 	return nil
 }
 
-// inferAddRMSNormGrad: dx has the type of the sum, dy the type of the rows' gradient.
+// inferAddRMSNormGrad: both outputs have the shape of the normed rows; dx has the weight's type, dy theirs.
 func inferAddRMSNormGrad(c *inference) error {
-	sum, t := c.shape(2), c.arg(2).Type
-	c.set(0, t, sum)
-	if c.has(0) {
-		t = c.arg(0).Type
-	}
-	c.set(1, t, sum)
+	rows := c.shape(2)
+	c.set(0, c.arg(3).Type, rows)
+	c.set(1, c.arg(2).Type, rows)
 	return nil
 }
 

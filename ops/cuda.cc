@@ -223,20 +223,20 @@ class CUDAAddRMSNormGrad : public Kernel {
 
   void run(const Context& c) const override {
     std::vector<int64_t> shape;
-    const auto dn = c.rows<bfloat16>(0);
-    const auto dsum = c.rows<float>(1), sum = c.rows<float>(2, &shape);
-    const auto w = c.input<float>(3, 1), rstd = c.rows<float>(4);
-    const int64_t n = sum.shape[0], size = sum.shape[1];
-    want((!dn || dn.shape == sum.shape) && (!dsum || dsum.shape == sum.shape) && w.shape[0] == size &&
+    const auto dn = c.rows<bfloat16>(0), normed = c.rows<bfloat16>(2, &shape);
+    const auto dsum = c.rows<float>(1), rstd = c.rows<float>(4);
+    const auto w = c.input<float>(3, 1);
+    const int64_t n = normed.shape[0], size = normed.shape[1];
+    want((!dn || dn.shape == normed.shape) && (!dsum || dsum.shape == normed.shape) && w.shape[0] == size &&
              rstd.shape[0] * rstd.shape[1] == n,
-         "the gradients are not of the sum's shape");
+         "the gradients are not of the rows' shape");
     const auto dx = c.output<float>(0, shape);
     const auto dy = c.output<bfloat16>(1, shape);
     Stream stream = Stream::of(c);
     Outputs outputs(stream, n * size * sizeof(float));
     const void* rows = dn ? dn.data : stream.work(kZeros, n * size * sizeof(bfloat16), true);
     stream.launch(stream.find(dsum ? "add_rms_norm_grad_dsum" : "add_rms_norm_grad"), n, 1,
-                  Arguments().add(rows).add(dsum.data).add(sum.data).add(w.data).add(rstd.data).add(outputs(dx))
+                  Arguments().add(rows).add(dsum.data).add(normed.data).add(w.data).add(rstd.data).add(outputs(dx))
                       .add(outputs(dy)).add(small(size)));
   }
 };
@@ -283,7 +283,7 @@ std::vector<Op>& cuda_ops() {
       {"RopeSplit", {b, f, f}, {b, b, b}, make_kernel<CUDARopeSplit>, on},
       {"RopeSplitGrad", {bn, bn, bn, f, f}, {b}, make_kernel<CUDARopeSplitGrad>, on},
       {"AddRMSNorm", {f, bn, f}, {fn, bn, fn}, make_kernel<CUDAAddRMSNorm>, on},
-      {"AddRMSNormGrad", {bn, fn, f, f, f}, {fn, bn}, make_kernel<CUDAAddRMSNormGrad>, on},
+      {"AddRMSNormGrad", {bn, fn, b, f, f}, {fn, bn}, make_kernel<CUDAAddRMSNormGrad>, on},
       {"SwiGLU", {b}, {b}, make_kernel<CUDASwiGLU>, on},
       {"SwiGLUGrad", {b, b}, {b}, make_kernel<CUDASwiGLUGrad>, on},
   };

@@ -109,29 +109,30 @@ class AddRMSNorm : public Kernel {
   float epsilon_;
 };
 
-// (dn, dsum, sum, w, rstd) -> (dx, dy), which are equal: with t = dn w, dsum + rstd (t - sum rstd^2 mean(t sum)). dn
-// or dsum may be missing.
+// (dn, dsum, n, w, rstd) -> (dx, dy), which are equal: dsum + rstd (dn w - n / w mean(dn n)). dn or dsum may be missing.
+// n is half as large as the float32 sum where it is bfloat16, and products have to keep it anyway. w must not be 0.
 class AddRMSNormGrad : public Kernel {
  public:
   explicit AddRMSNormGrad(const Attributes&) {}
 
   void run(const Context& c) const override {
     std::vector<int64_t> shape;
-    const auto dn = c.rows<float>(0), dsum = c.rows<float>(1), sum = c.rows<float>(2, &shape);
+    const auto dn = c.rows<float>(0), dsum = c.rows<float>(1), normed = c.rows<float>(2, &shape);
     const auto w = c.input<float>(3, 1), rstd = c.rows<float>(4);
-    const int64_t n = sum.shape[0], size = sum.shape[1];
-    want((!dn || dn.shape == sum.shape) && (!dsum || dsum.shape == sum.shape) && w.shape[0] == size &&
+    const int64_t n = normed.shape[0], size = normed.shape[1];
+    want((!dn || dn.shape == normed.shape) && (!dsum || dsum.shape == normed.shape) && w.shape[0] == size &&
              rstd.shape[0] * rstd.shape[1] == n,
-         "the gradients are not of the sum's shape");
+         "the gradients are not of the rows' shape");
+    for (int64_t d = 0; d < size && dn; d++) want(w.data[d] != 0, "weight " + std::to_string(d) + " is 0");
     const auto dx = c.output<float>(0, shape), dy = c.output<float>(1, shape);
     c.each(n, [&](int64_t i) {
-      const float *s = sum.row(i), r = rstd.data[i];
+      const float *y = normed.row(i), r = rstd.data[i];
       double along = 0;
-      for (int64_t d = 0; d < size && dn; d++) along += static_cast<double>(dn.row(i)[d]) * w.data[d] * s[d];
-      const float k = static_cast<float>(along / size) * r * r;
+      for (int64_t d = 0; d < size && dn; d++) along += static_cast<double>(dn.row(i)[d]) * y[d];
+      const float k = static_cast<float>(along / size);
       for (int64_t d = 0; d < size; d++) {
         float g = dsum ? dsum.row(i)[d] : 0;
-        if (dn) g += r * (dn.row(i)[d] * w.data[d] - s[d] * k);
+        if (dn) g += r * (dn.row(i)[d] * w.data[d] - y[d] / w.data[d] * k);
         if (dx) dx.row(i)[d] = g;
         if (dy) dy.row(i)[d] = g;
       }

@@ -282,8 +282,8 @@ func TestLargeDryRunsOfOtherModes(t *testing.T) {
 }
 
 // TestLargeFits plans LoRA on Qwen2.5-VL-7B: eight pairs of 1,414 tokens at once, with text loss over all of them.
-// Without recomputation they need at most 70 GB with fused kernels. Validation needs no more: its graph shares the
-// weights. On a GPU of 64 GB recompute: auto leaves a tenth free.
+// Without recomputation they need at most 60 GB with fused kernels. Validation needs no more: its graph shares the
+// weights. On a GPU of 56 GB recompute: auto leaves a tenth free.
 func TestLargeFits(t *testing.T) {
 	long.Test(t)
 	for _, run := range []struct {
@@ -291,9 +291,9 @@ func TestLargeFits(t *testing.T) {
 		first                          int // layers that are recomputed, of 28
 		memory, most                   int64
 	}{
-		{"none", "", "fused (as configured)", 0, 80e9, 70e9},
-		{config.RecomputeAuto, "validation", "fused (faster on a GPU)", 0, 80e9, 70e9},
-		{config.RecomputeAuto, "validation", "fused (faster on a GPU)", 5, 64e9, 57.6e9},
+		{"none", "", "fused (as configured)", 0, 80e9, 60e9},
+		{config.RecomputeAuto, "validation", "fused (faster on a GPU)", 0, 80e9, 60e9},
+		{config.RecomputeAuto, "validation", "fused (faster on a GPU)", 7, 56e9, 50.4e9},
 	} {
 		t.Run(fmt.Sprint(run.recompute, run.memory), func(t *testing.T) {
 			c, _ := larges[1].run(t)
@@ -311,7 +311,7 @@ func TestLargeFits(t *testing.T) {
 			}
 			t.Logf("%.1f GB for 8 pairs of %.0f tokens: %v, recomputed: %v", float64(p.Need)/1e9, p.Tokens.Mean, p.Bytes,
 				p.Recompute)
-			if p.Need > run.most || p.Need < 50e9 || p.MicroBatch != 8 || p.Tokens.Mean < 1400 {
+			if p.Need > run.most || p.Need < 45e9 || p.MicroBatch != 8 || p.Tokens.Mean < 1400 {
 				t.Errorf("%d bytes for %d pairs of %.0f tokens, want at most %d for 8", p.Need, p.MicroBatch, p.Tokens.Mean,
 					run.most)
 			}
@@ -338,7 +338,7 @@ func TestLargeGRPOFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%.1f GB: %v", float64(p.Need)/1e9, p.Bytes)
-	if p.Need > 72e9 || p.Need < 50e9 || p.MicroBatch != 8 {
-		t.Errorf("%.1f GB for %d answers, want at most 72 for 8", float64(p.Need)/1e9, p.MicroBatch)
+	if p.Need > 50e9 || p.Need < 40e9 || p.MicroBatch != 8 {
+		t.Errorf("%.1f GB for %d answers, want 40 to 50 for 8", float64(p.Need)/1e9, p.MicroBatch)
 	}
 }

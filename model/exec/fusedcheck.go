@@ -155,8 +155,13 @@ func fusedTrial(size int, t onnx.DType) (*onnx.Model, map[string]*tensor.Dense) 
 	g := []string{narrow("g", rows, heads*size), x[0], x[1], x[2], segments, y[0], y[1]}
 	op("RopeSplitGrad", at, "dqkv", append(op("FlashAttentionGrad", at, "dq dk dv", g...), cos, sin)...)
 	w := wide("w", width)
+	for i, x := range in[w].Float32s() {
+		if x == 0 {
+			in[w].Float32s()[i] = 1
+		}
+	}
 	n := op("AddRMSNorm", nil, "sum n rstd", wide("x", rows, width), narrow("y", rows, width), w)
-	op("AddRMSNormGrad", nil, "dx dy", narrow("dn", rows, width), wide("dsum", rows, width), n[0], w, n[2])
+	op("AddRMSNormGrad", nil, "dx dy", narrow("dn", rows, width), wide("dsum", rows, width), n[1], w, n[2])
 	both := narrow("gate_up", rows, 2*width)
 	op("SwiGLU", nil, "y", both)
 	op("SwiGLUGrad", nil, "dx", narrow("dy", rows, width), both)

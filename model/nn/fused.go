@@ -2,6 +2,7 @@ package nn
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -74,13 +75,26 @@ func (g *Graph) RopeSplit(qkv string, r Rotation, heads, kvHeads int) (q, k, v s
 
 // AddNorm returns x + y, with x in float32 and y in the type of the products, and a norm of the sum.
 func (g *Graph) AddNorm(x, y string, norm Module) (sum, normed string) {
-	if n, ok := norm.(*RMSNorm); ok && g.Kernels == Fused {
+	if n, ok := norm.(*RMSNorm); ok && g.fusesNorm(n.Key) {
 		at := onnx.Attrs{"epsilon": n.Eps}
 		out := g.Node(onnx.FusedDomain, "AddRMSNorm", 3, at, x, y, g.Param(n.Key+".weight"))
 		return out[0], out[1]
 	}
 	sum = g.Op("Add", x, g.Wide(y))
 	return sum, norm.Forward(g, sum)
+}
+
+// fusesNorm reports whether a norm is computed by AddRMSNorm. Its gradient divides the normed rows by the weight, so
+// a norm with a weight of 0 has plain operators.
+func (g *Graph) fusesNorm(key string) bool {
+	if g.Kernels != Fused || g.TrainsWeight(key+".weight") { // a trained weight's gradient does not use the operator's
+		return g.Kernels == Fused
+	}
+	w, err := g.Tensors[g.whole(key+".weight")], error(nil)
+	if w == nil {
+		w, err = g.weights.Dense(key + ".weight")
+	}
+	return err != nil || !slices.ContainsFunc(w.Float32s(), func(x float32) bool { return math.Abs(float64(x)) < 1e-30 })
 }
 
 // fusedNorm computes the norm of rows x [rows, n] in one operator.

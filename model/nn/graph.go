@@ -144,7 +144,7 @@ func (g *Graph) ScorerTensor(name string) string {
 
 // RMSNorm normalises the last axis: x / sqrt(mean(x^2) + eps) * weight, in float32.
 func (g *Graph) RMSNorm(x, key string, eps float64) string {
-	if g.Kernels == Fused && g.Compute == onnx.Float { // the GPU kernel is for a norm after a sum
+	if g.fusesNorm(key) && g.Compute == onnx.Float { // the GPU kernel is for a norm after a sum
 		return g.fusedNorm(x, key, eps)
 	}
 	return g.OpA("RMSNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"))

@@ -45,9 +45,10 @@ func ropeSplitRule(c *call) []string {
 	}
 }
 
-// The fused gradient does not include the weight, which is frozen wherever the operator is used.
+// The fused gradient does not include the weight, which is frozen wherever the operator is used. It reads the normed
+// rows, not the sum, which is freed in the forward pass.
 func addRMSNormRule(c *call) []string {
-	if c.needs(2) {
+	if c.needs(2) || c.y[1] == "" {
 		return nil
 	}
 	var dsum, dn string
@@ -55,11 +56,11 @@ func addRMSNormRule(c *call) []string {
 	if len(c.dy) > 1 {
 		dn = c.dy[1]
 	}
-	sum, outputs := c.y[0], 2
+	outputs := 2
 	if c.x[1] == "" {
-		sum, outputs = c.x[0], 1
+		outputs = 1
 	}
-	g := c.Node(onnx.FusedDomain, "AddRMSNormGrad", outputs, nil, dn, dsum, sum, c.x[2], c.y[2])
+	g := c.Node(onnx.FusedDomain, "AddRMSNormGrad", outputs, nil, dn, dsum, c.y[1], c.x[2], c.y[2])
 	if outputs == 1 {
 		g = append(g, "")
 	}

@@ -210,7 +210,7 @@ def check_rows(cpu):
     compare("AddRMSNorm", out, normed.detach())
     compare("AddRMSNorm: sum", s, total.detach())
     for has in (True, False):
-        rows.add_rms_norm_grad[(n,)](dn, dsum, s, w, rstd, dx, dy, width, HAS=has, B=128)
+        rows.add_rms_norm_grad[(n,)](dn, dsum, out, w, rstd, dx, dy, width, HAS=has, B=128)
         given = [dn, dsum if has else torch.zeros_like(dsum)]
         (want,) = torch.autograd.grad([normed, total], leaf, given, retain_graph=True)
         compare(f"AddRMSNormGrad, dsum={has}", dx, want)
@@ -219,6 +219,9 @@ def check_rows(cpu):
         got = cpu("AddRMSNorm", [t.numpy() for t in (x, y, w)], ["s", "n", "r"], epsilon=epsilon)
         for what, a, b in zip(("sum", "rows", "rstd"), (s, out, rstd), got):
             compare(f"AddRMSNorm: {what} beside the CPU's", a, b)
+        got = cpu("AddRMSNormGrad", [t.numpy() for t in (dn, dsum, out, w, rstd)], ["dx", "dy"])
+        rows.add_rms_norm_grad[(n,)](dn, dsum, out, w, rstd, dx, dy, width, HAS=True, B=128)
+        compare("AddRMSNormGrad beside the CPU's", dx, got[0])
 
     leaf = torch.randn(n, 2 * width).requires_grad_()
     gate, up = leaf.chunk(2, 1)

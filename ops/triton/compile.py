@@ -46,7 +46,7 @@ SIGNATURES = {
         X="*fp32", Y=ROW, W="*fp32", SUM="*fp32", N=ROW, RSTD="*fp32", width="i32", epsilon="fp32"
     ),
     "add_rms_norm_grad": dict(
-        DN=ROW, DSUM="*fp32", SUM="*fp32", W="*fp32", RSTD="*fp32", DX="*fp32", DY=ROW, width="i32"
+        DN=ROW, DSUM="*fp32", N=ROW, W="*fp32", RSTD="*fp32", DX="*fp32", DY=ROW, width="i32"
     ),
     "swiglu": dict(X=ROW, Y=ROW, half="i32"),
     "swiglu_grad": dict(DY=ROW, X=ROW, DX=ROW, half="i32"),

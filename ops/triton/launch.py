@@ -287,7 +287,7 @@ def check_norm(run, sizes):
             compare(f"AddRMSNorm, {width} columns: {label}", got, want.detach(), LIMIT)
         _, got, _ = run("AddRMSNorm", inputs, [None, "b", None], epsilon=1e-6)
         compare(f"AddRMSNorm, {width} columns, rows alone", got, normed.detach(), LIMIT)
-        tail = [("f", total.detach()), ("f", w), ("f", rstd)]
+        tail = [("b", normed.detach()), ("f", w), ("f", rstd)]
         zero = torch.zeros_like(dsum)
         for label, a, b in (("both", dn, dsum), ("rows", dn, None), ("sum", None, dsum)):
             given = [zero if a is None else a, zero if b is None else b]

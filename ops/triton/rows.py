@@ -74,22 +74,22 @@ def add_rms_norm(X, Y, W, SUM, N, RSTD, width, epsilon, B: tl.constexpr):
 
 
 @triton.jit
-def add_rms_norm_grad(DN, DSUM, SUM, W, RSTD, DX, DY, width, HAS: tl.constexpr, B: tl.constexpr):
-    """HAS: DSUM is present. DX and DY are equal except for their types."""
+def add_rms_norm_grad(DN, DSUM, N, W, RSTD, DX, DY, width, HAS: tl.constexpr, B: tl.constexpr):
+    """HAS: DSUM is present. DX and DY are equal except for their types. No weight may be 0."""
     i = tl.program_id(0).to(tl.int64)
     along = tl.zeros([B], tl.float32)
     for at in range(0, width, B):
         d = at + tl.arange(0, B)
-        t = tl.load(DN + i * width + d, mask=d < width, other=0.0).to(tl.float32)
-        t *= tl.load(W + d, mask=d < width, other=0.0)
-        along += t * tl.load(SUM + i * width + d, mask=d < width, other=0.0)
+        g = tl.load(DN + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        along += g * tl.load(N + i * width + d, mask=d < width, other=0.0).to(tl.float32)
     r = tl.load(RSTD + i)
-    k = tl.sum(along, 0) / width * r * r
+    k = tl.sum(along, 0) / width
     for at in range(0, width, B):
         d = at + tl.arange(0, B)
-        t = tl.load(DN + i * width + d, mask=d < width, other=0.0).to(tl.float32)
-        t *= tl.load(W + d, mask=d < width, other=0.0)
-        g = r * (t - tl.load(SUM + i * width + d, mask=d < width, other=0.0) * k)
+        g = tl.load(DN + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        n = tl.load(N + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        w = tl.load(W + d, mask=d < width, other=1.0)
+        g = r * (g * w - n / w * k)
         if HAS:
             g += tl.load(DSUM + i * width + d, mask=d < width, other=0.0)
         tl.store(DX + i * width + d, g, mask=d < width)
