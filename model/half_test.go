@@ -89,14 +89,44 @@ func TestFusedZeroNorm(t *testing.T) {
 	}
 	p.Config.Backbone = dir
 	plain, norms := stepOf(t, p, TuneOptions{}), map[string]int{}
-	near(t, "float32", stepOf(t, p, TuneOptions{Options: Options{Kernels: "fused", OnGraph: func(_ string, m *onnx.Model) {
+	fused := TuneOptions{Options: Options{Kernels: "fused"}}
+	fused.OnGraph = func(_ string, m *onnx.Model) {
 		for _, n := range m.Nodes {
 			norms[n.Op]++
 		}
-	}}}), plain, 1e-6, 1e-5)
+	}
+	near(t, "float32", stepOf(t, p, fused), plain, 1e-6, 1e-5)
 	if norms["RMSNormalization"] != 1 || norms["AddRMSNormGrad"] < 3 {
 		t.Errorf("got %d plain norms and %d fused gradients, want 1 and at least 3", norms["RMSNormalization"],
 			norms["AddRMSNormGrad"])
+	}
+}
+
+// TestUnnamedSizes: a session is opened without names of unknown sizes, for ONNX Runtime would hold memory by them
+// (docs/decisions/gpu.md).
+func TestUnnamedSizes(t *testing.T) {
+	named := func(m *onnx.Model) (names []string) {
+		for _, in := range m.Inputs {
+			for _, d := range in.Shape {
+				if d.Name != "" {
+					names = append(names, in.Name+": "+d.Name)
+				}
+			}
+		}
+		return names
+	}
+	var opened []*onnx.Model
+	o := TuneOptions{Recompute: true}
+	o.OnGraph = func(name string, m *onnx.Model) {
+		if opened = append(opened, m); len(named(m)) == 0 {
+			t.Errorf("%s: got no named sizes in its graph, so this test tests nothing", name)
+		}
+	}
+	stepIn(t, "qwen2_5_vl", "float32", o)
+	for _, m := range opened {
+		if got := named(m); len(got) > 0 {
+			t.Errorf("got the sizes %v in a session, want none with a name", got)
+		}
 	}
 }
 

@@ -207,9 +207,9 @@ class CUDAAddRMSNorm : public Kernel {
     const auto normed = c.output<bfloat16>(1, shape);
     const auto rstd = c.output<float>(2, {shape.begin(), shape.end() - 1});
     Stream stream = Stream::of(c);
-    Outputs outputs(stream, n * size * sizeof(float));
-    stream.launch(stream.find("add_rms_norm"), n, 1,
-                  Arguments().add(x.data).add(y.data).add(w.data).add(outputs(sum)).add(outputs(normed))
+    Outputs outputs(stream, n * (normed ? sizeof(float) : size * sizeof(bfloat16)));
+    stream.launch(stream.find(sum ? "add_rms_norm_sum" : "add_rms_norm"), n, 1,
+                  Arguments().add(x.data).add(y.data).add(w.data).add(sum.data).add(outputs(normed))
                       .add(outputs(rstd)).add(small(size)).add(epsilon_));
   }
 

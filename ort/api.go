@@ -73,10 +73,11 @@ static char *api_add_external(void **api, void *options, const char *name, void 
 
 // api_arena creates the arena of a CUDA device for sessions with session.use_env_allocators, or removes it if open is
 // 0; sessions that use it keep it.
-static char *api_arena(void **api, int device, int open, size_t limit, size_t remainder) {
+static char *api_arena(void **api, int device, int open, size_t limit, size_t remainder, size_t first) {
 	void *env = NULL, *memory = NULL, *config = NULL;
-	const char *keys[] = {"max_mem", "max_dead_bytes_per_chunk", "arena_extend_strategy"};
-	size_t values[] = {limit, remainder, 0}; // 0: regions of powers of two
+	const char *keys[] = {"max_mem", "max_dead_bytes_per_chunk", "arena_extend_strategy",
+		"initial_chunk_size_bytes"};
+	size_t values[] = {limit, remainder, 0, first}; // 0: regions of powers of two
 	// the process's only environment, which the binding has created: this counts another reference
 	char *failed = failure(api, ((void *(*)(int, const char *, void **))api[CREATE_ENV])(4, "", &env));
 	if (!failed)
@@ -84,7 +85,7 @@ static char *api_arena(void **api, int device, int open, size_t limit, size_t re
 			0, &memory));
 	if (!failed && open)
 		failed = failure(api, ((void *(*)(const char *const *, const size_t *, size_t, void **))api[CREATE_ARENA_CFG])(
-			keys, values, 3, &config));
+			keys, values, 4, &config));
 	if (!failed && open)
 		failed = failure(api, ((void *(*)(void *, const char *, void *, void *, const char *const *, const char *const *,
 			size_t))api[CREATE_AND_REGISTER_ALLOCATOR])(env, "CUDAExecutionProvider", memory, config, NULL, NULL, 0));
@@ -207,8 +208,8 @@ func handle(so *onnxruntime.SessionOptions) (unsafe.Pointer, error) {
 	return *(*unsafe.Pointer)(unsafe.Pointer(so)), nil
 }
 
-// registerArena creates the arena of a device, or removes it; limit is in bytes, 0: none.
-func registerArena(d device, open bool, limit int64) error {
+// registerArena creates the arena of a device, or removes it. In bytes: limit, 0: none; the arena's first region.
+func registerArena(d device, open bool, limit, first int64) error {
 	table, err := api()
 	if err != nil {
 		return err
@@ -217,5 +218,5 @@ func registerArena(d device, open bool, limit int64) error {
 	if open {
 		opens = 1
 	}
-	return failed(C.api_arena(table, C.int(d), opens, C.size_t(limit), arenaRemainder))
+	return failed(C.api_arena(table, C.int(d), opens, C.size_t(limit), arenaRemainder, C.size_t(first)))
 }

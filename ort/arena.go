@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -44,8 +45,31 @@ type deviceArena struct {
 var deviceArenas = struct {
 	sync.Mutex
 	of       map[device]*deviceArena
-	register func(d device, open bool, limit int64) error
-}{of: map[device]*deviceArena{}, register: registerArena}
+	first    map[device]int64 // bytes of the first region of the next arena
+	register func(d device, open bool, limit, first int64) error
+}{of: map[device]*deviceArena{}, first: map[device]int64{}, register: registerArena}
+
+// Regions of a device's arena grow from firstRegion to maxRegion by doubling. [ReserveArena] sets another first one.
+const (
+	firstRegion = 1 << 20
+	maxRegion   = 1 << 30
+)
+
+// ReserveArena sizes the first region of a CUDA device's arena so that the arena takes just that many bytes if they
+// are needed: this region, and others of a GiB. It applies to the arena that the next session creates, and has no
+// effect on an open one.
+func ReserveArena(name string, bytes int64) {
+	d, ok := cudaDevice(name)
+	if !ok {
+		return
+	}
+	if bytes >= 2*maxRegion { // more than the runtime's int
+		bytes = maxRegion + bytes%maxRegion
+	}
+	deviceArenas.Lock()
+	defer deviceArenas.Unlock()
+	deviceArenas.first[d] = bytes
+}
 
 // joinArena counts a session that opens on a device. The first one creates the arena.
 func joinArena(d device, limit int64) (*deviceArena, error) {
@@ -53,7 +77,12 @@ func joinArena(d device, limit int64) (*deviceArena, error) {
 	defer deviceArenas.Unlock()
 	a := deviceArenas.of[d]
 	if a == nil {
-		if err := deviceArenas.register(d, true, limit); err != nil {
+		first := cmp.Or(deviceArenas.first[d], firstRegion)
+		delete(deviceArenas.first, d)
+		if limit > 0 && first > limit/2 { // the runtime forgets the limit if weights of later sessions exceed it
+			first = firstRegion
+		}
+		if err := deviceArenas.register(d, true, limit, first); err != nil {
 			return nil, err
 		}
 		a = &deviceArena{device: d, limit: limit}
@@ -97,7 +126,7 @@ func (a *deviceArena) leave() error {
 		return nil
 	}
 	delete(deviceArenas.of, a.device)
-	return deviceArenas.register(a.device, false, 0)
+	return deviceArenas.register(a.device, false, 0, 0)
 }
 
 // shrinks reports whether a run should return free memory to the device afterwards.

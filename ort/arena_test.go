@@ -44,8 +44,8 @@ func TestDeviceArena(t *testing.T) {
 	var got []string
 	register := deviceArenas.register
 	t.Cleanup(func() { deviceArenas.register = register })
-	deviceArenas.register = func(d device, open bool, limit int64) error {
-		got = append(got, fmt.Sprint(d, open, limit))
+	deviceArenas.register = func(d device, open bool, limit, first int64) error {
+		got = append(got, fmt.Sprint(d, open, limit, first>>20))
 		if limit == 13 {
 			return errors.New("no memory")
 		}
@@ -103,8 +103,17 @@ func TestDeviceArena(t *testing.T) {
 	leave(other)
 	leave(a)
 	leave(join(0, 0))
-	want := []string{"cuda:0 true 13", "cuda:0 true 1000", "cuda:1 true 0", "cuda:1 false 0", "cuda:0 false 0",
-		"cuda:0 true 0", "cuda:0 false 0"}
+	for _, bytes := range []int64{5 << 20, 2047 << 20, 2048 << 20, 10000 << 20} {
+		ReserveArena("cuda:0", bytes)
+		leave(join(0, 0))
+	}
+	ReserveArena("cuda:0", 1<<30)
+	leave(join(0, 1<<30))
+	want := []string{"cuda:0 true 13 1", "cuda:0 true 1000 1", "cuda:1 true 0 1", "cuda:1 false 0 0", "cuda:0 false 0 0",
+		"cuda:0 true 0 1", "cuda:0 false 0 0",
+		"cuda:0 true 0 5", "cuda:0 false 0 0", "cuda:0 true 0 2047", "cuda:0 false 0 0", // reserved
+		"cuda:0 true 0 1024", "cuda:0 false 0 0", "cuda:0 true 0 1808", "cuda:0 false 0 0",
+		"cuda:0 true 1073741824 1", "cuda:0 false 0 0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("arenas: got\n%v, want\n%v", got, want)
 	}

@@ -187,6 +187,7 @@ func (d *doctor) train(ctx context.Context, w trial.Way) (*steps, error) {
 	if out.plan, err = t.Usage(samples[0], micro, 2*trial.Pairs, false); err != nil {
 		return nil, err
 	}
+	ort.ReserveArena(w.Device, out.plan.Arena)
 	grads := trial.NewSums(t.Params())
 	update := optim.NewAdamW(grads.Params, [2]float64{0.9, 0.999}, 1e-8, 0)
 	for step := range d.o.Steps {

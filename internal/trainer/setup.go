@@ -178,6 +178,14 @@ func (s *setup) open(ctx context.Context) error {
 	return s.makeOptimizer()
 }
 
+// onCUDA returns the model if its steps run on a GPU, or nil.
+func (s *setup) onCUDA() models.Graph {
+	if m, ok := s.model.(models.Graph); ok && strings.HasPrefix(m.Resolved()["device"], "cuda") {
+		return m
+	}
+	return nil
+}
+
 // announce reports what will be trained.
 func (s *setup) announce() {
 	note := s.o.Note
@@ -185,7 +193,7 @@ func (s *setup) announce() {
 		return
 	}
 	note("trains " + s.trains.String())
-	if m, ok := s.model.(models.Graph); ok && strings.HasPrefix(m.Resolved()["device"], "cuda") {
+	if m := s.onCUDA(); m != nil {
 		note("computes with " + m.Kernels().String() + " kernels")
 	}
 	for _, text := range s.trains.Ways {
@@ -313,7 +321,8 @@ func eachPrompt(s *dataset.Samples, questions, answers []string, yield func(data
 }
 
 // chooseMicroBatch resolves auto once per run: a resumed run keeps the number, since other micro-batches round their
-// sums differently. Which layers are recomputed does not change a bit of the results, and is chosen again.
+// sums differently. Which layers are recomputed does not change a bit of the results, and is chosen again. A run on
+// CUDA always plans, to reserve memory.
 func (s *setup) chooseMicroBatch(ctx context.Context) error {
 	batch := s.config.BatchSize
 	n, resumed := int(s.config.MicroBatch), 0
@@ -323,7 +332,7 @@ func (s *setup) chooseMicroBatch(ctx context.Context) error {
 	}
 	p, ok := s.model.(models.Planner)
 	switch {
-	case ok && (n == 0 || s.config.Recompute == config.RecomputeAuto):
+	case ok && (n == 0 || s.config.Recompute == config.RecomputeAuto || s.onCUDA() != nil):
 		plan, err := s.plan(ctx, p, resumed)
 		if err != nil {
 			return err

@@ -41,10 +41,10 @@ func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	return out
 }
 
-// Peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment. Every
-// value lives from its node to its last reader, reshaped ones share memory, and weights are not counted. unknown counts
-// the values whose size could not be determined: they count as the largest value that they are computed from.
-func Peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
+// Peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment, and of
+// the largest value. Every value lives from its node to its last reader, reshaped ones share memory, and weights are
+// not counted. Values whose size could not be determined count as the largest value that they are computed from.
+func Peak(m *onnx.Model, inputs shapesOf) (bytes, largest int64, err error) {
 	m = inputs.declare(m)
 	types, err := onnx.Infer(m)
 	if err != nil {
@@ -55,30 +55,29 @@ func Peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 		if l.constant[n.Outputs[0]] {
 			continue
 		}
-		inner, open, err := bodyPeak(n, types)
+		inner, err := bodyPeak(n, types)
 		if err != nil {
 			return 0, 0, err
 		}
-		l.unknown += open
 		l.run(n, types, inner)
 	}
-	return l.peak + l.kept, l.unknown, nil
+	return l.peak + l.kept, l.most, nil
 }
 
 // bodyPeak returns the peak of the last step of a Scan, whose block of queries sees the most keys, with the states
 // before it.
-func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err error) {
+func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, err error) {
 	inner := types.LastStep(n)
 	if inner == nil {
-		return 0, 0, nil
+		return 0, nil
 	}
 	for _, x := range n.Inputs[:len(n.Inputs)-int(n.Int("num_scan_inputs", 0))] {
 		if sizes, ok := types.Of(x).Sizes(); ok {
 			bytes += onnx.Elements(sizes) * int64(types.Of(x).Type.Size())
 		}
 	}
-	most, unknown, err := Peak(inner, nil)
-	return bytes + most, unknown, err
+	most, _, err := Peak(inner, nil)
+	return bytes + most, err
 }
 
 // declare returns a copy of a model with inputs of these shapes; inputs with contents become constants.
@@ -110,7 +109,7 @@ type liveness struct {
 	readers    map[string]int
 	constant   map[string]bool // folded when the session is opened
 	live, peak int64
-	unknown    int   // values of unknown size
+	most       int64 // size of the largest value
 	kept       int64 // scratch memory that a fused operator keeps for the next node: see ops/device.h
 }
 
@@ -148,10 +147,10 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 		if sizes, ok := types.Of(y).Sizes(); ok {
 			l.size[y] = onnx.Elements(sizes) * int64(types.Of(y).Type.Size())
 		} else {
-			l.unknown++
 			l.size[y] = l.largest(n, types)
 		}
 		l.live += l.size[y]
+		l.most = max(l.most, l.size[y])
 	}
 	l.peak = max(l.peak, l.live+scratch(n)+inner)
 	l.kept = max(l.kept, keptScratch(n, types))
@@ -281,8 +280,7 @@ func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	bytes, _, err := Peak(b.Model, Shapes(feeds))
-	return bytes, err
+	return r.Peak(b.Model, Shapes(feeds))
 }
 
 // ScorePeak returns the peak of scoring copies of a sample, both as edits that share a prefix and as edits that do not.
@@ -307,7 +305,15 @@ func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Samp
 	if err != nil {
 		return 0, err
 	}
-	bytes, _, err := Peak(b.Model, in)
+	return r.Peak(b.Model, in)
+}
+
+// Peak is [Peak] with what a GPU's arena loses to large values: no block spans two of its regions.
+func (r *Runner) Peak(m *onnx.Model, inputs shapesOf) (int64, error) {
+	bytes, largest, err := Peak(m, inputs)
+	if r.net.OnCUDA() {
+		bytes += 2 * largest
+	}
 	return bytes, err
 }
 
@@ -334,6 +340,6 @@ func (r *Runner) StepPeak(graph Recipe, p *batch.Inputs, others ...map[string]*t
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
 	r.Sessions.Resident.addTo(in)
-	bytes, _, err := Peak(b.Model, in)
+	bytes, err := r.Peak(b.Model, in)
 	return bytes + 4*pool, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"assay/model/batch"
 	"assay/model/nn"
+	"assay/onnx"
 	"assay/ort"
 )
 
@@ -87,6 +88,7 @@ func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 	if !s.net.OnCUDA() {
 		nn.LowerPacked(b.Model)
 	}
+	nn.OmitUnread(b.Model)
 	s.graphs[r.Name] = b
 	return b, nil
 }
@@ -131,6 +133,7 @@ func (s *Sessions) open(r Recipe) (*Session, error) {
 	if s.options.OnGraph != nil {
 		s.options.OnGraph(r.Name, b.Model)
 	}
+	unnameSizes(b.Model)
 	o, err := ort.Open(b.Model, ort.Options{
 		CUDA:      s.options.CUDA,
 		Profile:   s.profile(),
@@ -152,6 +155,16 @@ func (s *Sessions) open(r Recipe) (*Session, error) {
 	b.Model = nil // the runtime has its own
 	s.Open[r.Name] = opened
 	return opened, nil
+}
+
+// unnameSizes removes the names of the inputs' unknown sizes. By them ONNX Runtime would see which values are equally
+// large, and give the memory of values of the forward pass to ones of the backward pass, and hold it in between.
+func unnameSizes(m *onnx.Model) {
+	for _, in := range m.Inputs {
+		for i := range in.Shape {
+			in.Shape[i].Name = ""
+		}
+	}
 }
 
 // profile returns the prefix of the next session's trace.

@@ -15,6 +15,7 @@ type Usage struct {
 	Trainable  int64            // of them
 	Bytes      map[string]int64 // device memory, by purpose
 	Host       map[string]int64 // on CUDA, host memory; on the CPU that is Bytes
+	Arena      int64            // on CUDA, device memory of all graphs, which share an arena; for [ort.ReserveArena]
 }
 
 // Counts returns the number of parameters, the number of trainable ones, and the memory of the weights.
@@ -33,14 +34,14 @@ func (n *Network) Counts(params []nn.Param) Usage {
 const (
 	Program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
 	arenaSlack = 16       // one part in arenaSlack of an arena is lost between its blocks
-	cudaSlack  = 12       // the same on CUDA, where no block spans two of an arena's regions
-	cudaRest   = 32 << 20 // an arena's first regions, tables of fused operators
+	cudaSlack  = 24       // the same on CUDA, besides what large values lose: see Runner.Peak
+	cudaRest   = 40 << 20 // an arena's first regions, tables of fused operators
 	// GPU memory that a process needs before it computes: the driver's context, kernels, workspaces of cuBLAS.
 	CUDAContext = 1 << 30
 )
 
-// CUDAArena returns the device memory of an arena whose blocks take n bytes at their peak. It grows by regions of 1,
-// 2, 4, ... MiB up to a GiB.
+// CUDAArena returns the device memory of an arena whose blocks take n bytes at their peak, and that is not reserved: it
+// grows by regions of 1, 2, 4, ... MiB up to a GiB.
 func CUDAArena(n int64) (bytes int64) {
 	for region := int64(1) << 20; bytes < n+n/cudaSlack; region = min(2*region, 1<<30) {
 		bytes += region
@@ -48,7 +49,8 @@ func CUDAArena(n int64) (bytes int64) {
 	return bytes + cudaRest
 }
 
-// AddTraining adds the memory that training needs besides the weights: for the optimizer, graphs and pictures.
+// AddTraining adds the memory that training needs besides the weights: for the optimizer, graphs and pictures. On CUDA
+// its arena should be reserved ([ort.ReserveArena]).
 func (r *Runner) AddTraining(
 	u *Usage, params []nn.Param, s *batch.Sample, micro, pictures int, peaks Peaks,
 ) error {
@@ -60,6 +62,11 @@ func (r *Runner) AddTraining(
 	r.AddPictures(u, s, micro, pictures, !r.net.VisionTrained())
 	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // pictures that are prepared during the step
 	if r.net.OnCUDA() {
+		for what := range peaks {
+			if _, largest := u.Bytes[what]; largest {
+				u.Bytes[what] = u.Arena + cudaRest
+			}
+		}
 		r.Split(u)
 		if u.Bytes["parameters"] = 4 * u.Trainable; r.Sessions.Resident != nil { // otherwise they are fed to every run
 			r.Sessions.Resident.count(u)
@@ -91,7 +98,7 @@ func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) err
 			return err
 		}
 		if u.Bytes[what] = n + n/arenaSlack; r.net.OnCUDA() {
-			u.Bytes[what] = CUDAArena(n)
+			u.Bytes[what], u.Arena = CUDAArena(n), max(u.Arena, n+n/cudaSlack)
 		}
 	}
 	if !r.net.OnCUDA() {

@@ -95,6 +95,5 @@ func (l *Model) promptPeak() (int64, error) {
 				Shape: []int64{1, int64(d.KVHeads), int64(rows), int64(d.CachedWidth())}}
 		}
 	}
-	bytes, _, err := exec.Peak(b.Model, in)
-	return bytes, err
+	return l.run.Peak(b.Model, in)
 }

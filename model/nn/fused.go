@@ -104,6 +104,38 @@ func (g *Graph) fusedNorm(x, key string, eps float64) string {
 	return out[1]
 }
 
+// optionalOutputs are the outputs that a fused operator need not have.
+var optionalOutputs = map[string][]int{
+	"FlashAttention":     {1},
+	"FlashAttentionGrad": {0, 1, 2},
+	"AddRMSNorm":         {0, 1, 2},
+	"AddRMSNormGrad":     {0, 1},
+}
+
+// OmitUnread removes optional outputs of fused operators that nothing reads: ONNX Runtime would keep them until the run
+// ends.
+func OmitUnread(m *onnx.Model) {
+	read := map[string]bool{}
+	for _, o := range m.Outputs {
+		read[o.Name] = true
+	}
+	for _, n := range m.Nodes {
+		for _, x := range n.Reads() {
+			read[x] = true
+		}
+	}
+	for _, n := range m.Nodes {
+		if n.Domain != onnx.FusedDomain {
+			continue
+		}
+		for _, i := range optionalOutputs[n.Op] {
+			if i < len(n.Outputs) && !read[n.Outputs[i]] {
+				n.Outputs[i] = ""
+			}
+		}
+	}
+}
+
 // joined returns the outputs of several layers over x side by side, [rows, the sum of their widths]. Frozen weights
 // become one matrix when the session opens, and adapters one product with the sum of their ranks.
 func (g *Graph) joined(x string, layers ...Module) string {

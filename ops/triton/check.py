@@ -206,7 +206,7 @@ def check_rows(cpu):
     total = leaf + y
     normed = total * torch.rsqrt((total * total).mean(-1, keepdim=True) + epsilon) * w
     s, out, rstd, dx, dy = (torch.empty_like(t) for t in (x, x, x[:, 0], x, x))
-    rows.add_rms_norm[(n,)](x, y, w, s, out, rstd, width, epsilon, B=128)
+    rows.add_rms_norm[(n,)](x, y, w, s, out, rstd, width, epsilon, HAS=True, B=128)
     compare("AddRMSNorm", out, normed.detach())
     compare("AddRMSNorm: sum", s, total.detach())
     for has in (True, False):

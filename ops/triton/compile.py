@@ -77,7 +77,8 @@ def variants(arch):
         yield f"rope_split_{size}", "rope_split", dict(**d, B=8), 4, 1
         yield f"rope_split_grad_{size}", "rope_split_grad", dict(**d, B=8), 4, 1
     yield "attention_sum", "attention_sum", dict(B=1024), 4, 1
-    yield "add_rms_norm", "add_rms_norm", dict(B=1024), 8, 1
+    yield "add_rms_norm", "add_rms_norm", dict(HAS=False, B=1024), 8, 1
+    yield "add_rms_norm_sum", "add_rms_norm", dict(HAS=True, B=1024), 8, 1
     yield "add_rms_norm_grad", "add_rms_norm_grad", dict(HAS=False, B=1024), 8, 1
     yield "add_rms_norm_grad_dsum", "add_rms_norm_grad", dict(HAS=True, B=1024), 8, 1
     yield "swiglu", "swiglu", dict(B=1024), 4, 1

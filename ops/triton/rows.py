@@ -54,14 +54,16 @@ def rope_split_grad(DQ, DK, DV, COS, SIN, OUT, heads, kv, half, D: tl.constexpr,
 
 
 @triton.jit
-def add_rms_norm(X, Y, W, SUM, N, RSTD, width, epsilon, B: tl.constexpr):
+def add_rms_norm(X, Y, W, SUM, N, RSTD, width, epsilon, HAS: tl.constexpr, B: tl.constexpr):
+    """HAS: SUM is wanted."""
     i = tl.program_id(0).to(tl.int64)
     squares = tl.zeros([B], tl.float32)
     for at in range(0, width, B):
         d = at + tl.arange(0, B)
         x = tl.load(X + i * width + d, mask=d < width, other=0.0)
         x += tl.load(Y + i * width + d, mask=d < width, other=0.0).to(tl.float32)
-        tl.store(SUM + i * width + d, x, mask=d < width)
+        if HAS:
+            tl.store(SUM + i * width + d, x, mask=d < width)
         squares += x * x
     r = 1.0 / tl.sqrt(tl.sum(squares, 0) / width + epsilon)
     for at in range(0, width, B):

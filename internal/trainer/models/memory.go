@@ -178,6 +178,7 @@ func (m *graphModel[T]) fit(
 	if err != nil {
 		return nil, err
 	}
+	ort.ReserveArena(p.Device, u.Arena)
 	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
 	return p, nil
 }
