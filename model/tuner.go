@@ -130,6 +130,16 @@ func (t *Tuner) Step(ctx context.Context, samples []*batch.Sample, in StepInput)
 	})
 }
 
+// Stage prepares the features of the next Step's samples on the host, while another Step runs on a GPU.
+func (t *Tuner) Stage(samples []*batch.Sample) {
+	if !t.net.OnCUDA() || t.net.VisionTrained() {
+		return
+	}
+	if p, err := t.stepPacking().Pack(t.stepSequences(samples), t.net.Positions); err == nil {
+		t.run.Sessions.Stage(p)
+	}
+}
+
 // Targets is the number of tokens in a sample's text loss.
 func (t *Tuner) Targets(s *batch.Sample) int { return t.stepPacking().Span(s, 0).Predicted }
 

@@ -21,7 +21,15 @@ type staging struct {
 
 	mu     sync.Mutex
 	free   []*ort.HostBuffer // by size
+	ahead  *staged           // of the next run; nil: none
 	closed bool
+}
+
+// staged is what join returns, for these pictures.
+type staged struct {
+	pictures []*backbone.Picture
+	all      []float32
+	done     func()
 }
 
 // spare is the maximum number of free buffers: pixels and features of a run of the tower. A step reuses one of them.
@@ -71,7 +79,32 @@ func (s *staging) join(pictures []*backbone.Picture, of func(q *backbone.Picture
 	return all, func() { s.give(b) }
 }
 
+// stage keeps what was joined for the next run, and gives back what was kept before; nil: nothing.
+func (s *staging) stage(next *staged) {
+	s.mu.Lock()
+	last := s.ahead
+	s.ahead = next
+	s.mu.Unlock()
+	if last != nil {
+		last.done()
+	}
+}
+
+// features joins the features of pictures, unless that was done ahead.
+func (s *staging) features(pictures []*backbone.Picture) (all []float32, done func()) {
+	s.mu.Lock()
+	last := s.ahead
+	if last != nil && slices.Equal(last.pictures, pictures) {
+		s.ahead = nil
+		s.mu.Unlock()
+		return last.all, last.done
+	}
+	s.mu.Unlock()
+	return s.join(pictures, func(q *backbone.Picture) []float32 { return q.Features })
+}
+
 func (s *staging) close() error {
+	s.stage(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -88,8 +121,19 @@ func (s *Sessions) VisionFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense,
 	if s.net.VisionTrained() {
 		return s.PixelFeeds(p.Pictures)
 	}
-	all, done := s.staging.join(p.Pictures, func(q *backbone.Picture) []float32 { return q.Features })
+	all, done := s.staging.features(p.Pictures)
 	return features(all, s.net), done, nil
+}
+
+// Stage joins the features of the next batch's pictures, which VisionFeeds then returns, while another run computes. It
+// does nothing if some are not known yet.
+func (s *Sessions) Stage(p *batch.Inputs) {
+	if slices.ContainsFunc(p.Pictures, func(q *backbone.Picture) bool { return q.Features == nil }) {
+		return
+	}
+	next := &staged{pictures: slices.Clone(p.Pictures)}
+	next.all, next.done = s.staging.join(p.Pictures, func(q *backbone.Picture) []float32 { return q.Features })
+	s.staging.stage(next)
 }
 
 // PixelFeeds returns the vision tower's feeds for pictures. done must be called after the run.

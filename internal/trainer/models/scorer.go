@@ -169,13 +169,15 @@ func askOf(e *dataset.Example) model.Ask {
 
 // Prefetch prepares examples on half of the cores: the other half computes the current step.
 func (m *ScorerModel) Prefetch(part []dataset.Example) {
-	workers.Each(len(part), max(1, runtime.NumCPU()/2), func(i int) error {
+	samples := make([]*model.Sample, len(part))
+	err := workers.Each(len(part), max(1, runtime.NumCPU()/2), func(i int) error {
 		e := &part[i]
-		if s, err := prepareExample(m.tuner, e); err != nil {
-			e.Err = err
-		} else {
-			e.Inputs = s
+		if samples[i], e.Err = prepareExample(m.tuner, e); e.Err == nil {
+			e.Inputs, samples[i].Share = samples[i], e.Share
 		}
-		return nil
+		return e.Err
 	})
+	if err == nil {
+		m.tuner.Stage(samples)
+	}
 }
