@@ -259,15 +259,15 @@ func TestInitialValues(t *testing.T) {
 	}
 }
 
-// TestApply runs y + s (m*x) A^T B^T with numbers whose product is known (numpy).
+// TestApply runs y + s x A^T B^T, with x also times dropout's factors, with numbers whose product is known (numpy).
 func TestApply(t *testing.T) {
 	b := onnx.NewBuilder("apply", 17)
 	x := b.Input("x", onnx.Float, onnx.Dims("rows", 3))
 	y := b.Input("y", onnx.Float, onnx.Dims("rows", 2))
 	mask := b.Input("mask", onnx.Float, onnx.Dims("rows", 3))
 	matA, matB := b.Floats([]int64{2, 3}, 1, 2, 3, -1, 0, 1), b.Floats([]int64{2, 2}, 1, -2, 0.5, 3)
-	b.Output("plain", Apply(b, x, y, matA, matB, 0.5, ""), onnx.Float, onnx.Dims("rows", 2))
-	b.Output("dropped", Apply(b, x, y, matA, matB, 0.5, mask), onnx.Float, onnx.Dims("rows", 2))
+	b.Output("plain", Apply(b, x, y, matA, matB, 0.5), onnx.Float, onnx.Dims("rows", 2))
+	b.Output("dropped", Apply(b, b.Op("Mul", x, mask), y, matA, matB, 0.5), onnx.Float, onnx.Dims("rows", 2))
 	s, err := ort.Open(b.M, ort.Options{})
 	if err != nil {
 		t.Fatal(err)

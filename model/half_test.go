@@ -8,12 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
 	"assay/data"
 	"assay/edit"
 	"assay/internal/long"
+	"assay/lora"
 	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/onnx"
@@ -38,6 +41,7 @@ func TestHalfSteps(t *testing.T) {
 			", one graph, a group": {Fixed: true, Share: true},
 			", fused":              {Options: Options{Kernels: "fused"}},
 			", fused, recomputed":  {Options: Options{Kernels: "fused"}, Recompute: true},
+			", fused, dropout":     {Options: Options{Kernels: "fused"}, Dropout: 0.5},
 		} {
 			fused := o.Kernels == "fused"
 			if i > 0 && name != "" && !o.Full && !fused {
@@ -99,6 +103,37 @@ func TestFusedZeroNorm(t *testing.T) {
 	if norms["RMSNormalization"] != 1 || norms["AddRMSNormGrad"] < 3 {
 		t.Errorf("got %d plain norms and %d fused gradients, want 1 and at least 3", norms["RMSNormalization"],
 			norms["AddRMSNormGrad"])
+	}
+}
+
+// TestFusedDropout: layers that are recomputed drop the same elements again, and what is dropped depends on the rate.
+func TestFusedDropout(t *testing.T) {
+	for _, dora := range []bool{false, true} {
+		step := func(rate float64, recompute bool) *StepResult {
+			p, err := LoadScorerState("../testdata/oracle/qwen2_5_vl/scorer_sequence")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dora {
+				if p, err = NewScorerState(p.Config, &lora.Config{Rank: 2, Alpha: 2, DoRA: true,
+					Targets: lora.Names{List: []string{"q_proj", "down_proj"}}}, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return stepOf(t, p, TuneOptions{Dropout: rate, Recompute: recompute, Options: Options{Kernels: "fused"}})
+		}
+		kept, again, other := step(0.3, false), step(0.3, true), step(0.6, false)
+		for name, g := range kept.Grads {
+			same := func(a *tensor.Dense) bool { // up to the order of sums
+				return cmp.Equal(a.Data(), g.Data(), cmpopts.EquateApprox(1e-4, 1e-7))
+			}
+			if !same(again.Grads[name]) {
+				t.Errorf("dora=%t, %s: got another gradient where layers are recomputed", dora, name)
+			}
+			if strings.Contains(name, "lora_A") && !dora && same(other.Grads[name]) {
+				t.Errorf("dora=%t, %s: got the same gradient with dropout of 0.3 and 0.6", dora, name)
+			}
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 type stepSpec struct {
 	nn.BatchSpec
 	Recompute bool
-	Dropout   bool
+	Dropout   float64       // of the LoRA layers' inputs
 	TextLoss  float64       // weights of the two losses
 	ScoreLoss float64       //
 	Terms     []losses.Spec // instead of ScoreLoss
@@ -30,8 +30,8 @@ type stepSpec struct {
 // terms of the objective, and the backward pass. With several passes every edit has one sequence per pass, in any
 // order; pass_rows of a pass locates the edits' sequences.
 func (s *Scorer) buildStep(g *nn.Graph, spec stepSpec) (*nn.Program, error) {
-	if spec.Dropout {
-		g.UseDropout()
+	if spec.Dropout > 0 {
+		g.UseDropout(spec.Dropout)
 	}
 	h, read := s.states(g, spec.BatchSpec)
 	heads := map[string]losses.Head{}

@@ -81,7 +81,7 @@ func (t *Tuner) stepGraph(groups int) exec.Recipe {
 	spec := stepSpec{
 		BatchSpec: nn.BatchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.net.VisionTrained()},
 		Recompute: t.o.Recompute,
-		Dropout:   t.o.Dropout > 0,
+		Dropout:   t.o.Dropout,
 		TextLoss:  t.o.TextLoss,
 		ScoreLoss: t.o.ScoreLoss,
 		Terms:     t.o.Terms,

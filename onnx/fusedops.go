@@ -13,6 +13,7 @@ func init() {
 	inferAs(inferRopeSplitGrad, "assay.RopeSplitGrad")
 	inferAs(inferAddRMSNorm, "assay.AddRMSNorm")
 	inferAs(inferAddRMSNormGrad, "assay.AddRMSNormGrad")
+	inferAs(func(c *inference) error { return c.like(0) }, "assay.Dropout")
 	inferAs(inferSwiGLU, "assay.SwiGLU")
 	inferAs(func(c *inference) error { return c.like(1) }, "assay.SwiGLUGrad")
 }

@@ -241,6 +241,23 @@ class CUDAAddRMSNormGrad : public Kernel {
   }
 };
 
+class CUDADropout : public DropoutSite {
+ public:
+  using DropoutSite::DropoutSite;
+
+  void run(const Context& c) const override {
+    const auto x = c.input<bfloat16>(0, 2);
+    const uint64_t key = seed(c);
+    const int64_t n = x.shape[0], size = x.shape[1];
+    const auto y = c.output<bfloat16>(0, x.shape);
+    Stream stream = Stream::of(c);
+    const Compiled& kernel = stream.find("dropout");
+    stream.launch(kernel, n, ceil_div(ceil_div(size, 4), kernel.columns),
+                  Arguments().add(x.data).add(y.data).add(static_cast<uint32_t>(key))
+                      .add(static_cast<uint32_t>(key >> 32)).add(site_).add(threshold_).add(scale_).add(small(size)));
+  }
+};
+
 class CUDASwiGLU : public Kernel {
  public:
   explicit CUDASwiGLU(const Attributes&) {}
@@ -284,6 +301,7 @@ std::vector<Op>& cuda_ops() {
       {"RopeSplitGrad", {bn, bn, bn, f, f}, {b}, make_kernel<CUDARopeSplitGrad>, on},
       {"AddRMSNorm", {f, bn, f}, {fn, bn, fn}, make_kernel<CUDAAddRMSNorm>, on},
       {"AddRMSNormGrad", {bn, fn, b, f, f}, {fn, bn}, make_kernel<CUDAAddRMSNormGrad>, on},
+      {"Dropout", {b, kSeed}, {b}, make_kernel<CUDADropout>, on},
       {"SwiGLU", {b}, {b}, make_kernel<CUDASwiGLU>, on},
       {"SwiGLUGrad", {b, b}, {b}, make_kernel<CUDASwiGLUGrad>, on},
   };

@@ -136,6 +136,7 @@ constexpr Argument kBFloat16{ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16};
 constexpr Argument kBFloat16OrNone{ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16, true};
 constexpr Argument kInt32{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32};
 constexpr Argument kTable{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, false, true};
+constexpr Argument kSeed{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, false, true};
 
 // bfloat16 holds the bits of a number in kernels for GPUs.
 using bfloat16 = uint16_t;

@@ -140,6 +140,43 @@ class AddRMSNormGrad : public Kernel {
   }
 };
 
+// philox is Philox4x32-10 (Salmon et al., 2011), as triton.language.philox computes it: 4 random numbers.
+void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
+  for (int round = 0; round < 10; round++) {
+    const uint64_t a = uint64_t{0xD2511F53} * c[0], b = uint64_t{0xCD9E8D57} * c[2];
+    c[0] = static_cast<uint32_t>(b >> 32) ^ c[1] ^ k0;
+    c[2] = static_cast<uint32_t>(a >> 32) ^ c[3] ^ k1;
+    c[1] = static_cast<uint32_t>(b);
+    c[3] = static_cast<uint32_t>(a);
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+}
+
+// (x, seed) -> y: each element is 0 with probability rate, otherwise x / (1 - rate). It depends on seed, site and
+// position alone, so that the gradient, which is the same operator, drops the same elements. The four quarters of a row
+// take the four numbers of a call of philox.
+class Dropout : public DropoutSite {
+ public:
+  using DropoutSite::DropoutSite;
+
+  void run(const Context& c) const override {
+    const auto x = c.input<float>(0, 2);
+    const uint64_t key = seed(c);
+    const int64_t size = x.shape[1], quarter = (size + 3) / 4;
+    const auto y = c.output<float>(0, x.shape);
+    c.each(x.shape[0], [&](int64_t i) {
+      for (int64_t d = 0; d < quarter; d++) {
+        uint32_t r[4] = {static_cast<uint32_t>(d), static_cast<uint32_t>(i), site_, 0};
+        philox(r, static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32));
+        for (int64_t p = 0, at = d; p < 4 && at < size; p++, at += quarter) {
+          y.row(i)[at] = r[p] < threshold_ ? 0 : x.row(i)[at] * scale_;
+        }
+      }
+    });
+  }
+};
+
 float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 // (gate_up) -> gate sigmoid(gate) up, gate the first half of the columns.
@@ -198,6 +235,7 @@ std::vector<Op>& row_ops() {
        {kFloatOrNone, kFloatOrNone, kFloat, kFloat, kFloat},
        {kFloatOrNone, kFloatOrNone},
        make_kernel<AddRMSNormGrad>},
+      {"Dropout", {kFloat, kSeed}, {kFloat}, make_kernel<Dropout>},
       {"SwiGLU", {kFloat}, {kFloat}, make_kernel<SwiGLU>},
       {"SwiGLUGrad", {kFloat, kFloat}, {kFloat}, make_kernel<SwiGLUGrad>},
   };

@@ -35,4 +35,25 @@ struct Rope {
   }
 };
 
+// DropoutSite is a place in a graph where dropout is applied: what both kernels need besides the rows.
+class DropoutSite : public Kernel {
+ public:
+  explicit DropoutSite(const Attributes& a) : site_(static_cast<uint32_t>(a.integer("site", 0))) {
+    const float rate = a.number("rate", 0.5f);
+    want(rate > 0 && rate < 1, "rate must be between 0 and 1");
+    threshold_ = static_cast<uint32_t>(static_cast<double>(rate) * 4294967296.0);
+    scale_ = 1 / (1 - rate);
+  }
+
+ protected:
+  static uint64_t seed(const Context& c) {
+    const auto seed = c.input<int64_t>(1, 1);
+    want(seed.shape[0] == 1, "the seed is not one number");
+    return static_cast<uint64_t>(seed.data[0]);
+  }
+
+  uint32_t site_, threshold_;
+  float scale_;
+};
+
 }  // namespace assay

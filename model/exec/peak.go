@@ -339,6 +339,7 @@ func (r *Runner) StepPeak(graph Recipe, p *batch.Inputs, others ...map[string]*t
 	pool := 2 * int64(p.Rows) * int64(b.Widest)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	in[nn.InDropoutSeed] = &onnx.Tensor{Shape: []int64{1}}
 	r.Sessions.Resident.addTo(in)
 	bytes, err := r.Peak(b.Model, in)
 	return bytes + 4*pool, err

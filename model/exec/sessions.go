@@ -267,10 +267,14 @@ func (s *Session) Gradients(out map[string]*tensor.Dense) map[string]*tensor.Den
 	return grads
 }
 
-// DropoutFeeds draws the pool of factors, and the offset of each LoRA layer in it.
+// DropoutFeeds draws the pool of factors, and the offset of each LoRA layer in it; or only sets the seed from which fused
+// operators draw their own.
 func DropoutFeeds(rate float64, s *Session, rows int, seed uint64) map[string]*tensor.Dense {
 	if rate == 0 || s.Sites == 0 {
 		return nil
+	}
+	if s.Inputs[nn.InDropoutSeed] {
+		return map[string]*tensor.Dense{nn.InDropoutSeed: batch.Vector([]int64{int64(seed)})}
 	}
 	span := rows * s.Widest
 	rng := rand.New(rand.NewPCG(seed, 0x5c0e))

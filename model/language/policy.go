@@ -79,7 +79,7 @@ func (t *Tuner) policyGraph(s policyPass, p *batch.Inputs) exec.Recipe {
 			g.Adapter = nil
 		}
 		if s.Backward && t.o.Dropout > 0 {
-			g.UseDropout()
+			g.UseDropout(t.o.Dropout)
 		}
 		h, keys := g.Decode(t.net.Backbone, nn.BatchSpec{Groups: groups, Vision: s.Vision}, nil), t.net.Backbone.Keys()
 		if !s.Backward {

@@ -38,7 +38,7 @@ func (t *Tuner) stepGraph(s textPass, p *batch.Inputs) exec.Recipe {
 // a token of an answer are multiplied with the output layer.
 func (t *Tuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 	if s.Backward && t.o.Dropout > 0 {
-		g.UseDropout()
+		g.UseDropout(t.o.Dropout)
 	}
 	h := g.Decode(t.net.Backbone, nn.BatchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
 	best := g.CrossEntropy(t.net.Backbone.Keys(), h, s.Backward)

@@ -181,30 +181,51 @@ func (g *Graph) Shape(parts ...any) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 0}, names...)
 }
 
-// dropout of LoRA inputs: one pool of random factors (0 or 1/(1-p)) per step, in which every site takes its own
-// range. ONNX Runtime's random operators keep internal state, so that a resumed run would differ; the factors here are
-// inputs.
+// dropout of LoRA inputs. ONNX Runtime's random operators keep internal state, so that a resumed run would differ; here
+// the random numbers are inputs. Plain: one pool of factors (0 or 1/(1-p)) per step, in which every site takes its own
+// range. Fused: a seed per step, from which every site computes its own (ops/rows.cc).
 type dropout struct {
+	rate          float64
 	pool, offsets string
+	seed          string
 	sites, widest int
 }
 
 // UseDropout enables dropout of the adapters' inputs.
-func (g *Graph) UseDropout() { g.dropout = &dropout{} }
+func (g *Graph) UseDropout(rate float64) { g.dropout = &dropout{rate: rate} }
 
-func (g *Graph) dropoutMask(x string, in int) string {
+// dropped returns x [rows, in] with dropout, in its type; "" without dropout.
+func (g *Graph) dropped(x string, t onnx.DType, in int) string {
 	d := g.dropout
 	if d == nil {
 		return ""
+	}
+	site := d.sites
+	d.sites++
+	if g.Kernels == Fused {
+		if d.seed == "" {
+			d.seed = g.Input(InDropoutSeed, onnx.Int64, onnx.Dims(1))
+		}
+		at := onnx.Attrs{"rate": d.rate, "site": site}
+		y := g.Node(onnx.FusedDomain, "Dropout", 1, at, g.to(x, t, g.Compute), d.seed)[0]
+		return g.to(y, g.Compute, t)
 	}
 	if d.pool == "" {
 		d.pool = g.Input("dropout_pool", onnx.Float, onnx.Dims("pool"))
 		d.offsets = g.Input("dropout_offsets", onnx.Int64, onnx.Dims("sites"))
 	}
-	start := g.OpA("Slice", nil, d.offsets, g.Ints(int64(d.sites)), g.Ints(int64(d.sites+1)))
-	d.sites++
+	start := g.OpA("Slice", nil, d.offsets, g.Ints(int64(site)), g.Ints(int64(site+1)))
 	d.widest = max(d.widest, in)
 	size := g.Op("Shape", x)
 	end := g.Op("Add", start, g.OpA("ReduceProd", onnx.Attrs{"keepdims": 1}, size))
-	return g.Op("Reshape", g.Op("Slice", d.pool, start, end), size)
+	mask := g.Op("Reshape", g.Op("Slice", d.pool, start, end), size)
+	return g.to(g.Op("Mul", g.to(x, t, onnx.Float), mask), onnx.Float, t) // factors are not exact in half precision
+}
+
+// to casts x from one type to another.
+func (g *Graph) to(x string, from, to onnx.DType) string {
+	if from == to {
+		return x
+	}
+	return g.OpA("Cast", onnx.Attrs{"to": to}, x)
 }

@@ -48,20 +48,18 @@ func (g *Graph) Linear(x, key, module string) string {
 	if g.err != nil {
 		return "error"
 	}
-	mask := g.dropoutMask(x, g.Tensors[lora.NameA(module)].Shape()[1])
+	in := g.Tensors[lora.NameA(module)].Shape()[1]
 	if g.Adapter.Config.DoRA {
-		return g.Narrow(g.dora(g.Wide(x), key, site, [2]string{a, b}, mask))
+		x = g.Wide(x)
+		return g.Narrow(g.dora(x, g.dropped(x, onnx.Float, in), key, site, [2]string{a, b}))
 	}
 	y := g.product(x, key)
 	if taken := g.Adapter.InitOffset; taken != nil {
 		a0 := g.Narrow(g.constant("taken.", lora.NameA(module), taken))
 		b0 := g.Narrow(g.constant("taken.", lora.NameB(module), taken))
-		y = lora.Apply(g.Builder, x, y, a0, b0, -site.Scale, "")
+		y = lora.Apply(g.Builder, x, y, a0, b0, -site.Scale)
 	}
-	if mask != "" && g.Compute != onnx.Float { // its factors are not exact in half precision
-		x, mask = g.Narrow(g.Op("Mul", g.Wide(x), mask)), ""
-	}
-	return lora.Apply(g.Builder, x, y, a, b, site.Scale, mask)
+	return lora.Apply(g.Builder, cmp.Or(g.dropped(x, g.Compute, in), x), y, a, b, site.Scale)
 }
 
 // adapterPair returns the matrices A [r, in] and B [out, r] of a layer with an adapter, in the type of the products.
@@ -119,8 +117,8 @@ func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) strin
 }
 
 // dora is a linear layer with a DoRA adapter, for float32 rows: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout
-// drops what the adapter changes, (f - 1) W x + f s B A x, as in PEFT.
-func (g *Graph) dora(x, key string, site lora.Target, mats [2]string, mask string) string {
+// drops what the adapter changes, (f - 1) W x + f s B A x, as in PEFT; without it, d is "".
+func (g *Graph) dora(x, d, key string, site lora.Target, mats [2]string) string {
 	squares := make([]float32, int(g.Tensors[lora.NameM(site.Module)].Shape()[0])) // unknown in a plan
 	copy(squares, g.Adapter.Lengths[site.Module])
 	layer := lora.DoRA{
@@ -132,12 +130,12 @@ func (g *Graph) dora(x, key string, site lora.Target, mats [2]string, mask strin
 	product := func(x string) string { return g.Wide(g.plainProduct(g.Narrow(x), key)) }
 	wx := product(x)
 	dropped, base := wx, ""
-	if mask != "" {
+	if d != "" {
 		base = wx
-		dropped = product(g.Op("Mul", x, mask))
+		dropped = product(d)
 	}
-	y := g.Op("Mul", lora.Apply(g.Builder, x, dropped, mats[0], mats[1], site.Scale, mask), factor)
-	if mask != "" {
+	y := g.Op("Mul", lora.Apply(g.Builder, cmp.Or(d, x), dropped, mats[0], mats[1], site.Scale), factor)
+	if d != "" {
 		y = g.Op("Add", y, g.Op("Sub", base, dropped))
 	}
 	if g.Has(key + ".bias") {

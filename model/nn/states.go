@@ -4,7 +4,9 @@ import "assay/onnx"
 
 // Names of graph inputs and outputs that are not tensors of the checkpoint or of the scorer.
 const (
-	InTextIDs   = "text_ids"       // [text tokens] int64: ordinary tokens, without placeholders and score tokens
+	InTextIDs     = "text_ids"     // [text tokens] int64: ordinary tokens, without placeholders and score tokens
+	InDropoutSeed = "dropout_seed" // int64 [1], of fused dropout
+
 	InFeatures  = "image_features" // [image tokens, feature width]
 	InPixels    = "pixel_values"   // the first vision input of every family: its gradient is the pixel gradient
 	InOrder     = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place

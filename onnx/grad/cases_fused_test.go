@@ -37,6 +37,9 @@ func fusedCases() []opCase {
 		attend(at{"heads": 1, "window": 2}, 4, 4, 3, 3, func(k int64) [][5]int64 {
 			return [][5]int64{{0, 4 * k, 0, 4 * k, 0}}
 		}),
+		fused("Dropout", 1, 1, at{"rate": 0.4, "site": 3}, func(g *gen) []string {
+			return []string{g.x(2, 5*g.k), g.i([]int64{1}, 1<<40+7)}
+		}),
 		fused("SwiGLU", 1, 1, nil, func(g *gen) []string { return []string{g.x(2, 4*g.k)} }),
 		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string {
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}

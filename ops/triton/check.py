@@ -117,14 +117,14 @@ def library(path):
         return None
 
     def run(op, inputs, outputs, **attributes):
-        kinds = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("int32"): TensorProto.INT32}
+        kinds = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
         names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
         node = helper.make_node(op, names, outputs, domain="assay", **attributes)
         value = helper.make_tensor_value_info
         graph = helper.make_graph(
             [node],
             "g",
-            [value(n, kinds[x.dtype], x.shape) for n, x in zip(names, inputs) if n],
+            [value(n, kinds[x.dtype.name], x.shape) for n, x in zip(names, inputs) if n],
             [value(n, TensorProto.FLOAT, None) for n in outputs if n],
         )
         model = helper.make_model(
@@ -222,6 +222,20 @@ def check_rows(cpu):
         got = cpu("AddRMSNormGrad", [t.numpy() for t in (dn, dsum, out, w, rstd)], ["dx", "dy"])
         rows.add_rms_norm_grad[(n,)](dn, dsum, out, w, rstd, dx, dy, width, HAS=True, B=128)
         compare("AddRMSNormGrad beside the CPU's", dx, got[0])
+
+    for columns in (1, 3, 300):
+        x, y = torch.randn(n, columns), torch.empty(n, columns)
+        for seed, site, rate in ((7, 0, 0.25), (-(1 << 40) + 3, 5, 0.9)):
+            halves = [(seed >> 32 * half & 0xFFFFFFFF) for half in (0, 1)]
+            low, high, threshold = (v - (v >> 31 << 32) for v in (*halves, int(float(np.float32(rate)) * 2**32)))
+            scale = float(1 / (1 - np.float32(rate)))
+            rows.dropout[(n, 1)](x, y, low, high, site, threshold, scale, columns, B=128)
+            compare(f"Dropout of {columns} columns, rate {rate}: kept", y[y != 0], (x * scale)[y != 0])
+            if columns == 300 and abs(float((y == 0).float().mean()) - rate) > 0.03:
+                failed.append(f"Dropout drops {float((y == 0).float().mean())}, want {rate}")
+            if cpu:
+                got = cpu("Dropout", [x.numpy(), np.array([seed])], ["y"], site=site, rate=rate)[0]
+                compare(f"Dropout of {columns} columns, rate {rate}, beside the CPU's", y, got)
 
     leaf = torch.randn(n, 2 * width).requires_grad_()
     gate, up = leaf.chunk(2, 1)

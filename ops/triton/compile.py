@@ -48,6 +48,9 @@ SIGNATURES = {
     "add_rms_norm_grad": dict(
         DN=ROW, DSUM="*fp32", N=ROW, W="*fp32", RSTD="*fp32", DX="*fp32", DY=ROW, width="i32"
     ),
+    "dropout": dict(
+        X=ROW, Y=ROW, low="i32", high="i32", site="i32", threshold="i32", scale="fp32", width="i32"
+    ),
     "swiglu": dict(X=ROW, Y=ROW, half="i32"),
     "swiglu_grad": dict(DY=ROW, X=ROW, DX=ROW, half="i32"),
 }
@@ -81,6 +84,7 @@ def variants(arch):
     yield "add_rms_norm_sum", "add_rms_norm", dict(HAS=True, B=1024), 8, 1
     yield "add_rms_norm_grad", "add_rms_norm_grad", dict(HAS=False, B=1024), 8, 1
     yield "add_rms_norm_grad_dsum", "add_rms_norm_grad", dict(HAS=True, B=1024), 8, 1
+    yield "dropout", "dropout", dict(B=256), 4, 1
     yield "swiglu", "swiglu", dict(B=1024), 4, 1
     yield "swiglu_grad", "swiglu_grad", dict(B=1024), 4, 1
 

@@ -156,7 +156,7 @@ def session(library):
     import onnxruntime
     from onnx import TensorProto, helper
 
-    kinds = {"b": TensorProto.BFLOAT16, "f": TensorProto.FLOAT, "i": TensorProto.INT32}
+    kinds = {"b": TensorProto.BFLOAT16, "f": TensorProto.FLOAT, "i": TensorProto.INT32, "l": TensorProto.INT64}
 
     def run(op, inputs, outputs, **attributes):
         """inputs are (kind, tensor) or None, outputs are kinds, or None for an omitted one."""
@@ -168,7 +168,7 @@ def session(library):
             kind, value = one
             feeds[f"x{i}"] = value.numpy()
             declared.append(
-                helper.make_tensor_value_info(f"x{i}", kinds["i" if kind == "i" else "f"], list(value.shape))
+                helper.make_tensor_value_info(f"x{i}", kinds["f" if kind == "b" else kind], list(value.shape))
             )
             names.append(f"x{i}" if kind != "b" else f"n{i}")
             if kind == "b":
@@ -300,6 +300,18 @@ def check_norm(run, sizes):
             compare(f"AddRMSNormGrad of {label}: dy alone", dy, want, LIMIT)
 
 
+def check_dropout(run, sizes):
+    for n, width in ((3, 24), (2, 2500)):
+        torch.manual_seed(5)
+        x, seed = rounded(n, width) + 4, torch.tensor([-5 << 33 | 3])
+        sizes |= dict(X=x.numel(), Y=x.numel())
+        (got,) = run("Dropout", [("b", x), ("l", seed)], "b", site=2, rate=0.5)
+        (own,) = run("Dropout", [("f", x), ("l", seed)], "f", site=2, rate=0.5)
+        compare(f"Dropout, {width} columns, beside the CPU's", got, own, LIMIT)
+        if not 0.3 < float((got == 0).float().mean()) < 0.7:
+            problems.append(f"Dropout drops {float((got == 0).float().mean())} of {n} rows, want about half")
+
+
 def check_swiglu(run, sizes):
     for n, half in ((3, 24), (2, 2100)):
         torch.manual_seed(4)
@@ -321,7 +333,7 @@ def main():
         keep = emulate(table, sizes, fake)
         fake.fake_driver(int(ARCH.removeprefix("sm_")) // 10, keep)
         run = session(sys.argv[1])
-        for check in (check_attention, check_rope, check_norm, check_swiglu):
+        for check in (check_attention, check_rope, check_norm, check_dropout, check_swiglu):
             try:
                 check(run, sizes)
             except Exception as e:  # noqa: BLE001

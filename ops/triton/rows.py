@@ -1,10 +1,11 @@
-"""RopeSplit, AddRMSNorm, SwiGLU and their gradients for a GPU: see ops/rows.cc for what they compute.
+"""RopeSplit, AddRMSNorm, Dropout, SwiGLU and their gradients for a GPU: see ops/rows.cc for what they compute.
 
 A program takes a row, or some heads of a row. Statistics are float32, whatever the type of the rows.
 """
 
 import triton
 import triton.language as tl
+from triton.language.random import philox_impl
 
 
 @triton.jit
@@ -96,6 +97,27 @@ def add_rms_norm_grad(DN, DSUM, N, W, RSTD, DX, DY, width, HAS: tl.constexpr, B:
             g += tl.load(DSUM + i * width + d, mask=d < width, other=0.0)
         tl.store(DX + i * width + d, g, mask=d < width)
         tl.store(DY + i * width + d, g.to(DY.dtype.element_ty), mask=d < width)
+
+
+@triton.jit
+def bits(x):
+    return tl.to_tensor(x).to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def dropout(X, Y, low, high, site, threshold, scale, width, B: tl.constexpr):
+    """A program takes B columns of each quarter of a row; low and high are the seed's halves."""
+    i, d = tl.program_id(0).to(tl.int64), tl.program_id(1) * B + tl.arange(0, B)
+    quarter = (width + 3) // 4
+    zero = tl.zeros([B], tl.uint32)
+    rows = zero + tl.program_id(0).to(tl.uint32, bitcast=True)
+    r = philox_impl(d.to(tl.uint32, bitcast=True), rows, zero + bits(site), zero, zero + bits(low), zero + bits(high))
+    for p in tl.static_range(4):
+        at = p * quarter + d
+        own = (d < quarter) & (at < width)
+        x = tl.load(X + i * width + at, mask=own, other=0.0).to(tl.float32)
+        y = tl.where(r[p] < bits(threshold), 0.0, x * scale)
+        tl.store(Y + i * width + at, y.to(Y.dtype.element_ty), mask=own)
 
 
 @triton.jit

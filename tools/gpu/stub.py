@@ -132,13 +132,14 @@ def check(folder):
             "recomputed": asked | lora | {"recompute": "layers"},
             "packed": {"backbone": str(tmp / "four")} | asked | lora,
             "llava": {"backbone": str(tmp / "llava")} | asked | lora,
+            "dropout": asked | {"lora": {"targets": ["q_proj", "v_proj"], "dropout": 0.05}},
             "answers": {"data": {"train": str(tmp / "talks.jsonl")}, "mode": "text", "objective": "grpo", "steps": 2, "grpo": {
                 "beta": 0.04, "num_iterations": 2, "num_generations": 2, "max_completion_length": 8, "rewards": [{"kind": "match"}]}} | lora,
         }.items():
             (tmp / f"{name}.yaml").write_text(json.dumps({
                 "out": str(tmp / name), "backbone": str(tmp / "backbone"), "data": {"train": str(tmp / "rows.jsonl")}, "device": "cuda:0",
                 "dtype": "bfloat16", "device_options": {"kernels": "fused"}, "batch_size": 4, "micro_batch": 4, "steps": 6} | more))
-        others = {name: run(folder, folder / "bin/train", "--config", tmp / f"{name}.yaml")[1] for name in ("packed", "llava")}
+        others = {name: run(folder, folder / "bin/train", "--config", tmp / f"{name}.yaml")[1] for name in ("packed", "llava", "dropout")}
         print(others)
         for name in "answers", "recomputed", "run":
             plan = json.loads(run(folder, folder / "bin/train", "--config", tmp / f"{name}.yaml", "--dry-run", "--json")[0])

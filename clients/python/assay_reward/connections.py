@@ -48,8 +48,12 @@ class Attempts:
         now = time.monotonic()
         self.since = now if self.since is None else self.since
         self.failures += not f.away
-        pause = max(f.pause, min(10, self.of.pause * 2 ** min(self.attempt, 10)) * random.uniform(0.5, 1))
-        late = now + pause > self.since + self.of.wait if f.away else self.failures > self.of.retries
+        own = min(10, self.of.pause * 2 ** min(self.attempt, 10)) * random.uniform(0.5, 1)
+        late = self.failures > self.of.retries
+        if f.away:  # the last attempt is at the end of the wait
+            left = self.since + self.of.wait - now
+            own, late = min(own, left), left <= 0 or f.pause > left
+        pause = max(f.pause, own)
         if self.once or late:
             if self.attempt:
                 f.error.args = (f"{f} (asked {self.attempt + 1} times in {now - self.since:.0f} s)",)
