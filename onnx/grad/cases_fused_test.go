@@ -50,6 +50,17 @@ func fusedCases() []opCase {
 		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string { // including the gradient of the weight
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.pos(3 * g.k)}
 		}),
+		fused("AddRMSNorm", 2, 2, nil, func(g *gen) []string { // without rstd, which the fused gradient reads
+			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}
+		}),
+		fused("AddRMSNorm", 1, 1, nil, func(g *gen) []string { // only a sum
+			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}
+		}),
+		{op: "assay.AddRMSNorm", from: 17, single: true, build: func(g *gen) { // rstd omitted by an empty name
+			y := g.b.Node(onnx.FusedDomain, "AddRMSNorm", 3, nil, g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3*g.k))
+			g.b.Last().Outputs[2] = ""
+			g.outputs = append(g.outputs, y[:2]...)
+		}},
 		{op: "assay.AddRMSNorm", from: 17, single: true, build: func(g *gen) { // only a norm, of rows in two axes
 			y := g.b.Node(onnx.FusedDomain, "AddRMSNorm", 3, nil, g.x(2, 2, 3*g.k), "", g.fixed(3*g.k))
 			g.b.Last().Outputs[0] = ""

@@ -51,7 +51,7 @@ func ropeSplitRule(c *call) []string {
 // The fused gradient does not include the weight, which is frozen wherever the operator is used. It reads the normed
 // rows, not the sum, which is freed in the forward pass.
 func addRMSNormRule(c *call) []string {
-	if c.needs(2) || c.y[1] == "" {
+	if c.needs(2) || len(c.y) < 3 || c.y[1] == "" || c.y[2] == "" {
 		return nil
 	}
 	var dsum, dn string
