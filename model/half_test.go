@@ -100,9 +100,9 @@ func TestFusedZeroNorm(t *testing.T) {
 		}
 	}
 	near(t, "float32", stepOf(t, p, fused), plain, 1e-6, 1e-5)
-	if norms["RMSNormalization"] != 1 || norms["AddRMSNormGrad"] < 3 {
+	if norms["RMSNormalization"] != 1 || norms["RMSNormGrad"] < 3 {
 		t.Errorf("got %d plain norms and %d fused gradients, want 1 and at least 3", norms["RMSNormalization"],
-			norms["AddRMSNormGrad"])
+			norms["RMSNormGrad"])
 	}
 }
 

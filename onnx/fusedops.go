@@ -12,7 +12,7 @@ func init() {
 	inferAs(inferRopeSplit, "assay.RopeSplit")
 	inferAs(inferRopeSplitGrad, "assay.RopeSplitGrad")
 	inferAs(inferAddRMSNorm, "assay.AddRMSNorm")
-	inferAs(inferAddRMSNormGrad, "assay.AddRMSNormGrad")
+	inferAs(inferRMSNormGrad, "assay.RMSNormGrad")
 	inferAs(func(c *inference) error { return c.like(0) }, "assay.Dropout")
 	inferAs(inferSwiGLU, "assay.SwiGLU")
 	inferAs(func(c *inference) error { return c.like(1) }, "assay.SwiGLUGrad")
@@ -145,8 +145,8 @@ func inferAddRMSNorm(c *inference) error {
 	return nil
 }
 
-// inferAddRMSNormGrad: both outputs have the shape of the normed rows; dx has the weight's type, dy theirs.
-func inferAddRMSNormGrad(c *inference) error {
+// inferRMSNormGrad: both outputs have the shape of the normed rows; dx has the weight's type, dy theirs.
+func inferRMSNormGrad(c *inference) error {
 	rows := c.shape(2)
 	c.set(0, c.arg(3).Type, rows)
 	c.set(1, c.arg(2).Type, rows)

@@ -217,9 +217,9 @@ class CUDAAddRMSNorm : public Kernel {
   float epsilon_;
 };
 
-class CUDAAddRMSNormGrad : public Kernel {
+class CUDARMSNormGrad : public Kernel {
  public:
-  explicit CUDAAddRMSNormGrad(const Attributes&) {}
+  explicit CUDARMSNormGrad(const Attributes&) {}
 
   void run(const Context& c) const override {
     std::vector<int64_t> shape;
@@ -300,7 +300,7 @@ std::vector<Op>& cuda_ops() {
       {"RopeSplit", {b, f, f}, {b, b, b}, make_kernel<CUDARopeSplit>, on},
       {"RopeSplitGrad", {bn, bn, bn, f, f}, {b}, make_kernel<CUDARopeSplitGrad>, on},
       {"AddRMSNorm", {f, bn, f}, {fn, bn, fn}, make_kernel<CUDAAddRMSNorm>, on},
-      {"AddRMSNormGrad", {bn, fn, b, f, f}, {fn, bn}, make_kernel<CUDAAddRMSNormGrad>, on},
+      {"RMSNormGrad", {bn, fn, b, f, f}, {fn, bn}, make_kernel<CUDARMSNormGrad>, on},
       {"Dropout", {b, kSeed}, {b}, make_kernel<CUDADropout>, on},
       {"SwiGLU", {b}, {b}, make_kernel<CUDASwiGLU>, on},
       {"SwiGLUGrad", {b, b}, {b}, make_kernel<CUDASwiGLUGrad>, on},

@@ -111,9 +111,10 @@ class AddRMSNorm : public Kernel {
 
 // (dn, dsum, n, w, rstd) -> (dx, dy), which are equal: dsum + rstd (dn w - n / w mean(dn n)). dn or dsum may be missing.
 // n is half as large as the float32 sum where it is bfloat16, and products have to keep it anyway. w must not be 0.
-class AddRMSNormGrad : public Kernel {
+// AddRMSNormGrad was the same of the sum: the name differs so that no library takes one for the other.
+class RMSNormGrad : public Kernel {
  public:
-  explicit AddRMSNormGrad(const Attributes&) {}
+  explicit RMSNormGrad(const Attributes&) {}
 
   void run(const Context& c) const override {
     std::vector<int64_t> shape;
@@ -231,10 +232,10 @@ std::vector<Op>& row_ops() {
        {kFloat, kFloatOrNone, kFloat},
        {kFloatOrNone, kFloatOrNone, kFloatOrNone},
        make_kernel<AddRMSNorm>},
-      {"AddRMSNormGrad",
+      {"RMSNormGrad",
        {kFloatOrNone, kFloatOrNone, kFloat, kFloat, kFloat},
        {kFloatOrNone, kFloatOrNone},
-       make_kernel<AddRMSNormGrad>},
+       make_kernel<RMSNormGrad>},
       {"Dropout", {kFloat, kSeed}, {kFloat}, make_kernel<Dropout>},
       {"SwiGLU", {kFloat}, {kFloat}, make_kernel<SwiGLU>},
       {"SwiGLUGrad", {kFloat, kFloat}, {kFloat}, make_kernel<SwiGLUGrad>},

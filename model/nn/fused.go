@@ -109,7 +109,7 @@ var optionalOutputs = map[string][]int{
 	"FlashAttention":     {1},
 	"FlashAttentionGrad": {0, 1, 2},
 	"AddRMSNorm":         {0, 1, 2},
-	"AddRMSNormGrad":     {0, 1},
+	"RMSNormGrad":        {0, 1},
 }
 
 // OmitUnread removes optional outputs of fused operators that nothing reads: ONNX Runtime would keep them until the run

@@ -63,7 +63,7 @@ func addRMSNormRule(c *call) []string {
 	if c.x[1] == "" {
 		outputs = 1
 	}
-	g := c.Node(onnx.FusedDomain, "AddRMSNormGrad", outputs, nil, dn, dsum, c.y[1], c.x[2], c.y[2])
+	g := c.Node(onnx.FusedDomain, "RMSNormGrad", outputs, nil, dn, dsum, c.y[1], c.x[2], c.y[2])
 	if outputs == 1 {
 		g = append(g, "")
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"gorgonia.org/tensor"
@@ -233,5 +234,21 @@ func TestFlashAttentionRefuses(t *testing.T) {
 				t.Errorf("got error %v, want one with %q", err, want)
 			}
 		})
+	}
+}
+
+// TestNormGradientByName: a library of before the norm's gradient read the normed rows knows only AddRMSNormGrad, which
+// read the sum, and would take one for the other. Each library refuses the other's operator.
+func TestNormGradientByName(t *testing.T) {
+	b := onnx.NewBuilder("an old gradient", 17)
+	x := b.Input("x", onnx.Float, onnx.Dims("rows", 8))
+	w, rstd := b.Input("w", onnx.Float, onnx.Dims(8)), b.Input("rstd", onnx.Float, onnx.Dims("rows"))
+	b.Output("dx", b.Node(onnx.FusedDomain, "AddRMSNormGrad", 1, nil, x, "", x, w, rstd)[0], onnx.Float, nil)
+	s, err := ort.Open(b.M, ort.Options{})
+	if err == nil {
+		s.Close()
+	}
+	if want := "AddRMSNormGrad"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want one with %q", err, want)
 	}
 }

@@ -213,15 +213,15 @@ def check_rows(cpu):
         rows.add_rms_norm_grad[(n,)](dn, dsum, out, w, rstd, dx, dy, width, HAS=has, B=128)
         given = [dn, dsum if has else torch.zeros_like(dsum)]
         (want,) = torch.autograd.grad([normed, total], leaf, given, retain_graph=True)
-        compare(f"AddRMSNormGrad, dsum={has}", dx, want)
-        compare(f"AddRMSNormGrad, dsum={has}: dy", dy, want)
+        compare(f"RMSNormGrad, dsum={has}", dx, want)
+        compare(f"RMSNormGrad, dsum={has}: dy", dy, want)
     if cpu:
         got = cpu("AddRMSNorm", [t.numpy() for t in (x, y, w)], ["s", "n", "r"], epsilon=epsilon)
         for what, a, b in zip(("sum", "rows", "rstd"), (s, out, rstd), got):
             compare(f"AddRMSNorm: {what} beside the CPU's", a, b)
-        got = cpu("AddRMSNormGrad", [t.numpy() for t in (dn, dsum, out, w, rstd)], ["dx", "dy"])
+        got = cpu("RMSNormGrad", [t.numpy() for t in (dn, dsum, out, w, rstd)], ["dx", "dy"])
         rows.add_rms_norm_grad[(n,)](dn, dsum, out, w, rstd, dx, dy, width, HAS=True, B=128)
-        compare("AddRMSNormGrad beside the CPU's", dx, got[0])
+        compare("RMSNormGrad beside the CPU's", dx, got[0])
 
     for columns in (1, 3, 300):
         x, y = torch.randn(n, columns), torch.empty(n, columns)

@@ -293,11 +293,11 @@ def check_norm(run, sizes):
             given = [zero if a is None else a, zero if b is None else b]
             (want,) = torch.autograd.grad([normed, total], leaf, given, retain_graph=True)
             one = [None if a is None else ("b", a), None if b is None else ("f", b)]
-            dx, dy = run("AddRMSNormGrad", [*one, *tail], "fb")
-            compare(f"AddRMSNormGrad of {label}: dx", dx, want, LIMIT)
-            compare(f"AddRMSNormGrad of {label}: dy", dy, want, LIMIT)
-            (_, dy) = run("AddRMSNormGrad", [*one, *tail], [None, "b"])
-            compare(f"AddRMSNormGrad of {label}: dy alone", dy, want, LIMIT)
+            dx, dy = run("RMSNormGrad", [*one, *tail], "fb")
+            compare(f"RMSNormGrad of {label}: dx", dx, want, LIMIT)
+            compare(f"RMSNormGrad of {label}: dy", dy, want, LIMIT)
+            (_, dy) = run("RMSNormGrad", [*one, *tail], [None, "b"])
+            compare(f"RMSNormGrad of {label}: dy alone", dy, want, LIMIT)
 
 
 def check_dropout(run, sizes):
