@@ -51,7 +51,7 @@ func Peak(m *onnx.Model, inputs shapesOf) (bytes, largest int64, err error) {
 		return 0, 0, err
 	}
 	l := newLiveness(m)
-	for _, n := range m.Nodes {
+	for _, n := range onnx.RunOrder(m.Nodes) {
 		if l.constant[n.Outputs[0]] {
 			continue
 		}

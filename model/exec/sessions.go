@@ -89,6 +89,7 @@ func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 		nn.LowerPacked(b.Model)
 	}
 	nn.OmitUnread(b.Model)
+	b.Model.Nodes = onnx.FirstResultsLast(b.Model.Nodes)
 	s.graphs[r.Name] = b
 	return b, nil
 }
@@ -267,8 +268,8 @@ func (s *Session) Gradients(out map[string]*tensor.Dense) map[string]*tensor.Den
 	return grads
 }
 
-// DropoutFeeds draws the pool of factors, and the offset of each LoRA layer in it; or only sets the seed from which fused
-// operators draw their own.
+// DropoutFeeds draws the pool of factors, and the offset of each LoRA layer in it; or only sets the seed from which
+// fused operators draw their own.
 func DropoutFeeds(rate float64, s *Session, rows int, seed uint64) map[string]*tensor.Dense {
 	if rate == 0 || s.Sites == 0 {
 		return nil

@@ -130,6 +130,8 @@ def check(folder):
         for name, more in {
             "run": asked | lora,
             "recomputed": asked | lora | {"recompute": "layers"},
+            "linear": asked | {"lora": {"targets": [f"{part}_proj" for part in (*"qkvo", "gate", "up", "down")]}},
+            "full": asked | {"mode": "full"},
             "packed": {"backbone": str(tmp / "four")} | asked | lora,
             "llava": {"backbone": str(tmp / "llava")} | asked | lora,
             "dropout": asked | {"lora": {"targets": ["q_proj", "v_proj"], "dropout": 0.05}},
@@ -141,7 +143,7 @@ def check(folder):
                 "dtype": "bfloat16", "device_options": {"kernels": "fused"}, "batch_size": 4, "micro_batch": 4, "steps": 6} | more))
         others = {name: run(folder, folder / "bin/train", "--config", tmp / f"{name}.yaml")[1] for name in ("packed", "llava", "dropout")}
         print(others)
-        for name in "answers", "recomputed", "run":
+        for name in "answers", "recomputed", "linear", "full", "run":
             plan = json.loads(run(folder, folder / "bin/train", "--config", tmp / f"{name}.yaml", "--dry-run", "--json")[0])
             _, trained = run(folder, folder / "bin/train", "--config", tmp / f"{name}.yaml")
             planned = plan["need"] - (1 << 30)  # the stub has no context
