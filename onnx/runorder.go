@@ -5,7 +5,14 @@ import "slices"
 // RunOrder returns nodes in the order in which ONNX Runtime (1.31.1) runs them: depth first from the nodes whose
 // outputs no node reads, the last one first. A node's inputs are computed before it, the last node of the graph first.
 func RunOrder(nodes []*Node) []*Node {
-	at := producers(nodes)
+	at := map[string]int{}
+	for i, n := range nodes {
+		for _, y := range n.Outputs {
+			if y != "" {
+				at[y] = i
+			}
+		}
+	}
 	visited := make([]bool, len(nodes))
 	type step struct {
 		node  int
@@ -63,33 +70,26 @@ func FirstResultsLast(nodes []*Node) []*Node {
 	return out
 }
 
-// producers returns the node of each output.
-func producers(nodes []*Node) map[string]int {
-	at := map[string]int{}
-	for i, n := range nodes {
-		for _, y := range n.Outputs {
-			if y != "" {
-				at[y] = i
-			}
-		}
-	}
-	return at
-}
-
 // leaves returns the nodes whose outputs no node reads, in order.
 func leaves(nodes []*Node) (all []int) {
-	at, read := producers(nodes), make([]bool, len(nodes))
-	for _, n := range nodes {
-		for _, x := range n.Reads() {
-			if i, ok := at[x]; ok {
-				read[i] = true
-			}
-		}
-	}
-	for i := range nodes {
-		if !read[i] {
+	read := ReadBy(nodes)
+	for i, n := range nodes {
+		if !slices.ContainsFunc(n.Outputs, func(y string) bool { return read[y] }) {
 			all = append(all, i)
 		}
 	}
 	return all
+}
+
+// ReadBy returns the names of the values that nodes read, or the bodies of nodes.
+func ReadBy(nodes []*Node) map[string]bool {
+	read := map[string]bool{}
+	for _, n := range nodes {
+		for _, x := range n.Reads() {
+			if x != "" {
+				read[x] = true
+			}
+		}
+	}
+	return read
 }

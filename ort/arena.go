@@ -49,10 +49,11 @@ var deviceArenas = struct {
 	register func(d device, open bool, limit, first int64) error
 }{of: map[device]*deviceArena{}, first: map[device]int64{}, register: registerArena}
 
-// Regions of a device's arena grow from firstRegion to maxRegion by doubling. [ReserveArena] sets another first one.
+// Regions of a device's arena grow from FirstRegion to MaxRegion bytes by doubling. [ReserveArena] sets another first
+// one.
 const (
-	firstRegion = 1 << 20
-	maxRegion   = 1 << 30
+	FirstRegion = 1 << 20
+	MaxRegion   = 1 << 30
 )
 
 // ReserveArena sizes the first region of a CUDA device's arena so that the arena takes just that many bytes if they
@@ -63,8 +64,8 @@ func ReserveArena(name string, bytes int64) {
 	if !ok {
 		return
 	}
-	if bytes >= 2*maxRegion { // more than the runtime's int
-		bytes = maxRegion + bytes%maxRegion
+	if bytes >= 2*MaxRegion { // more than the runtime's int
+		bytes = MaxRegion + bytes%MaxRegion
 	}
 	deviceArenas.Lock()
 	defer deviceArenas.Unlock()
@@ -77,10 +78,10 @@ func joinArena(d device, limit int64) (*deviceArena, error) {
 	defer deviceArenas.Unlock()
 	a := deviceArenas.of[d]
 	if a == nil {
-		first := cmp.Or(deviceArenas.first[d], firstRegion)
+		first := cmp.Or(deviceArenas.first[d], FirstRegion)
 		delete(deviceArenas.first, d)
 		if limit > 0 && first > limit/2 { // the runtime forgets the limit if weights of later sessions exceed it
-			first = firstRegion
+			first = FirstRegion
 		}
 		if err := deviceArenas.register(d, true, limit, first); err != nil {
 			return nil, err

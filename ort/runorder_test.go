@@ -95,19 +95,15 @@ func profiled(t *testing.T, m *onnx.Model) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var events []struct {
+	type event struct {
 		Cat, Name string
 		TS        int64
 	}
+	var events []event
 	if err := json.Unmarshal(text, &events); err != nil {
 		t.Fatal(err)
 	}
-	slices.SortStableFunc(events, func(a, b struct {
-		Cat, Name string
-		TS        int64
-	}) int {
-		return int(a.TS - b.TS)
-	})
+	slices.SortStableFunc(events, func(a, b event) int { return int(a.TS - b.TS) })
 	for _, e := range events {
 		if name, ok := strings.CutSuffix(e.Name, "_kernel_time"); ok && e.Cat == "Node" {
 			names = append(names, name)

@@ -93,15 +93,19 @@ func (s *staging) stage(next *staged) {
 // features joins the features of pictures, unless that was done ahead.
 func (s *staging) features(pictures []*backbone.Picture) (all []float32, done func()) {
 	s.mu.Lock()
-	last := s.ahead
-	if last != nil && slices.Equal(last.pictures, pictures) {
+	next := s.ahead
+	fits := next != nil && slices.Equal(next.pictures, pictures)
+	if fits {
 		s.ahead = nil
-		s.mu.Unlock()
-		return last.all, last.done
 	}
 	s.mu.Unlock()
-	return s.join(pictures, func(q *backbone.Picture) []float32 { return q.Features })
+	if fits {
+		return next.all, next.done
+	}
+	return s.join(pictures, featuresOf)
 }
+
+func featuresOf(q *backbone.Picture) []float32 { return q.Features }
 
 func (s *staging) close() error {
 	s.stage(nil)
@@ -132,7 +136,7 @@ func (s *Sessions) Stage(p *batch.Inputs) {
 		return
 	}
 	next := &staged{pictures: slices.Clone(p.Pictures)}
-	next.all, next.done = s.staging.join(p.Pictures, func(q *backbone.Picture) []float32 { return q.Features })
+	next.all, next.done = s.staging.join(p.Pictures, featuresOf)
 	s.staging.stage(next)
 }
 

@@ -7,6 +7,7 @@ import (
 	"assay/model/batch"
 	"assay/model/nn"
 	"assay/onnx"
+	"assay/ort"
 )
 
 // Usage is the memory that training needs.
@@ -43,7 +44,7 @@ const (
 // CUDAArena returns the device memory of an arena whose blocks take n bytes at their peak, and that is not reserved: it
 // grows by regions of 1, 2, 4, ... MiB up to a GiB.
 func CUDAArena(n int64) (bytes int64) {
-	for region := int64(1) << 20; bytes < n+n/cudaSlack; region = min(2*region, 1<<30) {
+	for region := int64(ort.FirstRegion); bytes < n+n/cudaSlack; region = min(2*region, ort.MaxRegion) {
 		bytes += region
 	}
 	return bytes + cudaRest

@@ -87,14 +87,21 @@ func (g *Graph) AddNorm(x, y string, norm Module) (sum, normed string) {
 // fusesNorm reports whether a norm is computed by AddRMSNorm. Its gradient divides the normed rows by the weight, so
 // a norm with a weight of 0 has plain operators.
 func (g *Graph) fusesNorm(key string) bool {
-	if g.Kernels != Fused || g.TrainsWeight(key+".weight") { // a trained weight's gradient does not use the operator's
-		return g.Kernels == Fused
+	key += ".weight"
+	if g.Kernels != Fused {
+		return false
 	}
-	w, err := g.Tensors[g.whole(key+".weight")], error(nil)
+	if g.TrainsWeight(key) { // its gradient does not use the operator's
+		return true
+	}
+	w := g.Tensors[g.whole(key)]
 	if w == nil {
-		w, err = g.weights.Dense(key + ".weight")
+		var err error
+		if w, err = g.weights.Dense(key); err != nil {
+			return true // in a plan; or the session will not open either
+		}
 	}
-	return err != nil || !slices.ContainsFunc(w.Float32s(), func(x float32) bool { return math.Abs(float64(x)) < 1e-30 })
+	return !slices.ContainsFunc(w.Float32s(), func(x float32) bool { return math.Abs(float64(x)) < 1e-30 })
 }
 
 // fusedNorm computes the norm of rows x [rows, n] in one operator.
@@ -115,14 +122,9 @@ var optionalOutputs = map[string][]int{
 // OmitUnread removes optional outputs of fused operators that nothing reads: ONNX Runtime would keep them until the run
 // ends.
 func OmitUnread(m *onnx.Model) {
-	read := map[string]bool{}
+	read := onnx.ReadBy(m.Nodes)
 	for _, o := range m.Outputs {
 		read[o.Name] = true
-	}
-	for _, n := range m.Nodes {
-		for _, x := range n.Reads() {
-			read[x] = true
-		}
 	}
 	for _, n := range m.Nodes {
 		if n.Domain != onnx.FusedDomain {
