@@ -1,4 +1,4 @@
-"""The checks of `make parity`. Every check prints a line with its measurements; the run ends at the first failure.
+"""The checks of `make parity`. Every check prints a line with its measurements; failures are repeated at the end.
 
     check.py --work FOLDER [--only NAME,...]
 """
@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -311,12 +312,21 @@ def main():
     p.add_argument("--work", required=True, type=Path)
     p.add_argument("--only", default=",".join(CHECKS))
     a = p.parse_args()
+    failed = []
     for name in a.only.split(","):
         work = (a.work / name).resolve()
         work.mkdir(parents=True, exist_ok=True)
         begin = time.time()
-        said = CHECKS[name](work)
+        try:
+            said = CHECKS[name](work)
+        except (Exception, SystemExit) as e:
+            if not isinstance(e, SystemExit):
+                traceback.print_exc()
+            said = f"FAILED: {e}"
+            failed.append(f"{name}: {said}")
         print(f"{name}: {said} ({time.time() - begin:.0f} s)", flush=True)
+    if failed:
+        sys.exit("\n".join(failed))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ suites() {
 suites >build/parity/suites.log 2>&1 &
 suites=$!
 failed=0
-wait $check || failed=1
 wait $suites || failed=1
 cat build/parity/suites.log
+wait $check || failed=1 # last, as CI shows the end of a log
 exit $failed

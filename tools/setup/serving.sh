@@ -8,7 +8,8 @@ want=$(cat tools/setup/serving.txt)
 echo "installing the packages for transformers serve into build/serving"
 python=build/venv/bin/python
 "$python" -m venv build/serving
-"$python" -c 'import site; print(site.getsitepackages()[0])' >"$(build/serving/bin/python -c 'import site; print(site.getsitepackages()[0])')/base.pth"
+site=$(cd build/serving && echo lib/python*/site-packages)
+echo "../../../../venv/$site" >"build/serving/$site/base.pth" # relative, as checkouts are moved
 build/serving/bin/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps "$(grep torchvision tools/setup/serving.txt)"
 build/serving/bin/pip install --quiet --disable-pip-version-check --no-cache-dir $(grep -v torchvision tools/setup/serving.txt)
 printf '%s\n' "$want" >build/serving/installed
