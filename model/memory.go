@@ -37,7 +37,7 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	if t.o.Fixed { // sources of several lengths share nothing there
 		pk.Share = 0
 	}
-	samples := slices.Repeat([]*batch.Sample{exec.WithFeatures(s, t.net.Backbone.Decoder().FeatureWidth())}, micro)
+	samples := slices.Repeat([]*batch.Sample{t.net.WithFeatures(s)}, micro)
 	if len(t.groups) > 0 {
 		samples = t.largestRun(s, micro)
 	}

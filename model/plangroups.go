@@ -16,16 +16,16 @@ func (t *Tuner) PlanGroups(groups [][]*batch.Sample, largest int) {
 // Planned is a sample without what a plan does not read: unless the tower trains, pictures lose their pixels and share
 // features of zeros.
 func (t *Tuner) Planned(s *batch.Sample) *batch.Sample {
-	width := t.net.Backbone.Decoder().FeatureWidth()
+	size := t.net.FeatureSize()
 	out := *s
 	out.Pictures, out.Rest = nil, nil
 	for _, p := range s.Pictures {
 		q := *p
 		if !t.net.VisionTrained() {
-			if n := q.Tokens * width; n > len(t.zeros) {
-				t.zeros = make([]float32, n)
+			if n := q.Tokens * size; n > len(t.zeros) {
+				t.zeros = make([]byte, n)
 			}
-			q.Pixels, q.Features = nil, t.zeros[:q.Tokens*width]
+			q.Pixels, q.Features = nil, t.zeros[:q.Tokens*size]
 		}
 		out.Pictures = append(out.Pictures, &q)
 	}

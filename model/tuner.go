@@ -43,7 +43,7 @@ type Tuner struct {
 	o                TuneOptions
 	groups           [][]*batch.Sample // groups of a plan: see PlanGroups
 	largest          int               // edits of the largest group
-	zeros            []float32         // features of pictures in these
+	zeros            []byte            // features of pictures in these
 }
 
 // NewTuner opens a scorer for training.

@@ -16,7 +16,7 @@ type port struct {
 	ranked bool
 	shapes int  // index of the output that holds this one's shape, if it is not ranked
 	hidden bool // internal: a shape output, or the input of a model without inputs
-	bound  bool // always a view, of the model's type
+	bound  bool // of the model's own type: a view, or an array
 }
 
 // portOf returns the port of an input or output before adaptation.

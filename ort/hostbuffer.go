@@ -2,7 +2,7 @@ package ort
 
 import "unsafe"
 
-// HostBuffer is float32 host memory that runs read inputs from. For a CUDA device it is pinned, which makes copies to
+// HostBuffer is host memory that runs read inputs from. For a CUDA device it is pinned, which makes copies to
 // the device several times as fast.
 type HostBuffer struct {
 	values []float32
@@ -26,6 +26,9 @@ func hostPointer(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.P
 
 // Values returns the memory. It is uninitialized.
 func (b *HostBuffer) Values() []float32 { return b.values }
+
+// Bytes returns the memory as bytes.
+func (b *HostBuffer) Bytes() []byte { return Bytes(b.values) }
 
 // Close frees the memory. Nothing may use it afterwards. Closing twice is fine.
 func (b *HostBuffer) Close() error {

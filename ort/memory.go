@@ -62,7 +62,7 @@ func (m *Memory) Close() error {
 
 // Write copies values to the memory, starting at byte at.
 func (m *Memory) Write(at int64, values []float32) error {
-	return m.writeBytes(at, rawBytes(values))
+	return m.writeBytes(at, Bytes(values))
 }
 
 func (m *Memory) writeBytes(at int64, values []byte) error {
@@ -84,7 +84,7 @@ func (m *Memory) Read(at int64, into []float32) error {
 	if m.device != cpu {
 		return cudaRead(m.device, into, m.at+uintptr(at))
 	}
-	copy(rawBytes(into), m.host[at:])
+	copy(Bytes(into), m.host[at:])
 	return nil
 }
 
@@ -96,9 +96,15 @@ func (m *Memory) transfers(at, n int64) error {
 	return nil
 }
 
-// rawBytes returns the bytes of numbers, not a copy.
-func rawBytes(values []float32) []byte {
+// Bytes returns the bytes of numbers, not a copy.
+func Bytes(values []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+}
+
+// Numbers returns the numbers in bytes of the machine's order, not a copy. The address must be aligned.
+func Numbers[T float32 | uint16](raw []byte) []T {
+	var v T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)/int(unsafe.Sizeof(v)))
 }
 
 // Blocks are equally spaced blocks in memory, in bytes.

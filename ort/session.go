@@ -39,8 +39,8 @@ type Options struct {
 
 	CUDA CUDAOptions // for a CUDA device
 
-	// Bound are the names of inputs and outputs that are always views, of the model's own types: see
-	// [Session.RunWith].
+	// Bound are the names of inputs and outputs of the model's own types: views, or arrays, which for half precision
+	// have its bits as uint16. Outputs have views or room: see [Session.RunWith].
 	Bound map[string]bool
 
 	Optimize Optimization

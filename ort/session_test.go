@@ -147,11 +147,73 @@ func TestEveryType(t *testing.T) {
 			} else if err := x.SetAt(seven[k.dtype], 1, 2); err != nil {
 				t.Fatal(err)
 			}
-			y := runTest(t, openTest(t, b.M, Options{}), map[string]*tensor.Dense{"x": x})["y"]
+			in, room := map[string]*tensor.Dense{"x": x}, map[string]*tensor.Dense{}
+			var o Options
+			if isHalf(typ) {
+				o.Bound = map[string]bool{"x": true, "y": true}
+				room["y"] = tensor.New(tensor.WithShape(2, 3), tensor.Of(k.dtype))
+			}
+			out, err := openTest(t, b.M, o).RunWith(t.Context(), in, room, Views{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := out["y"]
+			if y == nil {
+				y = room["y"]
+			}
 			if diff := cmp.Diff(x.Data(), y.Data()); diff != "" {
 				t.Errorf("%v (-want +got):\n%s", typ, diff)
 			}
 		})
+	}
+}
+
+// TestHalfBits: arrays of a bound input and output in half precision have its bits. Those that cannot be passed are
+// errors.
+func TestHalfBits(t *testing.T) {
+	for typ, bits := range map[onnx.DType]func(float32) uint16{
+		onnx.Float16: onnx.Float16Bits, onnx.BFloat16: onnx.BFloat16Bits,
+	} {
+		b := onnx.NewBuilder("half", 21)
+		wide := b.OpA("Cast", onnx.Attrs{"to": int64(onnx.Float)}, b.Input("x", typ, onnx.Dims("r", "c")))
+		twice := b.Op("Add", wide, wide)
+		b.Output("twice", twice, onnx.Float, onnx.Dims("r", "c"))
+		y := b.OpA("Cast", onnx.Attrs{"to": int64(typ)}, twice)
+		b.Output("y", y, typ, onnx.Dims("r", "c"))
+		s := openTest(t, b.M, Options{Bound: map[string]bool{"x": true, "y": true}})
+		all := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]uint16{bits(-1.5), bits(7), 0, bits(96), 0, 0}))
+		x, err := all.Slice(nil, tensor.S(0, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, y2 := map[string]*tensor.Dense{"x": x.(*tensor.Dense)}, make([]uint16, 4)
+		room := map[string]*tensor.Dense{"y": tensor.New(tensor.WithShape(2, 2), tensor.WithBacking(y2))}
+		out, err := s.RunWith(t.Context(), in, room, Views{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]float32{-3, 14, 192, 0}, out["twice"].Data()); diff != "" || len(out) != 1 {
+			t.Errorf("%v: %d results (-want +got):\n%s", typ, len(out), diff)
+		}
+		if diff := cmp.Diff([]uint16{bits(-3), bits(14), bits(192), 0}, y2); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", typ, diff)
+		}
+		for want, of := range map[string]*tensor.Dense{
+			"its view or room is missing": nil,
+			"its room has type float32":   tensor.New(tensor.WithShape(2, 2), tensor.Of(tensor.Float32)),
+		} {
+			room := map[string]*tensor.Dense{}
+			if of != nil {
+				room["y"] = of
+			}
+			if _, err := s.RunWith(t.Context(), in, room, Views{}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: got error %v, want %q", typ, err, want)
+			}
+		}
+		in["x"] = tensor.New(tensor.WithShape(0, 2), tensor.WithBacking([]uint16{}))
+		if _, err := s.RunWith(t.Context(), in, room, Views{}); err == nil {
+			t.Errorf("%v: got no error for an array without elements", typ)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unsafe"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
 	"gorgonia.org/tensor"
@@ -34,6 +35,9 @@ var kinds = map[onnx.DType]kind{
 	onnx.Uint32: kindOf[uint32](tensor.Uint32),
 	onnx.Uint64: kindOf[uint64](tensor.Uint64),
 	onnx.Bool:   kindOf[bool](tensor.Bool),
+
+	onnx.Float16:  halfKind(onnxruntime.TensorElementDataTypeFloat16),
+	onnx.BFloat16: halfKind(onnxruntime.TensorElementDataTypeBFloat16),
 }
 
 func kindOf[T onnxruntime.TensorData](dtype tensor.Dtype) kind {
@@ -48,11 +52,39 @@ func wrap[T onnxruntime.TensorData](d *tensor.Dense) (onnxruntime.Value, error) 
 	case d.Shape().TotalSize() == 0:
 		return onnxruntime.NewTensor[T](shape, nil)
 	}
-	data := d.Data().([]T)
-	if !rowMajor(shape, d.Strides()) || len(data) != d.Shape().TotalSize() {
-		data = gather(make([]T, 0, d.Shape().TotalSize()), data, shape, d.Strides())
+	return onnxruntime.NewTensor(shape, contiguous[T](d))
+}
+
+// contiguous returns the elements of an array in row-major order: its memory, or a copy if it is a view.
+func contiguous[T any](d *tensor.Dense) []T {
+	data, shape, n := d.Data().([]T), sizes(d.Shape()), d.Shape().TotalSize()
+	if !rowMajor(shape, d.Strides()) || len(data) != n {
+		data = gather(make([]T, 0, n), data, shape, d.Strides())
 	}
-	return onnxruntime.NewTensor(shape, data)
+	return data
+}
+
+// halfKind carries half precision as its bits.
+func halfKind(of onnxruntime.TensorElementDataType) kind {
+	value := func(shape []int64, bits []uint16) (onnxruntime.Value, error) {
+		raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(bits))), 2*len(bits))
+		return onnxruntime.NewCustomDataTensor(shape, raw, of)
+	}
+	return kind{
+		dtype: tensor.Uint16,
+		wrap: func(d *tensor.Dense) (onnxruntime.Value, error) {
+			if d.Dims() == 0 || d.Shape().TotalSize() == 0 {
+				return nil, errors.New("half precision must have dimensions and elements")
+			}
+			return value(sizes(d.Shape()), contiguous[uint16](d))
+		},
+		make: func(shape []int64) (onnxruntime.Value, error) {
+			return value(shape, make([]uint16, onnx.Elements(shape)))
+		},
+		dense: func(onnxruntime.Value, []int64) (*tensor.Dense, error) {
+			return nil, errors.New("half precision is returned in room that the caller provides")
+		},
+	}
 }
 
 func rowMajor(shape []int64, strides []int) bool {
@@ -124,8 +156,8 @@ func (p port) room(given *tensor.Dense, v *View) (onnxruntime.Value, error) {
 	switch {
 	case v != nil:
 		return v, p.checkView(v)
-	case p.bound:
-		return nil, errors.New("its view is missing")
+	case p.bound && given == nil:
+		return nil, errors.New("its view or room is missing")
 	}
 	if given != nil {
 		switch {

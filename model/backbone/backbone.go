@@ -74,7 +74,7 @@ type Picture struct {
 	Layout        any       // further family data, comparable: pictures with equal layouts can share a graph
 
 	Key      store.Key // digest of the content
-	Features []float32 // [tokens, feature width] once the vision tower has run
+	Features []byte    // [tokens, feature width] of the network's type, once the vision tower has run
 }
 
 // JoinPixels returns the pixels of pictures, one after another.
@@ -241,7 +241,7 @@ func (p *Picture) Twin() *Picture {
 }
 
 // Bytes returns the memory of its pixels and features.
-func (p *Picture) Bytes() int64 { return 4 * int64(len(p.Features)+len(p.Pixels)) }
+func (p *Picture) Bytes() int64 { return int64(len(p.Features) + 4*len(p.Pixels)) }
 
 // Ways of showing a source and its edit to a backbone: see [Architecture.CanPair].
 const (

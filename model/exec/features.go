@@ -87,11 +87,13 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*backbone.Pictu
 		return err
 	}
 	n := f.sessions.net
-	width := n.Backbone.Decoder().FeatureWidth()
+	size := n.FeatureSize()
 	var todo []*backbone.Picture
 	for _, p := range pictures {
 		if stored != nil {
-			p.Features = stored.Floats(p.Key, p.Tokens*width)
+			if raw := stored.Get(p.Key); len(raw) == p.Tokens*size {
+				p.Features = raw
+			}
 		}
 		if p.Features == nil {
 			todo = append(todo, p)
@@ -113,19 +115,19 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*backbone.Pictu
 	for i, p := range todo {
 		first[i], rows = rows, rows+p.Tokens
 	}
-	b := f.sessions.staging.take(rows * width)
+	b := f.sessions.staging.take(rows * size)
 	defer f.sessions.staging.give(b)
-	all := b.Values()[:rows*width]
+	all := b.Bytes()[:rows*size]
 	if err := f.sessions.runInto(ctx, s, features(all, n), feeds); err != nil {
 		return err
 	}
 	workers.Do(len(todo), func(i int) {
 		p := todo[i]
-		p.Features = slices.Clone(all[first[i]*width : (first[i]+p.Tokens)*width])
+		p.Features = slices.Clone(all[first[i]*size : (first[i]+p.Tokens)*size])
 	})
 	if stored != nil {
 		for _, p := range todo {
-			stored.Remember(p.Key, store.FloatBytes(p.Features))
+			stored.Remember(p.Key, p.Features)
 		}
 	}
 	return nil

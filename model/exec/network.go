@@ -279,6 +279,10 @@ func (n *Network) Computes() onnx.DType {
 	return onnx.Float
 }
 
+// FeatureSize returns the bytes of a token's vision features. In half precision they lose nothing, as they are results
+// of products in that precision.
+func (n *Network) FeatureSize() int { return n.Backbone.Decoder().FeatureWidth() * n.Computes().Size() }
+
 // isTrained reports whether a tensor of the scorer or the backbone is trained, if Training selects it.
 func (n *Network) isTrained(name string) bool { return n.Plan.Trains == nil || n.Plan.Trains(name) }
 
@@ -315,7 +319,7 @@ func (n *Network) VisionRecipe(pictures []*backbone.Picture) Recipe {
 // visionGraph builds only the vision tower.
 func (n *Network) visionGraph(g *nn.Graph) (*nn.Program, error) {
 	f := n.Backbone.Vision(g)
-	g.Output(nn.InFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.Backbone.Decoder().FeatureWidth()))
+	g.Output(nn.InFeatures, g.Narrow(f), g.Compute, onnx.Dims("image_tokens", n.Backbone.Decoder().FeatureWidth()))
 	return &nn.Program{Model: g.M, Params: g.Params}, g.Err()
 }
 

@@ -28,7 +28,10 @@ func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 			for i, d := range t.Shape() {
 				x.Shape[i] = int64(d)
 			}
-			if v, ok := t.Data().([]int64); ok {
+			switch v := t.Data().(type) {
+			case []uint16:
+				x.Type = onnx.BFloat16
+			case []int64:
 				if x.Type = onnx.Int64; len(v) <= maxContents {
 					for _, n := range v {
 						x.Data = binary.LittleEndian.AppendUint64(x.Data, uint64(n))
@@ -244,18 +247,18 @@ func (l *liveness) done(x string) {
 }
 
 // WithFeatures returns a sample whose pictures, including the pictures of its other passes, have placeholder features.
-func WithFeatures(s *batch.Sample, width int) *batch.Sample {
+func (n *Network) WithFeatures(s *batch.Sample) *batch.Sample {
 	out := *s
 	out.Pictures, out.Rest = nil, nil
 	for _, p := range s.Pictures {
 		q := *p
 		if q.Features == nil {
-			q.Features = make([]float32, q.Tokens*width)
+			q.Features = make([]byte, q.Tokens*n.FeatureSize())
 		}
 		out.Pictures = append(out.Pictures, &q)
 	}
 	for _, r := range s.Rest {
-		out.Rest = append(out.Rest, WithFeatures(r, width))
+		out.Rest = append(out.Rest, n.WithFeatures(r))
 	}
 	return &out
 }
@@ -285,7 +288,7 @@ func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
 
 // ScorePeak returns the peak of scoring copies of a sample, both as edits that share a prefix and as edits that do not.
 func (r *Runner) ScorePeak(graph Recipe, s *batch.Sample, micro int) (int64, error) {
-	copies := slices.Repeat([]*batch.Sample{WithFeatures(s, r.net.Backbone.Decoder().FeatureWidth())}, micro)
+	copies := slices.Repeat([]*batch.Sample{r.net.WithFeatures(s)}, micro)
 	first := r.net.Plan.Limits.Batches(r.net.Packer, copies, r.net.OneGraph())[0]
 	most, err := r.packedPeak(graph, first.Packer, batch.Pick(copies, first.Samples))
 	if err != nil || first.Share == 0 || r.net.OneGraph() {

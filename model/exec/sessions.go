@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 
@@ -135,11 +136,13 @@ func (s *Sessions) open(r Recipe) (*Session, error) {
 		s.options.OnGraph(r.Name, b.Model)
 	}
 	unnameSizes(b.Model)
+	bound := map[string]bool{nn.InFeatures: true}
+	maps.Copy(bound, b.Bound)
 	o, err := ort.Open(b.Model, ort.Options{
 		CUDA:      s.options.CUDA,
 		Profile:   s.profile(),
 		Device:    s.net.RunsOn(),
-		Bound:     b.Bound,
+		Bound:     bound,
 		Threads:   s.net.Plan.Limits.Threads,
 		Folder:    s.net.Backbone.Weights.Folder(),
 		LowMemory: !s.net.Plan.Small || s.net.Plan.Training != TrainNothing,

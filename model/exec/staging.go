@@ -11,6 +11,7 @@ import (
 	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/nn"
+	"assay/onnx"
 	"assay/ort"
 )
 
@@ -28,24 +29,24 @@ type staging struct {
 // staged is what join returns, for these pictures.
 type staged struct {
 	pictures []*backbone.Picture
-	all      []float32
+	all      []byte
 	done     func()
 }
 
 // spare is the maximum number of free buffers: pixels and features of a run of the tower. A step reuses one of them.
 const spare = 2
 
-// take returns memory for n numbers.
+// take returns memory for n bytes.
 func (s *staging) take(n int) *ort.HostBuffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range s.free {
-		if len(b.Values()) >= n {
+		if len(b.Bytes()) >= n {
 			s.free = slices.Delete(s.free, i, i+1)
 			return b
 		}
 	}
-	return ort.NewHostBuffer(s.net.RunsOn(), n+n/8)
+	return ort.NewHostBuffer(s.net.RunsOn(), (n+n/8+3)/4)
 }
 
 // give returns memory for reuse. If there are too many buffers, the smallest is freed.
@@ -56,8 +57,8 @@ func (s *staging) give(b *ort.HostBuffer) {
 		b.Close()
 		return
 	}
-	at, _ := slices.BinarySearchFunc(s.free, len(b.Values()), func(a *ort.HostBuffer, n int) int {
-		return len(a.Values()) - n
+	at, _ := slices.BinarySearchFunc(s.free, len(b.Bytes()), func(a *ort.HostBuffer, n int) int {
+		return len(a.Bytes()) - n
 	})
 	if s.free = slices.Insert(s.free, at, b); len(s.free) > spare {
 		s.free[0].Close() // nothing is lost
@@ -65,16 +66,14 @@ func (s *staging) give(b *ort.HostBuffer) {
 	}
 }
 
-// join copies numbers of each picture, one after another. done must be called after the run.
-func (s *staging) join(pictures []*backbone.Picture, of func(q *backbone.Picture) []float32) (
-	all []float32, done func(),
-) {
+// join copies bytes of each picture, one after another. done must be called after the run.
+func (s *staging) join(pictures []*backbone.Picture, of func(q *backbone.Picture) []byte) (all []byte, done func()) {
 	first, n := make([]int, len(pictures)), 0
 	for i, q := range pictures {
 		first[i], n = n, n+len(of(q))
 	}
 	b := s.take(n)
-	all = b.Values()[:n]
+	all = b.Bytes()[:n]
 	workers.Do(len(pictures), func(i int) { copy(all[first[i]:], of(pictures[i])) })
 	return all, func() { s.give(b) }
 }
@@ -91,7 +90,7 @@ func (s *staging) stage(next *staged) {
 }
 
 // features joins the features of pictures, unless that was done ahead.
-func (s *staging) features(pictures []*backbone.Picture) (all []float32, done func()) {
+func (s *staging) features(pictures []*backbone.Picture) (all []byte, done func()) {
 	s.mu.Lock()
 	next := s.ahead
 	fits := next != nil && slices.Equal(next.pictures, pictures)
@@ -105,7 +104,7 @@ func (s *staging) features(pictures []*backbone.Picture) (all []float32, done fu
 	return s.join(pictures, featuresOf)
 }
 
-func featuresOf(q *backbone.Picture) []float32 { return q.Features }
+func featuresOf(q *backbone.Picture) []byte { return q.Features }
 
 func (s *staging) close() error {
 	s.stage(nil)
@@ -142,8 +141,8 @@ func (s *Sessions) Stage(p *batch.Inputs) {
 
 // PixelFeeds returns the vision tower's feeds for pictures. done must be called after the run.
 func (s *Sessions) PixelFeeds(pictures []*backbone.Picture) (feeds map[string]*tensor.Dense, done func(), err error) {
-	all, done := s.staging.join(pictures, func(q *backbone.Picture) []float32 { return q.Pixels })
-	if feeds, err = s.net.Backbone.Feeds(pictures, all); err != nil {
+	all, done := s.staging.join(pictures, func(q *backbone.Picture) []byte { return ort.Bytes(q.Pixels) })
+	if feeds, err = s.net.Backbone.Feeds(pictures, ort.Numbers[float32](all)); err != nil {
 		done()
 		return nil, nil, err
 	}
@@ -159,7 +158,7 @@ func (s *Sessions) visionShapes(p *batch.Inputs) (map[string]*tensor.Dense, erro
 	for _, q := range p.Pictures {
 		n += len(q.Features)
 	}
-	return features(make([]float32, max(n, s.net.Backbone.Decoder().FeatureWidth())), s.net), nil
+	return features(make([]byte, max(n, s.net.FeatureSize())), s.net), nil
 }
 
 // ShownFeeds is VisionFeeds for a batch that may have no pictures: the features are then a row of zeros.
@@ -167,11 +166,16 @@ func (s *Sessions) ShownFeeds(p *batch.Inputs) (feeds map[string]*tensor.Dense, 
 	if len(p.Pictures) > 0 {
 		return s.VisionFeeds(p)
 	}
-	return features(make([]float32, s.net.Backbone.Decoder().FeatureWidth()), s.net), func() {}, nil
+	return features(make([]byte, s.net.FeatureSize()), s.net), func() {}, nil
 }
 
-func features(all []float32, n *Network) map[string]*tensor.Dense {
-	width := n.Backbone.Decoder().FeatureWidth()
-	t := tensor.New(tensor.WithShape(len(all)/width, width), tensor.WithBacking(all))
+// features are the feeds of features, which share their memory.
+func features(all []byte, n *Network) map[string]*tensor.Dense {
+	var values any = ort.Numbers[float32](all)
+	if n.Computes() != onnx.Float {
+		values = ort.Numbers[uint16](all)
+	}
+	rows, width := len(all)/n.FeatureSize(), n.Backbone.Decoder().FeatureWidth()
+	t := tensor.New(tensor.WithShape(rows, width), tensor.WithBacking(values))
 	return map[string]*tensor.Dense{nn.InFeatures: t}
 }

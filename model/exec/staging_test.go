@@ -15,8 +15,8 @@ func TestStaging(t *testing.T) {
 	take := func(n int) *ort.HostBuffer {
 		t.Helper()
 		b := s.take(n)
-		if len(b.Values()) < n {
-			t.Fatalf("got room for %d numbers, want %d", len(b.Values()), n)
+		if len(b.Bytes()) < n {
+			t.Fatalf("got room for %d bytes, want %d", len(b.Bytes()), n)
 		}
 		return b
 	}
@@ -47,8 +47,8 @@ func TestStaging(t *testing.T) {
 func TestStage(t *testing.T) {
 	s := &staging{net: &Network{Plan: Plan{Device: "cpu"}}}
 	sessions := &Sessions{staging: s}
-	a, b := &backbone.Picture{Features: []float32{1, 2}}, &backbone.Picture{Features: []float32{3}}
-	join := func(want []float32, pictures ...*backbone.Picture) *float32 {
+	a, b := &backbone.Picture{Features: []byte{1, 2}}, &backbone.Picture{Features: []byte{3}}
+	join := func(want []byte, pictures ...*backbone.Picture) *byte {
 		t.Helper()
 		all, done := s.features(pictures)
 		defer done()
@@ -60,10 +60,10 @@ func TestStage(t *testing.T) {
 	stage := func(pictures ...*backbone.Picture) { sessions.Stage(&batch.Inputs{Pictures: pictures}) }
 	stage(a, b)
 	ahead := &s.ahead.all[0]
-	if got := join([]float32{3, 1, 2}, b, a); got == ahead {
+	if got := join([]byte{3, 1, 2}, b, a); got == ahead {
 		t.Error("pictures in another order took the features that were joined ahead")
 	}
-	if got := join([]float32{1, 2, 3}, a, b); got != ahead || s.ahead != nil {
+	if got := join([]byte{1, 2, 3}, a, b); got != ahead || s.ahead != nil {
 		t.Errorf("got features at %p, want those joined ahead, at %p, once", got, ahead)
 	}
 	if stage(a, &backbone.Picture{}); s.ahead != nil {
@@ -71,7 +71,7 @@ func TestStage(t *testing.T) {
 	}
 	stage(a)
 	stage(b)
-	if join([]float32{3}, b); s.ahead != nil {
+	if join([]byte{3}, b); s.ahead != nil {
 		t.Error("features of an earlier batch were kept")
 	}
 	stage(a)

@@ -122,7 +122,7 @@ func (r *Runner) AddPictures(u *Usage, s *batch.Sample, batch, pictures int, kep
 	var pixels, features int64
 	for _, q := range s.Pictures {
 		pixels += 4 * int64(len(q.Pixels))
-		features = max(features, 4*int64(q.Tokens*r.net.Backbone.Decoder().FeatureWidth()))
+		features = max(features, int64(q.Tokens*r.net.FeatureSize()))
 	}
 	if kept {
 		u.Bytes["image features"] = min(features*int64(pictures), r.Features.cache.limit)

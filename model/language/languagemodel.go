@@ -303,7 +303,7 @@ func (l *Model) buildStep(g *nn.Graph) (*nn.Program, error) {
 	dec, keys := l.net.Backbone.Decoder(), l.net.Backbone.Keys()
 	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
-	features := g.Input(nn.InFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	features := g.Features(dec)
 	p := &nn.Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")),
 		Cached: nn.NewCached(g, dec, l.plainCache())}
 	x := g.Embed(keys, dec, p, ids, order, "", features)

@@ -219,7 +219,7 @@ type AnswersUsage struct {
 // AnswersUsage estimates the memory of generating answers to a prompt and of training on micro of them at a time.
 func (t *Tuner) AnswersUsage(prompt *batch.Sample, micro int, o AnswersUsage) (exec.Usage, error) {
 	u := t.net.Counts(t.List)
-	answer := Answered(exec.WithFeatures(prompt, t.net.Backbone.Decoder().FeatureWidth()), make([]int64, o.Longest))
+	answer := Answered(t.net.WithFeatures(prompt), make([]int64, o.Longest))
 	peak := func(s policyPass) func(*batch.Sample, int) (int64, error) {
 		return func(_ *batch.Sample, n int) (int64, error) { return t.answersPeak(answer, n, s) }
 	}

@@ -146,7 +146,7 @@ func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.
 // peak is the peak memory of a pass over copies of a conversation.
 func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	one := *s
-	one.Sample = *exec.WithFeatures(&s.Sample, t.net.Backbone.Decoder().FeatureWidth())
+	one.Sample = *t.net.WithFeatures(&s.Sample)
 	p, err := t.pack(slices.Repeat([]*TextSample{&one}, micro), make([]float64, micro))
 	if err != nil {
 		return 0, err

@@ -62,17 +62,24 @@ func (g *Graph) Decode(b VLM, s BatchSpec, inputs func() (scoreRows string)) str
 	order := g.Input(InOrder, onnx.Int64, onnx.Dims("rows"))
 	p := NewPacking(g, s.Groups, !s.All)
 	g.useMembers(p.Select)
-	scoreRows, features := "", InFeatures
+	scoreRows, features := "", ""
 	if inputs != nil {
 		scoreRows = inputs()
 	}
 	if s.Vision {
 		g.Scoped("vision", func() { features = b.Vision(g) })
 	} else {
-		g.Input(InFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+		features = g.Features(dec)
 	}
 	x := g.Embed(b.Keys(), dec, p, ids, order, scoreRows, features)
 	return dec.Forward(g, x, dec.Rotary(g), p)
+}
+
+// Features declares the vision features as an input, in the type of the large products, and returns them as float32.
+func (g *Graph) Features(dec *Decoder) string {
+	f := g.Input(InFeatures, g.Compute, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	g.SizeOf(f, 0) // gradients read the number, or the float32 values would stay in memory for it
+	return g.Wide(f)
 }
 
 // NextToken returns the most likely token after each state, [rows]; the first one on a tie.
