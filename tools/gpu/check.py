@@ -18,7 +18,8 @@ import traceback
 import urllib.request
 from pathlib import Path
 
-from common import BIN, FIXTURES, GPU, LOG, OUT, WORK, backbone, config, conversations, furthest, groups, losses, pace, released, run, say, small, table, tensor, watched
+from common import (BIN, FIXTURES, GPU, LOG, OUT, WORK, backbone, config, conversations, furthest, gpu_memory, groups, losses, pace, released, run, say, small,
+                    steps, table, tensor, watched, wholes)
 from generation import generation
 
 
@@ -95,20 +96,36 @@ def size(label, folder, dtype, **more):
         LOG.write(json.dumps(dry) + "\n")
         used, rows = watched(path), losses(name)
         waited = max(r.get("waited") or 0 for r in rows[2:])
-        say(f"| {label} | {dtype} | {dry['micro_batch']} | {rows[-1]['tokens'] / pace(rows):.0f} | {pace(rows):.3f} | {used} | {dry['need'] / 2**20:.0f} | {waited:.2f} |")
+        tokens, median = rows[-1]["tokens"], sorted(steps(rows))[len(steps(rows)) // 2]
+        say(f"| {label} | {dtype} | {dry['micro_batch']} | {tokens / pace(rows):.0f} | {tokens / median:.0f} | {pace(rows):.3f} | {used} | {dry['need'] / 2**20:.0f} | {waited:.2f} |")
     except Exception as e:
         say(f"| {label} | {dtype} | FAILED: {str(e)[-300:]} |")
 
 
+def speeds(title):
+    say(f"\n## {title}\n\n| model | type | micro-batch | tokens/s, fastest | median | seconds a step | memory, MB | planned | waited |" + "\n" + "|---" * 9 + "|")
+
+
+def tower():
+    """The 1.1 B model with a tower of 8 layers."""
+    return backbone("one-tower", hidden=2048, intermediate=5632, layers=24, heads=16, kv_heads=8, vision_hidden=1280, vision_heads=16,
+                    vision_layers=8, vision_intermediate=3424)
+
+
+def peer(folder, *args):
+    """A row of PyTorch; liger needs the package liger-kernel."""
+    p = run(sys.executable, Path(__file__).with_name("peer.py"), folder, *args, ok=(0, 1))
+    say(p.stdout.strip() or f"PyTorch, {args}: FAILED: {p.stderr.strip().splitlines()[-1]}")
+
+
 def sizes():
-    say("\n## Larger\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    speeds("Larger")
     one = backbone("one", hidden=2048, intermediate=5632, layers=24, heads=16, kv_heads=8)
     for dtype in "float32", "bfloat16":
         for micro in 1, "auto":
             size(f"1.1 B, {micro}", one, dtype, micro_batch=micro)
-    for kernels in "plain", "liger":  # pip install liger-kernel
-        peer = run(sys.executable, Path(__file__).with_name("peer.py"), one, kernels, ok=(0, 1))
-        say(peer.stdout.strip() or f"PyTorch, {kernels}: {peer.stderr.strip().splitlines()[-1]}")
+    for kernels in "plain", "liger":
+        peer(one, kernels)
     size("1.1 B, auto, recomputed", one, "bfloat16", micro_batch="auto", recompute="layers")
     size("1.1 B, auto, every weight", one, "bfloat16", micro_batch="auto", mode="full", lora=None)
     size("1.1 B, whole groups", one, "bfloat16", data={"train": groups()}, losses=[{"kind": "bradley_terry"}])
@@ -120,9 +137,8 @@ def sizes():
 
 def fused():
     """Steps with fused operators compared with plain ones: losses of runs like the fixtures', then speed and memory."""
-    tower = {"vision_hidden": 1280, "vision_heads": 16, "vision_layers": 8, "vision_intermediate": 3424}
-    one = backbone("one-tower", hidden=2048, intermediate=5632, layers=24, heads=16, kv_heads=8, **tower)
-    say("\n## Fused operators\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    one = tower()
+    speeds("Fused operators")
     for micro in 1, 8:
         for kernels in "plain", "fused":
             size(f"1.1 B, {micro}, {kernels}", one, "bfloat16", micro_batch=micro, device_options={"kernels": kernels})
@@ -135,12 +151,49 @@ def fused():
 
 
 def seven():
-    say("\n## 6.5 B\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    speeds("6.5 B")
     begin = time.time()
     big = backbone("seven", hidden=3584, intermediate=18944, layers=28, heads=28, kv_heads=4)
     print(f"(made in {time.time() - begin:.0f} s)", flush=True)
     size("6.5 B, auto", big, "bfloat16", micro_batch="auto")
     size("6.5 B, auto, recomputed", big, "bfloat16", micro_batch="auto", recompute="layers")
+
+
+NEW = {"cache": {"vision": "1MiB"}}  # the tower runs in every step, as over pictures that are new
+
+
+def ours():
+    """Fused steps: known and new pictures, pairs and a group of eight edits, other options of LoRA. Beside Liger: peers."""
+    one = tower()
+    speeds("Fused, beside Liger")
+    whole = {"data": {"train": wholes()}, "losses": [{"kind": "bradley_terry"}]}
+    dropout = {"lora": {"targets": ["q_proj", "v_proj"], "dropout": 0.05}}
+    linear = {"lora": {"targets": "all-linear"}}
+    for label, more in (("8", {"micro_batch": 8}), ("1", {"micro_batch": 1}), ("8, new pictures", {"micro_batch": 8} | NEW), ("group of 8, new pictures", whole | NEW),
+                        ("group of 8", whole), ("1, new pictures", {"micro_batch": 1} | NEW), ("8, dropout", {"micro_batch": 8} | dropout),
+                        ("8, all matrices", {"micro_batch": 8} | linear), ("8, recomputed", {"micro_batch": 8, "recompute": "layers"}),
+                        ("8, every weight", {"micro_batch": 8, "mode": "full", "lora": None}), ("8, validation", {"micro_batch": 8, "validate": {"every": 5},
+                         "data": {"train": str(table()), "validation": str(table())}})):
+        size(f"1.1 B, {label}", one, "bfloat16", **more)
+
+
+def peers():
+    speeds("PyTorch, fastest steps")
+    for what, batches in (("text", "8,1"), ("tower", "8,1")):
+        peer(tower(), "liger", batches, what)
+
+
+def answers():
+    """Training by rewards of answers."""
+    say("\n## Answers\n\n| steps | loss of the first and last | seconds a step | memory, MB | planned |\n|---|---|---|---|---|")
+    grpo = {"beta": 0.04, "num_iterations": 2, "num_generations": 8, "max_completion_length": 64, "rewards": [{"kind": "match"}]}
+    path = config("answers", backbone=str(tower()), device=GPU, dtype="bfloat16", mode="text", objective="grpo", grpo=grpo, steps=6, batch_size=8,
+                  micro_batch=8, data={"train": conversations()}, lora={"targets": ["q_proj", "v_proj"]})
+    dry = json.loads(run(BIN / "train", "--config", path, "--dry-run", "--json").stdout)
+    used, rows = watched(path), losses("answers")
+    if furthest(r["loss"] for r in rows) != furthest(r["loss"] for r in rows):
+        raise RuntimeError(f"losses {[r['loss'] for r in rows]}")
+    say(f"| {len(rows)} | {rows[0]['loss']:.4f}, {rows[-1]['loss']:.4f} | {pace(rows):.2f} | {used} | {dry['need'] / 2**20:.0f} |")
 
 
 def pairs():
@@ -196,61 +249,84 @@ def judges():
         say(f"| {name} | {len(got[0])} | {furthest(a - b for a, b in zip(*got, strict=True)):.1e} |")
 
 
-def ways():
-    say("\n## Ways of training\n\n| way | type | losses, GPU from CPU, relative | scores after, GPU from CPU |\n|---|---|---|---|")
-    heads = WORK / "heads.yaml"
+def kerneled(family):
+    """A small backbone whose heads have a size that fused attention has kernels for, as the fixtures' do not."""
+    head = ["--head-dim", "64"] if family == "qwen3_vl" else []
+    return small(f"fused-{family}", "--hidden", "256", "--heads", "4", "--kv-heads", "2", "--vision-hidden", "256", *head, family=family)
+
+
+def options(name, backbone):
+    """Ways of training over backbones of families."""
+    heads = WORK / f"heads-{name}.yaml"
     heads.write_text(json.dumps({
-        "format": 2, "backbone": str(FIXTURES / "qwen2_5_vl/backbone"), "score": {"fusion": "mean"},
+        "format": 2, "backbone": backbone("qwen2_5_vl"), "score": {"fusion": "mean"},
         "passes": [{"pictures": ["source", "edit"], "prompt": "How well is it done? [INSTRUCTION]", "position": "last", "heads": ["following", "quality"]}],
         "heads": {"following": {"hidden": [32], "outputs": "mu_sigma"}, "quality": {"hidden": [], "outputs": "mu_sigma"}}}))
-    packed = WORK / "four-bits"
-    packed.exists() or run(BIN / "train", "quantize", "--backbone", FIXTURES / "qwen2_5_vl/backbone", "--out", packed, "--bits", "4")
-    qwen, train = str(FIXTURES / "qwen2_5_vl/backbone"), {"train": groups()}
-    asked = {"question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "pair": "sequence"}
+    packed = WORK / f"four-bits-{name}"
+    packed.exists() or run(BIN / "train", "quantize", "--backbone", backbone("qwen2_5_vl"), "--out", packed, "--bits", "4")
+    rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
+    dimensions = WORK / "dimensions.jsonl"
+    dimensions.write_text("".join(json.dumps(r | {"label_following": r["label"], "label_quality": 1 - r["label"]}) + "\n" for r in rows))
     compare = [{"kind": "bradley_terry"}, {"kind": "l1", "weight": 10}]
-    wide = ["--max-pixels", "802816", "--min-pixels", "802816"]
-    made = {
-        "whole groups, shared prefix": {"backbone": qwen, "data": train, "losses": compare, **asked},
-        "instruction first": {"backbone": qwen, "data": train, "losses": compare, "layout": "instruction_first", **asked},
-        "layers recomputed": {"backbone": qwen, "data": train, "recompute": "layers", **asked},
-        "every weight": {"backbone": qwen, "data": train, "mode": "full", **asked},
-        "DoRA": {"backbone": qwen, "data": train, "lora": {"dora": True, "targets": ["q_proj", "v_proj", "down_proj"]}, **asked},
-        "tower and projector": {"backbone": qwen, "data": train, "lora": {"targets": "all-linear", "parts": ["language", "vision", "projector"]}, **asked},
-        "four bits": {"backbone": str(packed), "data": train, **asked},
-        "AWQ": {"backbone": str(released("quantized") / "awq/backbone"), "data": train, **asked},
-        "format 2": {"scorer": str(heads), "data": train, "losses": [{"kind": "thurstone", "dimension": "following"}, {"kind": "thurstone", "dimension": "quality"}]},
-        "Qwen2-VL": {"backbone": str(FIXTURES / "qwen2_vl/backbone"), "data": train, **asked},
-        "Qwen3-VL, deep stack": {"backbone": str(FIXTURES / "qwen3_vl/backbone"), "data": train, "losses": compare, **asked},
-        "conversations": {"backbone": qwen, "data": {"train": conversations()}, "mode": "text"},
-        "blocks (2,048 tokens)": {"backbone": small("long", *wide), "data": train, "steps": 3, "batch_size": 2, **asked},
-        "groups in blocks": {"backbone": small("long", *wide), "data": train, "losses": compare, "steps": 3, "batch_size": 2, **asked},
+    asked = {"question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "pair": "sequence", "data": {"train": groups()}}
+    qwen = asked | {"backbone": backbone("qwen2_5_vl")}
+    return {
+        "labels": qwen,
+        "whole groups, shared prefix": qwen | {"losses": compare},
+        "instruction first": qwen | {"losses": compare, "layout": "instruction_first"},
+        "layers recomputed": qwen | {"recompute": "layers"},
+        "every weight": qwen | {"mode": "full"},
+        "DoRA": qwen | {"lora": {"dora": True, "targets": ["q_proj", "v_proj", "down_proj"]}},
+        "tower and projector": qwen | {"lora": {"targets": "all-linear", "parts": ["language", "vision", "projector"]}},
+        "four bits": qwen | {"backbone": str(packed)},
+        "format 2": {"scorer": str(heads), "data": {"train": str(dimensions)},
+                     "losses": [{"kind": "thurstone", "dimension": "following"}, {"kind": "thurstone", "dimension": "quality"}]},
+        "LLaVA-NeXT": asked | {"backbone": backbone("llavanext")},
+        "Qwen2-VL": asked | {"backbone": backbone("qwen2_vl")},
+        "Qwen3-VL, deep stack": asked | {"backbone": backbone("qwen3_vl"), "losses": compare},
+        "conversations": {"backbone": backbone("qwen2_5_vl"), "data": {"train": conversations()}, "mode": "text"},
     }
+
+
+def ways():
+    say("\n## Ways of training\n\n| way | type | losses, GPU from CPU, relative | scores after, GPU from CPU |\n|---|---|---|---|")
+    made = options("plain", lambda family: str(FIXTURES / family / "backbone"))
+    long = made["labels"] | {"backbone": small("long", "--max-pixels", "802816", "--min-pixels", "802816"), "steps": 3, "batch_size": 2}
+    made |= {"AWQ": made["labels"] | {"backbone": str(released("quantized") / "awq/backbone")}, "blocks (2,048 tokens)": long,
+             "groups in blocks": long | {"losses": made["instruction first"]["losses"]}}
     for name, cfg in made.items():
-        if not re.search(os.environ.get("WAYS", ""), name):
-            continue
-        if name == "format 2":
-            rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
-            path = WORK / "dimensions.jsonl"
-            path.write_text("".join(json.dumps(r | {"label_following": r["label"], "label_quality": 1 - r["label"]}) + "\n" for r in rows))
-            cfg["data"] = {"train": str(path)}
-        for dtype in ("float32", "bfloat16"):
-            try:
-                seen, after = [], []
-                for device in ("cpu", GPU):
-                    run_name = f"{name.replace(' ', '-').replace(',', '')}-{dtype}-{device[:4]}"
-                    run(BIN / "train", "--config", config(run_name, **({"steps": 6, "batch_size": 4} | cfg | {"device": device, "dtype": dtype})))
-                    seen.append(losses(run_name))
-                    scorer = WORK / "runs" / run_name / "scorer"
-                    if scorer.exists():
-                        out = WORK / "runs" / f"{run_name}.jsonl"
-                        out.unlink(missing_ok=True)
-                        run(BIN / "score", "batch", "--scorer", WORK / "runs" / run_name.replace(device[:4], "cpu") / "scorer", "--in", groups(), "--out", out, "--device", device)
-                        after.append([json.loads(line)["score"] for line in out.read_text().splitlines()])
-                far = furthest((x["loss"] - y["loss"]) / max(abs(x["loss"]), 1e-3) for x, y in zip(*seen, strict=True))
-                scored = f"{furthest(a - b for a, b in zip(*after, strict=True)):.1e}" if after else ""
-                say(f"| {name} | {dtype} | {far:.1e} | {scored} |")
-            except Exception as e:
-                say(f"| {name} | {dtype} | FAILED: {str(e)[-300:]} | |")
+        for dtype in "float32", "bfloat16":
+            way(name, dtype, cfg)
+    kernels = {"device_options": {"kernels": "fused"}}
+    made = options("fused", lambda family: kerneled(family.replace("llavanext", "llava_next")))
+    for name, cfg in made.items():
+        way(name, "bfloat16", cfg, "fused", gpu=kernels)
+    # Masks have the same bits everywhere if fused operators draw them.
+    way("dropout", "bfloat16", made["labels"] | {"lora": {"targets": ["q_proj", "v_proj"], "dropout": 0.3}} | kernels, "fused")
+
+
+def way(name, dtype, cfg, kernels="", gpu={}):
+    """A row: six steps on the CPU and on the GPU, and scores of the CPU's scorer on both."""
+    if not re.search(os.environ.get("WAYS", ""), f"{name} {dtype} {kernels}"):
+        return
+    try:
+        seen, after, scorer = [], [], None
+        for on, device in ("cpu", "cpu"), ("gpu", GPU):
+            run_name = re.sub(r"\W+", "-", f"{name} {dtype} {kernels} {on}")
+            more = {"device": device, "dtype": dtype} | (gpu if on == "gpu" else {})
+            run(BIN / "train", "--config", config(run_name, **({"steps": 6, "batch_size": 4} | cfg | more)))
+            seen.append(losses(run_name))
+            scorer = scorer or WORK / "runs" / run_name / "scorer"
+            if scorer.exists():
+                out = WORK / "runs" / f"{run_name}.jsonl"
+                out.unlink(missing_ok=True)
+                run(BIN / "score", "batch", "--scorer", scorer, "--in", groups(), "--out", out, "--device", device)
+                after.append([json.loads(line)["score"] for line in out.read_text().splitlines()])
+        far = furthest((x["loss"] - y["loss"]) / max(abs(x["loss"]), 1e-3) for x, y in zip(*seen, strict=True))
+        scored = f"{furthest(a - b for a, b in zip(*after, strict=True)):.1e}" if after else ""
+        say(f"| {name} | {dtype} {kernels} | {far:.1e} | {scored} |")
+    except Exception as e:
+        say(f"| {name} | {dtype} {kernels} | FAILED: {str(e)[-300:]} | |")
 
 
 def serving():
@@ -285,6 +361,15 @@ def serving():
         cpu = [json.loads(line)["score"] for line in table.read_text().splitlines()]
         say(f"{len(crowd)} requests of 32 callers: {len(crowd) / seconds:.0f} a second; from the CPU's scores {furthest(a - b for a, b in zip(alone, cpu)):.1e}; "
             f"in a batch from alone {furthest(a - b for a, b in zip(alone * 40, crowd)):.1e}.")
+        order = lambda what: urllib.request.urlopen(urllib.request.Request(f"{url}/v1/{what}", b"{}", {"Content-Type": "application/json"}), timeout=120).read()
+        used = [gpu_memory()]
+        for what in "sleep", "wake", "sleep", "wake":
+            order(what)
+            again = [ask(r) for r in rows] if what == "wake" else alone
+            used.append(gpu_memory())
+            if again != alone:
+                raise RuntimeError(f"after waking, scores are {again}, want {alone}")
+        say(f"MB on the GPU awake, asleep, awake, asleep, awake: {used}; equal scores.")
     finally:
         p.send_signal(signal.SIGTERM)
         out = p.communicate(timeout=60)[0]
@@ -311,7 +396,7 @@ def devices():
 
 
 PARTS = {"devices": devices, "scores": scores, "gradients": gradients, "training": training, "stop": stop, "judges": judges, "ways": ways,
-         "serving": serving, "generation": generation, "doctor": doctor, "sizes": sizes, "fused": fused, "pairs": pairs, "seven": seven}
+         "serving": serving, "generation": generation, "doctor": doctor, "sizes": sizes, "fused": fused, "ours": ours, "peers": peers, "answers": answers, "pairs": pairs, "seven": seven}
 for part in sys.argv[4].split(",") if len(sys.argv) > 4 else PARTS:
     begin = time.time()
     try:

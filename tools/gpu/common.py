@@ -73,7 +73,12 @@ def furthest(differences):
 
 def pace(rows):
     """Seconds of the fastest step."""
-    return min(b["seconds"] - a["seconds"] for a, b in zip(rows, rows[1:]))
+    return min(steps(rows))
+
+
+def steps(rows):
+    """Seconds of the steps, without the first two: sessions are opened, buffers pinned."""
+    return [b["seconds"] - a["seconds"] for a, b in zip(rows, rows[1:])][1:]
 
 
 def watched(path):
@@ -85,6 +90,12 @@ def watched(path):
         watch.terminate()
         seen = [int(x) for x in watch.communicate()[0].split()]
     return max(seen) if seen else 0
+
+
+def gpu_memory():
+    """MB on the GPU, of all processes."""
+    said = run("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits").stdout
+    return int(said.split()[0])
 
 
 def backbone(name, **shape):
@@ -119,6 +130,17 @@ def groups():
     return str(path)
 
 
+def wholes():
+    """Eight edits of each of two sources."""
+    rows, pictures = [], sorted(p.stem for p in (FIXTURES / "images").glob("*_*.png"))[:8]
+    for source in "chelsea", "coffee":
+        rows += [{"id": f"{source}-{i}", "group": source, "source": str(FIXTURES / f"images/{source}.png"), "edit": str(FIXTURES / f"images/{p}.png"),
+                  "instruction": f"change {source}", "label": i / 8} for i, p in enumerate(pictures)]
+    path = WORK / "wholes.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return str(path)
+
+
 def conversations():
     rows = [{"id": r["id"], "messages": [
         {"role": "user", "content": [{"type": "image", "image": r["edit"]}, {"type": "text", "text": "What is it?"}]},
@@ -128,9 +150,9 @@ def conversations():
     return str(path)
 
 
-def small(name, *flags):
-    """A small backbone with some hundred tokens per picture."""
+def small(name, *flags, family="qwen2_5_vl"):
+    """A small backbone; a picture takes some hundred tokens."""
     folder, text = WORK / name, WORK / "words.txt"
     text.write_text("change chelsea coffee camera coins. It is a picture. How well was it done? What is it?\n" * 50)
-    folder.exists() or run(BIN / "train", "init", "--family", "qwen2_5_vl", "--out", folder, "--text", text, "--layers", "2", *flags)
+    folder.exists() or run(BIN / "train", "init", "--family", family, "--out", folder, "--text", text, "--layers", "2", *flags)
     return str(folder)
