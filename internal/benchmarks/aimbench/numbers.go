@@ -27,10 +27,15 @@ type aimPredictions struct {
 }
 
 // Units implements protocol.Predictions.
-func (j *aimPredictions) Units() int { return len(j.samples) }
+func (j *aimPredictions) Units() int { return len(j.sources) }
 
 // Complete implements protocol.Predictions.
-func (j *aimPredictions) Complete(i int) bool {
+func (j *aimPredictions) Complete(unit int) bool {
+	return !slices.ContainsFunc(j.sources[unit], func(i int) bool { return !j.complete(i) })
+}
+
+// complete reports whether a sample has all components.
+func (j *aimPredictions) complete(i int) bool {
 	for name, c := range j.columns {
 		if name != "score" && math.IsNaN(c[i]) {
 			return false
@@ -53,29 +58,29 @@ func (j *aimPredictions) has(column string, i int) bool {
 // aimParts are the components that Overall is computed from; acc and f1 both come from the emotions.
 var aimParts = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "d_vad"}
 
-// covers returns how many of the units a column is based on; for Overall, how many values of its components.
-func (j *aimPredictions) covers(column string, units []int) *protocol.Coverage {
+// covers returns how many of the samples a column is based on; for Overall, how many values of its components.
+func (j *aimPredictions) covers(column string, samples []int) *protocol.Coverage {
 	if column != "overall" {
-		return protocol.CoverageBy(len(units), func(k int) (protocol.Key, bool, bool) {
-			return protocol.Key{ID: j.samples[units[k]].edited}, true, j.has(column, units[k])
+		return protocol.CoverageBy(len(samples), func(k int) (protocol.Key, bool, bool) {
+			return protocol.Key{ID: j.samples[samples[k]].edited}, true, j.has(column, samples[k])
 		})
 	}
 	n := len(aimParts)
-	return protocol.CoverageBy(n*len(units), func(k int) (protocol.Key, bool, bool) {
-		i, c := units[k/n], aimParts[k%n]
+	return protocol.CoverageBy(n*len(samples), func(k int) (protocol.Key, bool, bool) {
+		i, c := samples[k/n], aimParts[k%n]
 		return protocol.Key{ID: j.samples[i].edited, Model: c}, true, j.has(c, i)
-	}).OfValues(len(units))
+	}).OfValues(len(samples))
 }
 
 func (j *aimPredictions) used(column string) int {
 	return j.covers(column, stats.UpTo(len(j.samples))).Used
 }
 
-// usedOf returns, for columns that are not based on all units, how many units (Overall: how many values) they are based
-// on, and marks for their cells.
-func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
+// usedOf returns, for columns that are not based on all samples, how many samples (Overall: how many values) they are
+// based on, and marks for their cells.
+func (j *aimPredictions) usedOf(samples []int, columns []string) (used map[string]int, marks []string) {
 	for _, c := range columns {
-		on := j.covers(c, units)
+		on := j.covers(c, samples)
 		if !on.Whole() {
 			if used == nil {
 				used = map[string]int{}
@@ -93,18 +98,18 @@ func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]
 
 // means computes all columns over the samples that have them, and the overall score from the columns, as
 // overall_auto.py does.
-func (j *aimPredictions) means(units []int) map[string]float64 {
+func (j *aimPredictions) means(samples []int) map[string]float64 {
 	out := map[string]float64{}
 	for name, column := range j.columns {
 		var list []float64
-		for _, i := range units {
+		for _, i := range samples {
 			list = append(list, column[i])
 		}
 		out[name] = stats.Mean(protocol.Defined(list))
 	}
 	var truth, predicted []string
 	var known [2][]string // without emotions outside the eight
-	for _, i := range units {
+	for _, i := range samples {
 		if j.emotion[i] == "" {
 			continue
 		}
@@ -124,13 +129,18 @@ func (j *aimPredictions) means(units []int) map[string]float64 {
 
 // Numbers implements protocol.Predictions.
 func (j *aimPredictions) Numbers(units []int) []protocol.Number {
-	out := aimRow(j.means(units))
+	var samples []int
+	for _, u := range units {
+		samples = append(samples, j.sources[u]...)
+	}
+	slices.Sort(samples)
+	out := aimRow(j.means(samples))
 	for _, half := range []struct {
 		name     string
 		emotions []string
 	}{{"positive", positiveEmotions}, {"negative", negativeEmotions}} {
 		var in []int
-		for _, i := range units {
+		for _, i := range samples {
 			if slices.Contains(half.emotions, j.samples[i].emotion) {
 				in = append(in, i)
 			}

@@ -66,7 +66,7 @@ func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeans
 func (j *aimPredictions) Result() *protocol.Result {
 	r := &protocol.Result{Notes: j.notes}
 	all := stats.UpTo(len(j.samples))
-	r.Count(len(all), j.Complete, func(i int) protocol.Key { return protocol.Key{ID: j.samples[i].edited} })
+	r.Count(len(all), j.complete, func(i int) protocol.Key { return protocol.Key{ID: j.samples[i].edited} })
 	var truth, predicted []string
 	byKind, byEmotion := map[string][]int{}, map[string][]int{}
 	for i := range j.samples {
@@ -83,7 +83,7 @@ func (j *aimPredictions) Result() *protocol.Result {
 		PerEditType:  map[string]aimMeansJSON{},
 		Confusion:    protocol.NewConfusion("emotions", truth, predicted, emotions, emotions),
 	}
-	r.Numbers = j.Numbers(all)
+	r.Numbers = j.Numbers(stats.UpTo(j.Units()))
 	for k := range r.Numbers {
 		r.Numbers[k].Coverage = j.covers(r.Numbers[k].Name, all)
 	}
@@ -111,14 +111,14 @@ func (j *aimPredictions) Result() *protocol.Result {
 func (j *aimPredictions) halves(byEmotion map[string][]int, out *aimJSON) protocol.Table {
 	marks := map[string][]string{}
 	half := func(name string, names []string) aimHalf {
-		var units []int
+		var samples []int
 		for _, e := range names {
-			units = append(units, byEmotion[e]...)
+			samples = append(samples, byEmotion[e]...)
 		}
-		m := j.means(units)
-		used, mark := j.usedOf(units, []string{"acc", "d_vad"})
+		m := j.means(samples)
+		used, mark := j.usedOf(samples, []string{"acc", "d_vad"})
 		marks[name] = mark
-		return aimHalf{len(units), used, protocol.Value(m["acc"]), protocol.Value(m["d_vad"])}
+		return aimHalf{len(samples), used, protocol.Value(m["acc"]), protocol.Value(m["d_vad"])}
 	}
 	out.Positive, out.Negative = half("positive", positiveEmotions), half("negative", negativeEmotions)
 	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}

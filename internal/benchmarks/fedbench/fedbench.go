@@ -134,6 +134,7 @@ type fedPredictions struct {
 	undone  int               // pairs without a majority
 	by      map[string]string // component: what measured it
 	columns map[string][]float64
+	sources [][]int         // samples of each source, see bySource
 	kinds   string          // of the samples' instructions, see subset
 	items   string          // digest of them, see nameItems
 	run     protocol.OneRun // that scored them
@@ -169,13 +170,55 @@ func (s *fed) compute(v map[string]float64) error {
 	return nil
 }
 
-func (j *fedPredictions) Units() int { return len(j.samples) }
-func (j *fedPredictions) Complete(unit int) bool {
-	return len(j.samples[unit].lacks) == 0 && j.samples[unit].err == nil
+// bySource returns the samples of each source, which are resampled together: they are not independent. Without
+// triplets, samples of one name have one source. It is cached, as a bootstrap calls it often.
+func (j *fedPredictions) bySource() [][]int {
+	if j.sources != nil {
+		return j.sources
+	}
+	unit := map[string]int{}
+	for i, s := range j.samples {
+		source := "sample\n" + s.key.ID
+		if t, ok := j.index[s.key.ID]; ok && j.triplets[t].from != "" {
+			source = "source\n" + j.triplets[t].from
+		}
+		u, ok := unit[source]
+		if !ok {
+			u, j.sources = len(j.sources), append(j.sources, nil)
+			unit[source] = u
+		}
+		j.sources[u] = append(j.sources[u], i)
+	}
+	return j.sources
 }
 
-// UnitNames implements Named: the sample with its kind of instructions, and the method if there are several.
+// Units implements protocol.Predictions.
+func (j *fedPredictions) Units() int { return len(j.bySource()) }
+
+// Complete implements protocol.Predictions.
+func (j *fedPredictions) Complete(unit int) bool {
+	return !slices.ContainsFunc(j.bySource()[unit], func(i int) bool {
+		return len(j.samples[i].lacks) > 0 || j.samples[i].err != nil
+	})
+}
+
+// UnitNames implements Named: all samples of a source, so that only equal sets of samples are paired.
 func (j *fedPredictions) UnitNames() []string {
+	samples := j.sampleNames()
+	var out []string
+	for _, of := range j.bySource() {
+		var names []string
+		for _, i := range of {
+			names = append(names, samples[i])
+		}
+		slices.Sort(names)
+		out = append(out, strings.Join(names, "\n\n"))
+	}
+	return out
+}
+
+// sampleNames returns a name of every sample: with its kind of instructions, and the method if there are several.
+func (j *fedPredictions) sampleNames() []string {
 	methods := map[string]bool{}
 	for _, s := range j.samples {
 		methods[s.key.Model] = true
@@ -189,11 +232,11 @@ func (j *fedPredictions) UnitNames() []string {
 	return names
 }
 
-// mean of a column over units without an error.
-func (j *fedPredictions) mean(units []int, column string) float64 {
+// mean of a column over samples without an error.
+func (j *fedPredictions) mean(samples []int, column string) float64 {
 	values := j.column(column)
 	sum, n := 0.0, 0
-	for _, i := range units {
+	for _, i := range samples {
 		if v := values[i]; v == v {
 			sum += v
 			n++
@@ -223,10 +266,20 @@ func (j *fedPredictions) column(name string) []float64 {
 	return list
 }
 
+// Numbers implements protocol.Predictions.
 func (j *fedPredictions) Numbers(units []int) []protocol.Number {
+	var samples []int
+	for _, u := range units {
+		samples = append(samples, j.bySource()[u]...)
+	}
+	slices.Sort(samples)
+	return j.numbers(samples)
+}
+
+func (j *fedPredictions) numbers(samples []int) []protocol.Number {
 	var out []protocol.Number
 	for _, c := range fedColumns {
-		out = append(out, protocol.Number{Name: c, Value: j.mean(units, c), Terms: j.terms(c)})
+		out = append(out, protocol.Number{Name: c, Value: j.mean(samples, c), Terms: j.terms(c)})
 	}
 	return out
 }
@@ -297,7 +350,7 @@ type fedJSON struct {
 }
 
 // gather fills in the result of every sample, and returns the samples without an error.
-func (j *fedPredictions) gather(r *protocol.Result, out *fedJSON) (units []int) {
+func (j *fedPredictions) gather(r *protocol.Result, out *fedJSON) (samples []int) {
 	for i, s := range j.samples {
 		sample := fedSampleJSON{Key: s.key, Instructions: s.tags["instructions"], Expression: s.tags["expression"]}
 		if len(s.lacks) > 0 {
@@ -309,7 +362,7 @@ func (j *fedPredictions) gather(r *protocol.Result, out *fedJSON) (units []int) 
 			out.Errors = append(out.Errors, fedErrorJSON{s.key, s.where, sample.Error})
 		} else {
 			sample.Values = protocol.Values(s.values)
-			units = append(units, i)
+			samples = append(samples, i)
 			if len(s.lacks) == 0 {
 				r.N++
 			}
@@ -319,7 +372,7 @@ func (j *fedPredictions) gather(r *protocol.Result, out *fedJSON) (units []int) 
 	for _, m := range j.missing {
 		r.Missing = append(r.Missing, m.key())
 	}
-	return units
+	return samples
 }
 
 func (j *fedPredictions) Result() *protocol.Result {
@@ -335,8 +388,8 @@ func (j *fedPredictions) Result() *protocol.Result {
 		Ablations: map[string]protocol.Value{},
 		Errors:    []fedErrorJSON{},
 	}
-	units := j.gather(r, &out)
-	r.Numbers = j.Numbers(units)
+	samples := j.gather(r, &out)
+	r.Numbers = j.numbers(samples)
 	for k := range r.Numbers {
 		r.Numbers[k].Coverage = j.coverage(r.Numbers[k].Name)
 	}
@@ -355,7 +408,7 @@ func (j *fedPredictions) Result() *protocol.Result {
 	for k, per := range []*map[string]map[string]protocol.Value{&out.PerMethod, &out.PerExpression,
 		&out.PerInstructions} {
 		var t protocol.Table
-		*per, t = j.perTag(fedTags[k], units)
+		*per, t = j.perTag(fedTags[k], samples)
 		if len(t.Rows) > 0 {
 			r.Tables = append(r.Tables, t)
 		}

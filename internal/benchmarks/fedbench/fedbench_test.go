@@ -73,6 +73,40 @@ func TestFEDBenchMixes(t *testing.T) {
 	}
 }
 
+// TestFEDBenchSources: the units of resampling are sources: by their files, by their bytes in the table, or, without
+// triplets, by the sample. The names of two files' units differ if they hold other samples.
+func TestFEDBenchSources(t *testing.T) {
+	triplets := `{"sample": "a", "source": {"bytes": "QQ==", "path": "x.png"}, "gt": "g.png"}
+{"sample": "b", "source": {"bytes": "Qg==", "path": "x.png"}, "gt": "g.png"}
+{"sample": "c", "source": {"bytes": "QQ==", "path": "y.png"}, "gt": "g.png"}
+{"sample": "d", "source": "s.png", "gt": "g.png"}
+{"sample": "e", "source": "s.png", "gt": "g.png"}`
+	line := func(sample, kind string) string {
+		return fmt.Sprintf(`{"sample": %q, "instructions": %q, "id": 1, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, `+
+			`"lpips_src_trg": 1, "lpips_src_gt": 1}`+"\n", sample, kind)
+	}
+	all := line("a", "dense") + line("b", "dense") + line("c", "dense") + line("d", "dense") + line("a", "simple") +
+		line("e", "dense")
+	units := func(o protocol.Options, lines string) *fedPredictions {
+		o.BGNorm, o.Sigma = "linear:255", 0.5
+		s := benchtest.LoadSet(t, Benchmark, o)
+		return benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "c.jsonl", lines))).(*fedPredictions)
+	}
+	data := protocol.Options{Data: benchtest.Write(t, "triplets.jsonl", triplets)}
+	for want, got := range map[string]*fedPredictions{
+		"[[0 2 4] [1] [3 5]]":     units(data, all),
+		"[[0 4] [1] [2] [3] [5]]": units(protocol.Options{}, all),
+	} {
+		if got := fmt.Sprint(got.bySource()); got != want {
+			t.Errorf("units %s, want %s", got, want)
+		}
+	}
+	one, other := units(data, line("a", "dense")+line("c", "dense")), units(data, line("a", "dense"))
+	if got := slices.Concat(one.UnitNames(), other.UnitNames()); len(got) != 2 || got[0] == got[1] {
+		t.Errorf("units with other samples are called %q, want two different names", got)
+	}
+}
+
 // The pictures of an editor are found by kind of instructions.
 func TestFEDBenchItems(t *testing.T) {
 	root := t.TempDir()

@@ -39,6 +39,7 @@ type fedTriplet struct {
 	name, expression string
 	instruction      map[string]string // by kind: dense, simple
 	captions         [2]string         // of source and ground truth, "" if the data have none
+	from             string            // identifies the source
 	source, gt       protocol.Picture
 }
 
@@ -83,6 +84,7 @@ func (s *fed) readTriplets(path, folder string) error {
 			expression:  text[1],
 			instruction: map[string]string{},
 			captions:    [2]string(text[4:6]),
+			from:        p.PictureName(column["source"]),
 			source:      p.Picture(column["source"], -1, folder),
 			gt:          p.Picture(column["gt"], -1, folder),
 		}

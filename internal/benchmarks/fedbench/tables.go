@@ -43,7 +43,7 @@ func (j *fedPredictions) coverage(number string) *protocol.Coverage {
 // nameItems identifies the samples if no triplets are given. As many samples as the paper has are taken to be the
 // paper's.
 func (j *fedPredictions) nameItems() {
-	names := slices.Clone(j.UnitNames())
+	names := j.sampleNames()
 	if len(j.triplets) > 0 || len(names) == fedSize {
 		return
 	}
@@ -315,7 +315,7 @@ func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]
 		least, most := j.used(groups[name])
 		out[name] = map[string]protocol.Value{"n": protocol.Value(least)}
 		line := protocol.TableRow{Name: name, Cells: []protocol.Cell{protocol.CountFromTo(least, most)}}
-		for k, n := range j.Numbers(groups[name]) {
+		for k, n := range j.numbers(groups[name]) {
 			out[name][n.Name] = protocol.Value(n.Value)
 			if k < 11 {
 				line.Cells = append(line.Cells, protocol.Cell{Value: n.Value})

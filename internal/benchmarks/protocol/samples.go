@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -164,6 +165,20 @@ func (p Sample) value(column string) (any, error) {
 		return nil, fmt.Errorf("there is no column %q", column)
 	}
 	return v, nil
+}
+
+// PictureName identifies the picture in a column without opening its file: by its path, or by the digest of bytes that
+// are in the table; "" if there is none.
+func (p Sample) PictureName(column string) string {
+	v, err := p.value(column)
+	if err != nil {
+		return ""
+	}
+	m, err := data.ToImage(v)
+	if err != nil || len(m.Bytes) == 0 {
+		return m.Path
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(m.Bytes))
 }
 
 // Picture returns the picture in a column, or element at of a column of several (at < 0: the column is one picture).

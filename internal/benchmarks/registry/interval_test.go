@@ -15,10 +15,10 @@ import (
 	"assay/internal/stats"
 )
 
-// TestPairIntervals: four equal comparisons on one source add nothing to what is known of a judge, so its number and
-// its interval stay. Resampled one by one, four times as many pairs would make it half as wide. The formats of a row
-// get the source, the copy, the winner's score and the row.
-func TestPairIntervals(t *testing.T) {
+// TestSourceIntervals: four equal comparisons or edits of one source add nothing to what is known of a judge, so its
+// number and its interval stay. Resampled one by one, four times as many would make it half as wide. The formats of a
+// row get the source, the copy, the winner's score and the row.
+func TestSourceIntervals(t *testing.T) {
 	for _, c := range []struct{ benchmark, file, number, data, prediction string }{
 		{"aurora-pair", "human_ratings_pairwise.json", "threshold", `{"input": "%[1]d.png", "prompt": "p", ` +
 			`"gens": ["a", "b"], "models": ["m", "n"], "winner": "m"}`, `{"id": "%[4]d", "left": %[3]d, "right": 0.5}`},
@@ -29,6 +29,11 @@ func TestPairIntervals(t *testing.T) {
 			`"source_prompt": "s%[1]d", "target_prompt": "t"}`, `{"id": "%[4]d", "left": %[3]d, "right": 0.5}`},
 		{"editreward-bench", "d.jsonl", "o", `{"key": ["%[1]d-%[2]da", "%[1]d-%[2]db"], "task_type": "t", ` +
 			`"dimension": "o", "instruction": "p%[1]d"}`, `{"key": ["%[1]d-%[2]da", "%[1]d-%[2]db"], "score": [%[3]d, 0.5]}`},
+		{"aim-bench", "Instructions.json", "pq", `{"original_image": "%[1]d.png", "edited_image": "%[1]d_%[2]d.png", ` +
+			`"edit_type": "t", "target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}`, `{"id": %[4]d, "pq": [%[3]d, 7]}`},
+		{"fed-bench", "triplets.jsonl", "pq", `{"sample": "s%[4]d", "source": "%[1]d.png", "gt": "g%[4]d.png"}`,
+			`{"sample": "s%[4]d", "id": 1, "bg_rmse": 1, "pq": %[3]d, "sc": 5, "gta": 5, "lpips_src_trg": 1, ` +
+				`"lpips_src_gt": 1}`},
 	} {
 		t.Run(c.benchmark, func(t *testing.T) {
 			measured := func(sources, copies int) (float64, *stats.Interval) {
@@ -45,7 +50,8 @@ func TestPairIntervals(t *testing.T) {
 					content = "[" + strings.Join(rows, ",") + "]"
 				}
 				b := benchtest.Must[*protocol.Benchmark](t)(registry.Find(c.benchmark))
-				s := benchtest.LoadSet(t, b, protocol.Options{Data: filepath.Dir(benchtest.Write(t, c.file, content)), Epsilon: 0})
+				s := benchtest.LoadSet(t, b, protocol.Options{BGNorm: "linear:255", Sigma: 0.5,
+					Data: filepath.Dir(benchtest.Write(t, c.file, content))})
 				r := &report.Report{Benchmark: b}
 				file := benchtest.Write(t, "p.jsonl", strings.Join(lines, "\n"))
 				r.Add("judge", benchtest.Must[protocol.Predictions](t)(s.Read(file)))
