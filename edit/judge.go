@@ -151,6 +151,12 @@ func Unreadable(err error) bool {
 	return errors.As(err, &answer) && answer.Unreadable()
 }
 
+// Unfit reports whether an error means that a judge cannot score such an edit, as one with too small pictures.
+func Unfit(err error) bool {
+	var of interface{ Unfit() bool }
+	return errors.As(err, &of) && of.Unfit()
+}
+
 // Temporary reports whether an error may go away on retry, such as one from a server.
 func Temporary(err error) bool {
 	var of interface{ Temporary() bool }

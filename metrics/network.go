@@ -216,8 +216,8 @@ func (m *network) oneSize(feeds map[string]*tensor.Dense) error {
 	first := feeds[names[0]].Shape()
 	for _, name := range names[1:] {
 		if shape := feeds[name].Shape(); !shape.Eq(first) {
-			return fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric needs equal sizes (or prepare.size)",
-				c.Inputs[names[0]], first[3], first[2], c.Inputs[name], shape[3], shape[2])
+			return unfitError{fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric needs equal sizes (or prepare.size)",
+				c.Inputs[names[0]], first[3], first[2], c.Inputs[name], shape[3], shape[2])}
 		}
 	}
 	return nil

@@ -33,6 +33,12 @@ func newSizes(g *onnx.Model) *sizes {
 	return &sizes{graph: &bare}
 }
 
+// unfitError is an error about the sizes of an edit's pictures.
+type unfitError struct{ error }
+
+// Unfit implements [edit.Unfit].
+func (unfitError) Unfit() bool { return true }
+
 // check is an error if the pictures are too small for the graph.
 func (s *sizes) check(feeds map[string]*tensor.Dense) error {
 	g := *s.graph
@@ -54,5 +60,5 @@ func (s *sizes) check(feeds map[string]*tensor.Dense) error {
 	if len(at) == 4 {
 		err = fmt.Errorf("a picture of %d x %d pixels is too small for the graph: %w", at[3], at[2], err)
 	}
-	return err
+	return unfitError{err}
 }

@@ -56,8 +56,7 @@ func toAPIError(err error) *apiError {
 	case errors.As(err, &busy):
 		return &apiError{http.StatusTooManyRequests, "busy", busy.reason + ": try again later", busy.retryAfter}
 	case errors.As(err, &body):
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large",
-			"the request is larger than %d bytes", body.Limit)
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", body.Limit)
 	case errors.Is(err, data.ErrLimit):
 		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "%v", err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -66,6 +65,8 @@ func toAPIError(err error) *apiError {
 		return apiErrorf(499, "canceled", "the client disconnected")
 	case errors.Is(err, gate.ErrAsleep):
 		return &apiError{http.StatusServiceUnavailable, "asleep", err.Error(), 10 * time.Second}
+	case edit.Unfit(err):
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 	case edit.Unreadable(err):
 		return apiErrorf(http.StatusBadGateway, "unreadable", "%v", err)
 	case errors.Is(err, chat.ErrUnavailable):

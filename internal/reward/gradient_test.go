@@ -107,6 +107,24 @@ func TestRuntimeFails(t *testing.T) {
 	}
 }
 
+// unfit is an error about an edit's pictures.
+type unfit struct{ error }
+
+func (unfit) Unfit() bool { return true }
+
+// TestUnfit: pictures that a judge cannot score are the request's fault.
+func TestUnfit(t *testing.T) {
+	for err, want := range map[error]string{
+		fmt.Errorf("lpips: %w", unfit{errors.New("too small")}): "422 bad_pair lpips: too small",
+		errors.New("too small"):                                 "500 internal too small",
+	} {
+		f := toAPIError(err)
+		if got := fmt.Sprint(f.Status, " ", f.Kind, " ", f.Message); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 // The pairs of one request share batches; a bad pair gets its own error.
 func TestGradients(t *testing.T) {
 	f := &fake{failing: 0.8}
