@@ -53,7 +53,7 @@ func adiee(o *Options) (*judge, error) {
 		return nil, err
 	}
 	tensors := map[string]*tensor.Dense{}
-	m, err := readHead(w, adieeHead, "success", tensors)
+	m, err := readHead(w, adieeHead, []int{0, 2, 4}, "success", tensors)
 	if err != nil {
 		return nil, err
 	}

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"assay/checkpoints"
 	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/onnx"
 	"assay/released"
 )
 
@@ -77,6 +79,44 @@ func TestHPSv3(t *testing.T) {
 	})
 }
 
+// withLayer copies weights, and adds a linear layer of zeros, [2, 2], with this number to a head.
+func withLayer(t *testing.T, dir, head string, number int) string {
+	t.Helper()
+	f, err := checkpoints.OpenFile(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	bytes := map[string][]byte{}
+	var infos []checkpoints.TensorInfo
+	for _, name := range f.Names() {
+		info, _ := f.Info(name)
+		if bytes[name], err = f.Bytes(name); err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, info)
+	}
+	for part, shape := range map[string][]int64{"weight": {2, 2}, "bias": {2}} {
+		name := fmt.Sprintf("%s.%d.%s", head, number, part)
+		bytes[name] = make([]byte, 8*len(shape))
+		infos = append(infos, checkpoints.TensorInfo{Name: name, Type: onnx.Float, Shape: shape})
+	}
+	to := t.TempDir()
+	w, err := checkpoints.NewWriter(filepath.Join(to, "model.safetensors"), infos, nil)
+	for name, b := range bytes {
+		if err == nil {
+			err = w.Write(name, b)
+		}
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
 // TestRefused: errors say what is wrong with the files that judges are imported from.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
@@ -105,6 +145,7 @@ func TestRefused(t *testing.T) {
 			},
 			"unknown key":         func(o *released.Options) { o.Config = filepath.Join(o.Base, "config.json") },
 			"PyTorch pickles":     func(o *released.Options) { o.Weights = yaml("not weights") },
+			"numbers [0 3 5 7]":   func(o *released.Options) { o.Weights = withLayer(t, o.Weights, "rm_heads.head_0", 7) },
 			"following.txt":       func(o *released.Options) { o.Prompts = t.TempDir() },
 			"--prompts is needed": func(o *released.Options) { o.Prompts = "" },
 		} {

@@ -211,7 +211,7 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 			Position: "at",
 			Heads:    []string{p.name},
 		})
-		head, err := readHead(w, r.heads[p.name], p.name, state.Tensors)
+		head, err := readHead(w, r.heads[p.name], rewardLayers, p.name, state.Tensors)
 		if err == nil && head.outputs != 2 {
 			err = fmt.Errorf("%s: the head %s has %d outputs: want mu and log sigma", o.Weights, r.heads[p.name],
 				head.outputs)
@@ -253,8 +253,15 @@ type mlp struct {
 
 var layerNumber = regexp.MustCompile(`^(\d+)\.(weight|bias)$`)
 
-// readHead reads an MLP from a torch Sequential, whose linear layers have numbers with gaps, into a scorer's tensors.
-func readHead(w *checkpoints.Weights, prefix, name string, into map[string]*tensor.Dense) (m mlp, err error) {
+// rewardLayers are the linear layers in the Sequential of EditReward's and HPSv3's heads: ReLUs and a dropout are
+// between them.
+var rewardLayers = []int{0, 3, 5}
+
+// readHead reads an MLP from a torch Sequential into a scorer's tensors. layers are the numbers of its linear layers in
+// the judge's code: only they say what is between them.
+func readHead(
+	w *checkpoints.Weights, prefix string, layers []int, name string, into map[string]*tensor.Dense,
+) (m mlp, err error) {
 	var numbers []int
 	for _, stored := range w.Names() {
 		if len(stored) <= len(prefix) || stored[:len(prefix)] != prefix {
@@ -275,7 +282,10 @@ func readHead(w *checkpoints.Weights, prefix, name string, into map[string]*tens
 	if len(numbers) == 0 {
 		return m, fmt.Errorf("%s: there are no tensors %s*: these are not the weights of this judge", w.Dir(), prefix)
 	}
-	slices.Sort(numbers)
+	if slices.Sort(numbers); !slices.Equal(numbers, layers) {
+		return m, fmt.Errorf("%s: the linear layers of %s* have the numbers %v, and in the judge's code %v: what is between "+
+			"other layers is not known", w.Dir(), prefix, numbers, layers)
+	}
 	for i, n := range numbers {
 		for _, part := range []string{"weight", "bias"} {
 			stored := fmt.Sprintf("%s%d.%s", prefix, n, part)
