@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"assay/internal/pystring"
 )
 
 // Grammar describes what an answer must look like: an object with given keys, a bare value, or lines.
@@ -100,7 +102,7 @@ func (g *Grammar) Read(text string) (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		return numbers, g.Value.bare(strings.TrimSpace(text), numbers)
+		return numbers, g.Value.bare(pystring.Strip(text), numbers)
 	}
 	start, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
 	switch {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"assay/internal/pystring"
 )
 
 // check checks that a grammar is exactly one of the forms of an answer.
@@ -140,8 +142,8 @@ var (
 // line's number would take its place.
 func (v *Value) lines(text string, numbers map[string]float64) error {
 	var found []float64
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
+	for _, line := range pystring.Lines(text) {
+		line = pystring.Strip(line)
 		parts := strings.Split(line, ": ")
 		if len(parts) != 2 || !digitsAlone.MatchString(parts[1]) {
 			if otherNumber.MatchString(line) {

@@ -32,6 +32,8 @@ func TestSpoken(t *testing.T) {
 	}{
 		{lines, "Brief reasoning: it is 3: fine.\nPrompt: 5\r\n A & B: 4 \nLast: 1",
 			map[string]float64{"a": 5, "b": 4, "c": 1}},
+		{lines, "a: 5\x1f\n\x1fb: 4\u2028c: 1\x1c", map[string]float64{"a": 5, "b": 4, "c": 1}}, // lines to Python
+		{lines, "a: 5\rb: 4\vc: 1", map[string]float64{"a": 5, "b": 4, "c": 1}},
 		{lines, "a: 5\nb: 4", nil},
 		{lines, "a: 5\nb: 4\nc: 3\nd: 2", nil},
 		{lines, "a: 5\nb: 4\nc: 6", nil},
@@ -86,6 +88,16 @@ func TestSpoken(t *testing.T) {
 		}
 		if _, err := tt.g.language(); err == nil {
 			t.Error("words of the model's own are constrained")
+		}
+	}
+}
+
+// TestBareSpace: around a bare value, white space is what Python's str.strip removes.
+func TestBareSpace(t *testing.T) {
+	g := Grammar{Value: &Value{Number: "a", Range: []float64{1, 5}}}
+	for text, want := range map[string]bool{"\x1c 4\x1f\u3000": true, "\u200b4": false, "4\x1f4": false} {
+		if got, err := g.Read(text); err == nil != want || want && got["a"] != 4 {
+			t.Errorf("%q: got %v, %v, want it read as 4: %t", text, got, err, want)
 		}
 	}
 }

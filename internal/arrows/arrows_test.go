@@ -160,7 +160,7 @@ internal/scoring/calibrate: internal/exit internal/page internal/stats internal/
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats
 internal/benchmarks/adiee: internal/benchmarks/protocol edit internal/stats
 internal/benchmarks/aimbench: internal/benchmarks/protocol edit internal/jsonfile internal/stats
-internal/benchmarks/editors: internal/benchmarks/protocol edit
+internal/benchmarks/editors: internal/benchmarks/protocol internal/pystring edit
 internal/benchmarks/fedbench: internal/benchmarks/protocol edit internal/stats
 internal/benchmarks/mvei: internal/benchmarks/protocol edit internal/jsonfile internal/stats
 internal/benchmarks/rewardbench: internal/benchmarks/protocol edit internal/stats

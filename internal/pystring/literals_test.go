@@ -10,7 +10,10 @@ import (
 
 // literals are CPython's results for sources and templates (tools/oracle/literals.py); nil: an error, or not a
 // string.
-type literals struct{ Sources, Templates [][2]*string }
+type literals struct {
+	Sources, Templates [][2]*string
+	Texts              [][3]any // a text, its lines without empty ones, the stripped text
+}
 
 // TestFindIsPythons: Find returns the string that Python assigns to A, and an error if that is not a string.
 func TestFindIsPythons(t *testing.T) {
@@ -42,6 +45,24 @@ func TestCutIsPythons(t *testing.T) {
 				return b.String(), err
 			})
 		})
+	}
+}
+
+// TestSpaceIsPythons: texts are cut at the characters at which Python cuts them, and nowhere else.
+func TestSpaceIsPythons(t *testing.T) {
+	var rows literals
+	testfile.ReadJSON(t, "testdata/literals.json", &rows)
+	for _, row := range rows.Texts {
+		text := row[0].(string)
+		if got, want := fmt.Sprintf("%q", Lines(text)), fmt.Sprintf("%q", row[1]); got != want {
+			t.Errorf("lines of %q: got %s, want %s", text, got, want)
+		}
+		if got := Strip(text); got != row[2] {
+			t.Errorf("%q stripped: got %q, want %q", text, got, row[2])
+		}
+	}
+	if len(rows.Texts) == 0 {
+		t.Error("got no texts, want Python's results")
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package pystring reads string constants from Python source. Prompts of other projects stay in their code, and are
 // read from the user's copy of it. [Find] and [Plain] return a constant, and [Cut] splits a template at its
-// placeholders.
+// placeholders. [Lines] and [Strip] cut texts as Python does.
 package pystring
 
 import (

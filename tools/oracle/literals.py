@@ -1,5 +1,5 @@
-"""Writes internal/pystring/testdata/literals.json: CPython's results of assignments of string literals, and of
-str.format with templates.
+"""Writes internal/pystring/testdata/literals.json: CPython's results of assignments of string literals, of str.format
+with templates, and of str.splitlines and str.strip for texts between all white space.
 
     python tools/oracle/literals.py"""
 import json
@@ -16,6 +16,8 @@ SOURCES = [
 TEMPLATES = [
     "", "no field", "{x}", "{x}{y}", "a {x} b {y} c {x}", "{{x}} {x}{{", "}}{x}{{", "{{{x}}}", "{{}}{x}", "{x} {", "{x} }", "{x}{}}", "{xy} {x}", "{x}}}",
 ]
+
+SPACES = [chr(c) for c in range(0x3100) if chr(c).isspace() or 0x1b <= c <= 0x1f or len(f"a{chr(c)}b".splitlines()) > 1 or c in (0x200b, 0x180e)]
 
 
 def evaluated(source):
@@ -37,5 +39,6 @@ def formatted(template):
 
 to = pathlib.Path(__file__).parents[2] / "internal/pystring/testdata/literals.json"
 to.parent.mkdir(exist_ok=True)
-rows = {"sources": [[s, evaluated(s)] for s in SOURCES], "templates": [[t, formatted(t)] for t in TEMPLATES]}
+rows = {"sources": [[s, evaluated(s)] for s in SOURCES], "templates": [[t, formatted(t)] for t in TEMPLATES],
+        "texts": [[text, [line for line in text.splitlines() if line], text.strip()] for text in (f"{c}a{c}{c}b{c}" for c in SPACES)]}
 to.write_text(json.dumps(rows, indent=1) + "\n")

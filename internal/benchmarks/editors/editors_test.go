@@ -266,3 +266,13 @@ type authorsGEditMeans []struct {
 	Files  map[string]string
 	Expect map[string]*float64
 }
+
+// TestImgEditSpace: lines end, and are stripped, where Python's are. The authors' function returned these numbers.
+func TestImgEditSpace(t *testing.T) {
+	for text, want := range map[string]float64{"a: 5\x1f\n\x1fb: 4\u2028c: 3\x1c": 4, "a: 5\x1fb: 4\nc: 3": 3,
+		"a: 5\r\x1db: 4\vc: 3\u0085": 4} {
+		if got, _, ok := imgEditScore(text); !ok || got != want {
+			t.Errorf("%q: got %v, %t, want %v", text, got, ok, want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/pystring"
 )
 
 // ImgEditBench is ImgEdit-Bench.
@@ -110,10 +111,8 @@ func readImgEditResult(editor string, j *protocol.EditorPredictions) error {
 // reports whether these are three numbers from 1 to 5.
 func imgEditScore(text string) (v float64, usual, ok bool) {
 	sum, n, within := 0.0, 0, true
-	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029" // of lines, to Python
-	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(ends, r) })
-	for _, line := range lines {
-		parts := strings.Split(strings.TrimSpace(line), ": ")
+	for _, line := range pystring.Lines(text) {
+		parts := strings.Split(pystring.Strip(line), ": ")
 		if len(parts) != 2 || parts[1] == "" || strings.Trim(parts[1], "0123456789") != "" {
 			continue
 		}
