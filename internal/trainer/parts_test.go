@@ -315,19 +315,25 @@ func TestForeignFolder(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(mine), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(mine, []byte("mine"), 0o666); err != nil {
-			t.Fatal(err)
+		for _, file := range []string{mine, filepath.Join(filepath.Dir(path), "out", ".mine.tmp")} {
+			if err := os.WriteFile(file, []byte("mine"), 0o666); err != nil {
+				t.Fatal(err)
+			}
 		}
 		first, _, _ := strings.Cut(name, "/")
-		want := "has " + first + ", which a run would replace, but no plan.json of a run: use another out"
+		refusal := "has " + first + ", which a run would replace, but no plan.json of a run: use another out"
 		for _, fresh := range []bool{false, true} {
 			_, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory, Fresh: fresh})
-			if err == nil || exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s, fresh %v: got %v, want %q", name, fresh, err, want)
+			if err == nil || exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), refusal) {
+				t.Errorf("%s, fresh %v: got %v, want %q", name, fresh, err, refusal)
 			}
 		}
 		if text, err := os.ReadFile(mine); err != nil || string(text) != "mine" {
 			t.Errorf("%s: got %q, %v, want it unchanged", name, text, err)
+		}
+		got, want := testfile.Names(t, filepath.Join(filepath.Dir(path), "out")), []string{".mine.tmp", first}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v in the folder, want %v as before", name, got, want)
 		}
 	}
 }

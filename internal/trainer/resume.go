@@ -49,6 +49,7 @@ func (s *setup) refuseForeign() error {
 	if err == nil && len(names) > 0 {
 		err = exit.Usagef("out: %s has %s, which a run would replace, but no %s of a run: use another out, or move them away",
 			s.config.Out, strings.Join(names, ", "), config.PlanFile)
+		err = errors.Join(err, s.held.Forget())
 	}
 	return err
 }

@@ -66,6 +66,7 @@ func (s *setup) run(ctx context.Context) error {
 		{"locking the run directory", onMain(s.claim)},
 		{"opening the benchmark", s.openBenchmark},
 		{"looking for a checkpoint", onMain(s.findCheckpoint)},
+		{"tidying the run directory", onMain(s.tidy)}, // if it is one
 		{"", s.shareCheckpoint},
 		{"opening the model", func() error { return s.open(ctx) }},
 		{"describing the run", s.describe},
@@ -103,7 +104,7 @@ func (s *setup) openData() (err error) {
 	return err
 }
 
-// claim locks the run directory for this job, and tidies it.
+// claim locks the run directory for this job.
 func (s *setup) claim() error {
 	out := s.config.Out
 	if err := os.MkdirAll(out, 0o777); err != nil {
@@ -115,8 +116,13 @@ func (s *setup) claim() error {
 	}
 	s.held = held
 	s.closers = append(s.closers, func() error { held.Close(); return nil })
-	if err := checkpoint.Tidy(out); err != nil {
-		return fmt.Errorf("the run directory %s: %w", out, err)
+	return nil
+}
+
+// tidy removes what a process left in the run directory that ended while it wrote.
+func (s *setup) tidy() error {
+	if err := checkpoint.Tidy(s.config.Out); err != nil {
+		return fmt.Errorf("the run directory %s: %w", s.config.Out, err)
 	}
 	return nil
 }

@@ -267,12 +267,15 @@ type Held struct {
 	file  *os.File
 	out   string
 	owner string // as written into the file
+	made  bool   // the file
 }
 
 // Lock keeps a second process out of a run directory. Some network file systems lock for one machine alone: the process
 // also writes its name into the file, so that [Held.Check] notices if a later one did.
 func Lock(out string) (*Held, error) {
-	f, err := filelock.Take(filepath.Join(out, ".lock"))
+	path := filepath.Join(out, ".lock")
+	_, absent := os.Lstat(path)
+	f, err := filelock.Take(path)
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
 		return nil, fmt.Errorf("another process trains in %s: wait for it, or use another out", out)
@@ -280,7 +283,8 @@ func Lock(out string) (*Held, error) {
 		return nil, fmt.Errorf("the run directory %s: %w", out, err)
 	}
 	host, _ := os.Hostname() // the rest tells processes apart
-	h := &Held{f, out, fmt.Sprintf("process %d on %s, since %s\n", os.Getpid(), host, time.Now().Format(time.RFC3339Nano))}
+	h := &Held{file: f, out: out, made: errors.Is(absent, os.ErrNotExist)}
+	h.owner = fmt.Sprintf("process %d on %s, since %s\n", os.Getpid(), host, time.Now().Format(time.RFC3339Nano))
 	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteString(h.owner)
 	}
@@ -302,6 +306,14 @@ func (h *Held) Check() error {
 	}
 	return fmt.Errorf("another process trains in %s as well (%s), and locks do not keep it out: this one ends, and has "+
 		"not saved its last steps; use another out", h.out, strings.TrimSpace(string(owner)))
+}
+
+// Forget removes the lock's file from a folder that is no run directory, unless it was there before.
+func (h *Held) Forget() error {
+	if !h.made {
+		return nil
+	}
+	return os.Remove(h.file.Name())
 }
 
 // Close unlocks the run directory.
