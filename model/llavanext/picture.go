@@ -98,7 +98,8 @@ func fit(h, w, gridH, gridW int) (int, int) {
 // unpad finds the features on the picture, not on its padding (transformers' unpad_image). It rounds differently from
 // the padding, so that an odd remainder stays in.
 func (b *Architecture) unpad(h, w, gridH, gridW int) layout {
-	l := layout{gridH: gridH / b.vision.Patch, gridW: gridW / b.vision.Patch}
+	side := b.side() // a tile may be larger than its whole patches
+	l := layout{gridH: gridH / b.crop * side, gridW: gridW / b.crop * side}
 	l.rows, l.cols = l.gridH, l.gridW
 	if float64(w)/float64(h) > float64(l.gridW)/float64(l.gridH) {
 		n := int(round7(float64(h) * (float64(l.gridW) / float64(w))))

@@ -159,7 +159,7 @@ class Draw:
         t, _, dim = self.text(["llama", "mistral", "qwen2"], False)
         self.rope(t, dim)
         patch, grid = self.pick(7, 8, 14), self.pick(2, 3, 4)
-        side, heads, layers = patch * grid, self.pick(1, 2, 4), self.pick(2, 3, 4)
+        side, heads, layers = patch * grid + self.pick(0, 0, 1, 5), self.pick(1, 2, 4), self.pick(2, 3, 4)  # the rest is left out
         arrangements = self.rng.sample([(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1), (3, 2)], self.pick(1, 3, 5))
         # (a plain 0 fails in transformers 5.23, which takes it for no layer)
         features = self.pick(-2, -2, -1, 1, layers, [-1, 0], [-2, layers], [1])
