@@ -44,6 +44,9 @@ func fusedCases() []opCase {
 		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string {
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}
 		}),
+		fused("AddRMSNorm", 3, 2, nil, func(g *gen) []string { // by decomposition: the fused gradient divides by the weight
+			return []string{g.x(2, 3), g.x(2, 3), g.b.Numbers(onnx.Float, []int64{3}, 0.5, 0, -2)}
+		}),
 		fused("AddRMSNorm", 3, 1, nil, func(g *gen) []string {
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}
 		}),
