@@ -195,6 +195,37 @@ func TestChangedFiles(t *testing.T) {
 	}
 }
 
+// TestReplacedWhileOpen: a file that is replaced after a scorer was opened, and before its first score, is an error:
+// sessions open the files by their names, and the scores would be another scorer's.
+func TestReplacedWhileOpen(t *testing.T) {
+	scorer, backbone := written(t)
+	s, err := model.OpenScorer(scorer, model.Options{Device: "cpu", Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p := data.NewPicture(32, 32)
+	sample, err := s.Sample(edit.New(p, p, "a"), model.Ask{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := filepath.Join(backbone, "model.safetensors")
+	raw, err := os.ReadFile(weights)
+	if err == nil {
+		err = os.WriteFile(weights+".new", flipSigns(raw), 0o666)
+	}
+	if err == nil {
+		err = os.Rename(weights+".new", weights)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := weights + " was changed while in use"
+	if got, err := s.Score01(t.Context(), []*batch.Sample{sample}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got scores %v, error %v, want an error with %q", got, err, want)
+	}
+}
+
 // TestChangedIndex: for a checkpoint in several files the index is recorded as well: it defines which file a tensor is
 // read from, and two files may have it.
 func TestChangedIndex(t *testing.T) {

@@ -148,6 +148,11 @@ func (s *Sessions) open(r Recipe) (*Session, error) {
 		LowMemory: !s.net.Plan.Small || s.net.Plan.Training != TrainNothing,
 		Prepack:   b.Packed || nn.PacksWeights(b.Model),
 	})
+	if err == nil { // the runtime opened the files by their names
+		if err = s.net.Backbone.Weights.Unchanged(); err != nil {
+			err = errors.Join(err, o.Close())
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", r.Name, s.net.Backbone.Dir, err)
 	}
