@@ -20,7 +20,7 @@ type visionFeatures struct {
 }
 
 // featureKind is the name of vision features in a store, with the version of their computation.
-const featureKind = "features-2"
+const featureKind = "features-3"
 
 func newVisionFeatures(
 	s *Sessions, cache *PictureCache, in *store.Store, print func() (string, error),
