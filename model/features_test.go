@@ -2,8 +2,10 @@ package model
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"assay/checkpoints"
@@ -187,6 +189,44 @@ func TestStateFingerprint(t *testing.T) {
 	} {
 		if print(change) != first {
 			t.Errorf("%s is in the fingerprint of states", name)
+		}
+	}
+}
+
+// TestFeaturesOfAnotherDevice: a CPU and a GPU that computes in half precision do not take each other's features, which
+// have another type there. Pictures without features may come from either.
+func TestFeaturesOfAnotherDevice(t *testing.T) {
+	p, err := LoadScorerState("../testdata/oracle/qwen2_5_vl/scorer_sequence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Config.DType = "float16" // see Network.Computes
+	var scorers []*Scorer
+	for _, o := range []Options{{}, {Device: "cuda:0", On: "cpu"}} {
+		s, err := NewScorer(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		scorers = append(scorers, s)
+	}
+	for i, from := range scorers {
+		picture := data.NewPicture(56+28*i, 56)
+		score := func(by *Scorer) error {
+			sample, err := from.Sample(edit.New(picture, picture, "blur it"), Ask{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = by.Score01(t.Context(), []*batch.Sample{sample})
+			return err
+		}
+		other := scorers[1-i]
+		if err := errors.Join(score(other), score(from), score(from)); err != nil {
+			t.Errorf("scorer %d: got error %v, want none", i, err)
+		}
+		const want = "prepared by a scorer on a device of another kind"
+		if err := score(other); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("scorer %d, with features: got error %v, want %q", i, err, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -48,8 +49,13 @@ func (f *visionFeatures) Fill(ctx context.Context, samples []*batch.Sample) (fil
 	var todo []*backbone.Picture
 	for _, s := range samples {
 		for _, p := range s.Pictures {
-			if p.Features != nil {
+			switch size := p.Tokens * f.sessions.net.FeatureSize(); len(p.Features) {
+			case size:
 				continue
+			case 0:
+			default:
+				return filled, fmt.Errorf("a picture has features of %d bytes, want %d: it was prepared by a scorer on a "+
+					"device of another kind, where features have another type", len(p.Features), size)
 			}
 			filled = append(filled, p)
 			if known := f.cache.Get(p.Key); known != nil {

@@ -55,6 +55,22 @@ func TestServeReplicas(t *testing.T) {
 	}
 }
 
+// TestServeMixedDevices: copies of a scorer that would compute in two types are refused.
+func TestServeMixedDevices(t *testing.T) {
+	for devices, want := range map[string]map[string]bool{ // whether the dtype is refused
+		"cpu":           {"float32": false, "bfloat16": false},
+		"cuda:0,cuda:1": {"float32": false, "bfloat16": false},
+		"cpu,cuda:0":    {"float32": false, "bfloat16": true},
+		"cuda:1,cpu":    {"float32": false, "bfloat16": true},
+	} {
+		for dtype, refused := range want {
+			if err := oneType(strings.Split(devices, ","), dtype); (err != nil) != refused {
+				t.Errorf("%s, %s: got error %v, want one: %t", devices, dtype, err, refused)
+			}
+		}
+	}
+}
+
 // TestServeShortToken: a token that can be guessed is refused before anything is opened.
 func TestServeShortToken(t *testing.T) {
 	t.Setenv("ASSAY_TOKEN", "x")

@@ -3,6 +3,7 @@ package score
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"assay/internal/exit"
 	"assay/internal/reward"
 	"assay/metrics"
+	"assay/model"
 	"assay/ort"
 )
 
@@ -256,8 +258,24 @@ func (f *serveFlags) replicate(
 		threads = max(threads/onCPU, 1)
 	}
 	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (edit.Judge, error) {
-		return open(devices[i%len(devices)], threads, i == 0)
+		j, err := open(devices[i%len(devices)], threads, i == 0)
+		if s, ok := j.(*model.Scorer); ok {
+			if err := oneType(devices, s.Config().DType); err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+		}
+		return j, err
 	})
+}
+
+// oneType refuses copies of a scorer that compute in two types: a copy also scores pictures whose features are another
+// one's.
+func oneType(devices []string, dtype string) error {
+	if dtype != "bfloat16" || !slices.Contains(devices, "cpu") || len(devices) == 1 {
+		return nil
+	}
+	return exit.Usagef("--device %s: the scorer computes in float32 on the CPU and in bfloat16 on a GPU: serve it from "+
+		"two processes", strings.Join(devices, ","))
 }
 
 // metricPrefix is the prefix of a metric that is given instead of a scorer directory.
