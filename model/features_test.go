@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"assay/edit"
 	"assay/internal/store"
 	"assay/model/batch"
+	"assay/onnx"
 )
 
 // TestStoredFeatures: image features that an earlier process stored are reused for the same picture and backbone,
@@ -227,6 +229,29 @@ func TestFeaturesOfAnotherDevice(t *testing.T) {
 		const want = "prepared by a scorer on a device of another kind"
 		if err := score(other); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("scorer %d, with features: got error %v, want %q", i, err, want)
+		}
+	}
+}
+
+// TestEveryNodeIsRead: graphs for the CPU, which exports consist of, have no nodes that nothing reads.
+func TestEveryNodeIsRead(t *testing.T) {
+	p, err := LoadScorerState("../testdata/oracle/qwen2_5_vl/scorer_sequence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	graphs, err := Graphs(p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range graphs {
+		read := onnx.ReadBy(m.Nodes)
+		for _, o := range m.Outputs {
+			read[o.Name] = true
+		}
+		for _, n := range m.Nodes {
+			if !slices.ContainsFunc(n.Outputs, func(y string) bool { return read[y] }) {
+				t.Errorf("%s: nothing reads what %s computes, %s of %q", name, n.Name, n.Op, n.Inputs)
+			}
 		}
 	}
 }

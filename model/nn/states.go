@@ -78,6 +78,9 @@ func (g *Graph) Decode(b VLM, s BatchSpec, inputs func() (scoreRows string)) str
 // Features declares the vision features as an input, in the type of the large products, and returns them as float32.
 func (g *Graph) Features(dec *Decoder) string {
 	f := g.Input(InFeatures, g.Compute, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	if g.Compute == onnx.Float {
+		return f
+	}
 	g.SizeOf(f, 0) // gradients read the number, or the float32 values would stay in memory for it
 	return g.Wide(f)
 }
