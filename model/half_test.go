@@ -69,6 +69,22 @@ func TestHalfSteps(t *testing.T) {
 	}
 }
 
+// TestTowerInSteps: in half precision a step that runs the tower has the losses of one that gets its features, which
+// lose nothing.
+func TestTowerInSteps(t *testing.T) {
+	long.Test(t)
+	for _, family := range []string{"qwen2_5_vl", "llavanext", "qwen2_vl", "qwen3_vl"} {
+		o := TuneOptions{Options: Options{Device: "cuda:0", On: "cpu"}}
+		o.OnGraph = func(_ string, m *onnx.Model) { roundHalf(t, m) }
+		want := stepIn(t, family, "bfloat16", o)
+		o.Full = true
+		got := stepIn(t, family, "bfloat16", o)
+		if diff := cmp.Diff(want.Loss, got.Loss); diff != "" {
+			t.Errorf("%s: losses (-with features +with the tower):\n%s", family, diff)
+		}
+	}
+}
+
 // TestFusedZeroNorm: a norm with weights of 0, by which the fused gradient would divide, has plain operators, and the
 // others stay fused.
 func TestFusedZeroNorm(t *testing.T) {
@@ -205,8 +221,8 @@ func roundHalf(t *testing.T, m *onnx.Model) {
 }
 
 // losesNothing fails unless a tower's features are in half precision before they are cast to it: between the results
-// of products and the output are only casts and operators that move values. Weights that are moved (LLaVA-NeXT's
-// newline) may be rounded, as they are in transformers.
+// of products and the output are only casts and operators that move values, or weights (LLaVA-NeXT's newline) that are
+// rounded everywhere: see TestTowerInSteps.
 func losesNothing(t *testing.T, m *onnx.Model) {
 	t.Helper()
 	types, err := onnx.Infer(m)

@@ -55,8 +55,9 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 	x = g.WideLinear(x, "multi_modal_projector.linear_1", "model.multi_modal_projector.linear_1")
 	x = g.WideLinear(g.Activation(x, b.act), "multi_modal_projector.linear_2", "model.multi_modal_projector.linear_2")
 
-	// A newline row for every row of tiles, at most: their number, unlike an input, is on the host without a wait.
-	row := g.Op("Reshape", g.Param("image_newline"), g.Ints(1, 1, -1))
+	// A newline row for every row of tiles, at most: their number, unlike an input, is on the host without a wait. It is
+	// rounded to the type of features, in training as well.
+	row := g.Op("Reshape", g.Wide(g.Narrow(g.Param("image_newline"))), g.Ints(1, 1, -1))
 	row = g.Op("Expand", row, g.Shape(g.SizeOf(pixels, 0), b.side(), b.decoder.Hidden))
 	row = g.Op("Reshape", row, g.Ints(-1, int64(b.decoder.Hidden)))
 	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, x, row), order, 0)
