@@ -16,7 +16,7 @@ type Hidden interface {
 }
 
 // StateKind is the name of hidden states in a store, with the version of their computation.
-const StateKind = "states-2"
+const StateKind = "states-3"
 
 // States are the hidden states that a run trains on, in a store. They are not evicted until the run ends.
 type States struct {
