@@ -434,8 +434,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// resident returns the resident memory of this process in MB. How much garbage of Go there is depends on chance, so it is
-// freed first.
+// resident returns the resident memory of this process in MB. How much garbage of Go there is depends on chance, so it
+// is freed first.
 func resident(t *testing.T) int {
 	debug.FreeOSMemory()
 	data, err := os.ReadFile("/proc/self/statm")
