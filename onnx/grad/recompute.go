@@ -15,7 +15,7 @@ type segment struct {
 	recomputed map[string]string // forward value -> its recomputation; nil until the backward pass arrives
 }
 
-// randomOps would return other values the second time, so their values are kept.
+// randomOps of ONNX would return other values the second time, so their values are kept.
 var randomOps = []string{
 	"Bernoulli",
 	"Dropout",
@@ -34,7 +34,7 @@ func planSegments(m *onnx.Model, t *onnx.Types, most int) map[string]*segment {
 	plan := map[string]*segment{}
 	reached := map[string]bool{} // value + segment
 	for _, n := range m.Nodes {
-		if n.Segment == "" || slices.Contains(randomOps, n.Op) {
+		if n.Segment == "" || n.Domain == "" && slices.Contains(randomOps, n.Op) {
 			continue
 		}
 		s := plan[n.Segment]

@@ -242,25 +242,33 @@ func status(t *testing.T, field string) int {
 	return 0
 }
 
-// TestRandomNodesAreKept: nodes that draw random numbers are not recomputed.
+// TestRandomNodesAreKept: nodes that draw random numbers are not recomputed. Dropout from a seed is: it drops the same
+// elements again, and its output is as large as its input.
 func TestRandomNodesAreKept(t *testing.T) {
 	b := onnx.NewBuilder("noise", 23)
-	x := b.Input("x", onnx.Float, onnx.Dims(4))
+	x, seed := b.Input("x", onnx.Float, onnx.Dims(2, 2)), b.Input("seed", onnx.Int64, onnx.Dims(1))
 	h := b.Op("Exp", x)
 	b.Segment("layer", func() {
+		h = b.Node(onnx.FusedDomain, "Dropout", 1, onnx.Attrs{"rate": 0.5}, h, seed)[0]
+		h = b.Op("Mul", h, h) // its gradient reads h
 		h = b.Op("Mul", h, b.OpA("RandomUniformLike", onnx.Attrs{"seed": 1.0}, h))
+		h = b.Node("", "Dropout", 2, onnx.Attrs{"seed": 1}, h, b.Floats(nil, 0.5), b.Input("on", onnx.Bool, nil))[0]
 		h = b.Op("Mul", h, h)
 	})
 	if _, err := Append(b.M, Options{Outputs: []string{h}, Wrt: []string{x}, Recompute: true}); err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	got := map[string]int{}
 	for _, k := range b.M.Nodes {
-		if k.Op == "RandomUniformLike" {
-			n++
-		}
+		got[k.Domain+"."+k.Op]++
 	}
-	if n != 1 {
-		t.Errorf("%d nodes draw random numbers, want 1", n)
+	for op, want := range map[string]int{
+		".RandomUniformLike": 1,
+		".Dropout":           1,
+		"assay.Dropout":      3, // forward, again, and the gradient
+	} {
+		if got[op] != want {
+			t.Errorf("got %d nodes of %s, want %d", got[op], op, want)
+		}
 	}
 }
