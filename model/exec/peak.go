@@ -107,7 +107,8 @@ func (s shapesOf) declare(m *onnx.Model) *onnx.Model {
 
 // liveness counts the remaining readers of each value.
 type liveness struct {
-	owner      map[string]string // value -> the value whose memory it shares
+	owner      map[string]string   // value -> the value whose memory it shares
+	shared     map[string][]string // the reverse
 	size       map[string]int64
 	readers    map[string]int
 	constant   map[string]bool // folded when the session is opened
@@ -119,6 +120,7 @@ type liveness struct {
 func newLiveness(m *onnx.Model) *liveness {
 	l := &liveness{
 		owner:    map[string]string{},
+		shared:   map[string][]string{},
 		size:     map[string]int64{},
 		readers:  map[string]int{},
 		constant: map[string]bool{},
@@ -147,11 +149,7 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 		if y == "" || l.of(y) != y {
 			continue
 		}
-		if sizes, ok := types.Of(y).Sizes(); ok {
-			l.size[y] = onnx.Elements(sizes) * int64(types.Of(y).Type.Size())
-		} else {
-			l.size[y] = l.largest(n, types)
-		}
+		l.size[y] = l.sizeOf(y, n, types)
 		l.live += l.size[y]
 		l.most = max(l.most, l.size[y])
 	}
@@ -166,6 +164,16 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 			l.size[y] = 0
 		}
 	}
+}
+
+// sizeOf returns the size of an output, which may be known only by what it is reshaped to.
+func (l *liveness) sizeOf(y string, n *onnx.Node, types *onnx.Types) int64 {
+	for _, x := range append([]string{y}, l.shared[y]...) {
+		if sizes, ok := types.Of(x).Sizes(); ok {
+			return onnx.Elements(sizes) * int64(types.Of(x).Type.Size())
+		}
+	}
+	return l.largest(n, types)
 }
 
 // largest returns the size of the largest value that a node reads, which an output of unknown size counts as. Such
@@ -231,12 +239,15 @@ func (l *liveness) fold(n *onnx.Node) bool {
 func (l *liveness) alias(n *onnx.Node) {
 	switch n.Op {
 	case "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity":
-		l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
 	case "Add":
-		if nn.InPlace(n) {
-			l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+		if !nn.InPlace(n) {
+			return
 		}
+	default:
+		return
 	}
+	of, y := l.of(n.Inputs[0]), n.Outputs[0]
+	l.owner[y], l.shared[of] = of, append(l.shared[of], y)
 }
 
 func (l *liveness) done(x string) {
