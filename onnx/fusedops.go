@@ -1,6 +1,10 @@
 package onnx
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"slices"
+)
 
 // FusedDomain is the domain of the operators of libassay_ops.so (ops/ in the repository): attention, rotary embedding,
 // normalisation and gated products in one pass each, and their gradients.
@@ -143,6 +147,11 @@ func inferAddRMSNorm(c *inference) error {
 		c.set(2, Float, x[:len(x)-1])
 	}
 	return nil
+}
+
+// HasZero reports whether a norm's weight has a 0, or nearly so: RMSNormGrad would divide by it.
+func HasZero[T float32 | float64](weight []T) bool {
+	return slices.ContainsFunc(weight, func(w T) bool { return math.Abs(float64(w)) < 1e-30 })
 }
 
 // inferRMSNormGrad: both outputs have the shape of the normed rows; dx has the weight's type, dy theirs.

@@ -22,19 +22,17 @@ func (g *Graph) RoundBFloat16(x string) string {
 // Narrow casts a float32 value to the type of the large products. All rows between the norms of a layer and the
 // residual sums have this type. Attention in bfloat16 works as PyTorch's eager attention does: products and the
 // softmax accumulate in float32, and their results are rounded.
-func (g *Graph) Narrow(x string) string {
-	if g.Compute == onnx.Float {
-		return x
-	}
-	return g.OpA("Cast", onnx.Attrs{"to": g.Compute}, x)
-}
+func (g *Graph) Narrow(x string) string { return g.to(x, onnx.Float, g.Compute) }
 
 // Wide casts a value from the type of the large products to float32.
-func (g *Graph) Wide(x string) string {
-	if g.Compute == onnx.Float {
+func (g *Graph) Wide(x string) string { return g.to(x, g.Compute, onnx.Float) }
+
+// to casts x from one type to another.
+func (g *Graph) to(x string, from, to onnx.DType) string {
+	if from == to {
 		return x
 	}
-	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
+	return g.OpA("Cast", onnx.Attrs{"to": to}, x)
 }
 
 // scaleQueries multiplies queries by the factor on their products with keys. In half precision the product applies

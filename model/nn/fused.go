@@ -2,7 +2,6 @@ package nn
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -101,7 +100,7 @@ func (g *Graph) fusesNorm(key string) bool {
 			return true // in a plan; or the session will not open either
 		}
 	}
-	return !slices.ContainsFunc(w.Float32s(), func(x float32) bool { return math.Abs(float64(x)) < 1e-30 })
+	return !onnx.HasZero(w.Float32s())
 }
 
 // fusedNorm computes the norm of rows x [rows, n] in one operator.

@@ -221,11 +221,3 @@ func (g *Graph) dropped(x string, t onnx.DType, in int) string {
 	mask := g.Op("Reshape", g.Op("Slice", d.pool, start, end), size)
 	return g.to(g.Op("Mul", g.to(x, t, onnx.Float), mask), onnx.Float, t) // factors are not exact in half precision
 }
-
-// to casts x from one type to another.
-func (g *Graph) to(x string, from, to onnx.DType) string {
-	if from == to {
-		return x
-	}
-	return g.OpA("Cast", onnx.Attrs{"to": to}, x)
-}

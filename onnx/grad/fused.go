@@ -1,11 +1,6 @@
 package grad
 
-import (
-	little "encoding/binary"
-	"math"
-
-	"assay/onnx"
-)
+import "assay/onnx"
 
 // Rules of the fused operators (ops/), whose gradients are operators.
 var fusedRules = []entry{
@@ -54,9 +49,11 @@ func ropeSplitRule(c *call) []string {
 }
 
 // The fused gradient does not include the weight, which is frozen wherever the operator is used. It reads the normed
-// rows, not the sum, which is freed in the forward pass, and divides them by the weight.
+// rows, not the sum, which is freed in the forward pass, and divides them by the weight, unless a constant in the
+// model has a 0.
 func addRMSNormRule(c *call) []string {
-	if c.needs(2) || len(c.y) < 3 || c.y[1] == "" || c.y[2] == "" || c.hasZero(c.x[2]) {
+	if c.needs(2) || len(c.y) < 3 || c.y[1] == "" || c.y[2] == "" ||
+		onnx.HasZero(onnx.Floats(c.value(c.x[2]).Const)) {
 		return nil
 	}
 	var dsum, dn string
@@ -73,21 +70,6 @@ func addRMSNormRule(c *call) []string {
 		g = append(g, "")
 	}
 	return append(g, "")
-}
-
-// hasZero reports whether a constant of the model has a 0, or nearly so. Contents outside of the model are not read.
-func (c *call) hasZero(name string) bool {
-	for _, t := range c.M.Initializers {
-		if t.Name != name {
-			continue
-		}
-		for raw := t.Data; len(raw) >= 4; raw = raw[4:] {
-			if math.Abs(float64(math.Float32frombits(little.LittleEndian.Uint32(raw)))) < 1e-30 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func addRMSNorm(c *call) []string {

@@ -33,7 +33,7 @@ func loadAuroraPoint(o protocol.Options) (protocol.Set, error) {
 	}
 	s := &aurora{byGen: map[string][]int{}}
 	s.Notes = protocol.Repeats(rows)
-	units := map[string]int{}
+	var sources protocol.Sources
 	var p protocol.Problems
 	p.Each(rows, func(r *protocol.Line) error {
 		input, gen, prompt, score := r.Filled("input"), r.Filled("gen"), r.Filled("prompt"), r.Number("score")
@@ -51,12 +51,7 @@ func loadAuroraPoint(o protocol.Options) (protocol.Set, error) {
 		i := len(s.Keys)
 		key := protocol.Key{ID: strconv.Itoa(i)}
 		s.Keys, s.Human, s.Group = append(s.Keys, key), append(s.Human, score), append(s.Group, group)
-		unit, ok := units[input] // edits of one source are not independent
-		if !ok {
-			unit = len(s.UnitItems)
-			units[input], s.UnitItems = unit, append(s.UnitItems, nil)
-		}
-		s.UnitItems[unit] = append(s.UnitItems[unit], i)
+		sources.Add(input, i)
 		s.byGen[gen] = append(s.byGen[gen], i)
 		it := protocol.NewItem(key, prompt, protocol.Picture{Path: filepath.Join(root, input)},
 			protocol.Picture{Path: filepath.Join(root, gen)})
@@ -67,6 +62,7 @@ func loadAuroraPoint(o protocol.Options) (protocol.Set, error) {
 		}
 		return auroraScale.Check("score", score)
 	})
+	s.UnitItems = sources.Samples
 	return s, p.Err()
 }
 

@@ -45,7 +45,7 @@ var (
 // aim is AIM-Bench's data.
 type aim struct {
 	samples []aimSample
-	sources [][]int           // samples of each source, which are resampled together: they are not independent
+	sources protocol.Sources
 	root    string            // folder of Instructions.json and benchmark/
 	editors []string          // folders of editors in the authors' layout
 	by      map[string]string // what measured a component, if the files do not state it
@@ -74,7 +74,7 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 		return nil, err
 	}
 	var p protocol.Problems
-	seen, unit := map[string]string{}, map[string]int{}
+	seen := map[string]string{}
 	p.Each(rows, func(r *protocol.Line) error {
 		original, edited, kind := r.Filled("original_image"), r.Filled("edited_image"), r.Filled("edit_type")
 		var target struct {
@@ -88,12 +88,7 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 		if r.Has("edit_prompt") { // a scorer needs it; Items reports it missing
 			prompt = r.Text("edit_prompt")
 		}
-		u, ok := unit[original]
-		if !ok {
-			u, s.sources = len(s.sources), append(s.sources, nil)
-			unit[original] = u
-		}
-		s.sources[u] = append(s.sources[u], len(s.samples))
+		s.sources.Add(original, len(s.samples))
 		s.samples = append(s.samples, aimSample{original, edited, kind, prompt, target.Emotion, vad})
 		first, twice := seen[edited]
 		seen[edited] = r.Where

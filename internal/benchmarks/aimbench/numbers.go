@@ -27,11 +27,11 @@ type aimPredictions struct {
 }
 
 // Units implements protocol.Predictions.
-func (j *aimPredictions) Units() int { return len(j.sources) }
+func (j *aimPredictions) Units() int { return len(j.sources.Samples) }
 
 // Complete implements protocol.Predictions.
 func (j *aimPredictions) Complete(unit int) bool {
-	return !slices.ContainsFunc(j.sources[unit], func(i int) bool { return !j.complete(i) })
+	return !slices.ContainsFunc(j.sources.Samples[unit], func(i int) bool { return !j.complete(i) })
 }
 
 // complete reports whether a sample has all components.
@@ -129,11 +129,7 @@ func (j *aimPredictions) means(samples []int) map[string]float64 {
 
 // Numbers implements protocol.Predictions.
 func (j *aimPredictions) Numbers(units []int) []protocol.Number {
-	var samples []int
-	for _, u := range units {
-		samples = append(samples, j.sources[u]...)
-	}
-	slices.Sort(samples)
+	samples := j.sources.Of(units)
 	out := aimRow(j.means(samples))
 	for _, half := range []struct {
 		name     string

@@ -134,12 +134,12 @@ type fedPredictions struct {
 	undone  int               // pairs without a majority
 	by      map[string]string // component: what measured it
 	columns map[string][]float64
-	sources [][]int         // samples of each source, see bySource
-	kinds   string          // of the samples' instructions, see subset
-	items   string          // digest of them, see nameItems
-	run     protocol.OneRun // that scored them
-	part    bool            // of a leaderboard: only its numbers are shown
-	unnamed bool            // lines name no samples
+	sources *protocol.Sources // see bySource
+	kinds   string            // of the samples' instructions, see subset
+	items   string            // digest of them, see nameItems
+	run     protocol.OneRun   // that scored them
+	part    bool              // of a leaderboard: only its numbers are shown
+	unnamed bool              // lines name no samples
 }
 
 var fedTags = []string{"method", "expression", "instructions"}
@@ -170,34 +170,29 @@ func (s *fed) compute(v map[string]float64) error {
 	return nil
 }
 
-// bySource returns the samples of each source, which are resampled together: they are not independent. Without
-// triplets, samples of one name have one source. It is cached, as a bootstrap calls it often.
-func (j *fedPredictions) bySource() [][]int {
+// bySource returns the samples of each source. Without triplets, samples of one name have one source. It is cached, as
+// a bootstrap calls it often.
+func (j *fedPredictions) bySource() *protocol.Sources {
 	if j.sources != nil {
 		return j.sources
 	}
-	unit := map[string]int{}
+	j.sources = &protocol.Sources{}
 	for i, s := range j.samples {
 		source := "sample\n" + s.key.ID
 		if t, ok := j.index[s.key.ID]; ok && j.triplets[t].from != "" {
 			source = "source\n" + j.triplets[t].from
 		}
-		u, ok := unit[source]
-		if !ok {
-			u, j.sources = len(j.sources), append(j.sources, nil)
-			unit[source] = u
-		}
-		j.sources[u] = append(j.sources[u], i)
+		j.sources.Add(source, i)
 	}
 	return j.sources
 }
 
 // Units implements protocol.Predictions.
-func (j *fedPredictions) Units() int { return len(j.bySource()) }
+func (j *fedPredictions) Units() int { return len(j.bySource().Samples) }
 
 // Complete implements protocol.Predictions.
 func (j *fedPredictions) Complete(unit int) bool {
-	return !slices.ContainsFunc(j.bySource()[unit], func(i int) bool {
+	return !slices.ContainsFunc(j.bySource().Samples[unit], func(i int) bool {
 		return len(j.samples[i].lacks) > 0 || j.samples[i].err != nil
 	})
 }
@@ -206,7 +201,7 @@ func (j *fedPredictions) Complete(unit int) bool {
 func (j *fedPredictions) UnitNames() []string {
 	samples := j.sampleNames()
 	var out []string
-	for _, of := range j.bySource() {
+	for _, of := range j.bySource().Samples {
 		var names []string
 		for _, i := range of {
 			names = append(names, samples[i])
@@ -268,12 +263,7 @@ func (j *fedPredictions) column(name string) []float64 {
 
 // Numbers implements protocol.Predictions.
 func (j *fedPredictions) Numbers(units []int) []protocol.Number {
-	var samples []int
-	for _, u := range units {
-		samples = append(samples, j.bySource()[u]...)
-	}
-	slices.Sort(samples)
-	return j.numbers(samples)
+	return j.numbers(j.bySource().Of(units))
 }
 
 func (j *fedPredictions) numbers(samples []int) []protocol.Number {

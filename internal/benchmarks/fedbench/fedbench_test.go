@@ -97,7 +97,7 @@ func TestFEDBenchSources(t *testing.T) {
 		"[[0 2 4] [1] [3 5]]":     units(data, all),
 		"[[0 4] [1] [2] [3] [5]]": units(protocol.Options{}, all),
 	} {
-		if got := fmt.Sprint(got.bySource()); got != want {
+		if got := fmt.Sprint(got.bySource().Samples); got != want {
 			t.Errorf("units %s, want %s", got, want)
 		}
 	}

@@ -41,8 +41,7 @@ type PairSet struct {
 	Index    map[string]int
 	Notes    []string // on the data
 
-	together [][]int // pairs of each unit of resampling; nil: every pair is one
-	unit     map[string]int
+	together Sources // none: every pair is a unit of resampling
 }
 
 // Slot is one side of a pair.
@@ -121,38 +120,23 @@ func (p *PairSet) Add(id, verdict string) {
 // Together puts the pair that was added last into the unit of resampling with that name, such as its source: pairs of
 // one source are not independent. "" is a unit of its own. It is called for every pair or for none.
 func (p *PairSet) Together(name string) {
-	at, ok := p.unit[name]
-	if !ok {
-		at, p.together = len(p.together), append(p.together, nil)
-	}
-	p.together[at] = append(p.together[at], len(p.IDs)-1)
-	if name == "" {
-		return
-	}
-	if p.unit == nil {
-		p.unit = map[string]int{}
-	}
-	p.unit[name] = at
+	p.together.Add(name, len(p.IDs)-1)
 }
 
 // Units returns the number of units of resampling.
 func (p *PairSet) Units() int {
-	if p.together == nil {
+	if p.together.Samples == nil {
 		return len(p.IDs)
 	}
-	return len(p.together)
+	return len(p.together.Samples)
 }
 
 // PairsOf returns the pairs of units of resampling, in the order of the data.
 func (p *PairSet) PairsOf(units ...int) (pairs []int) {
-	if p.together == nil {
+	if p.together.Samples == nil {
 		return units
 	}
-	for _, u := range units {
-		pairs = append(pairs, p.together[u]...)
-	}
-	slices.Sort(pairs)
-	return pairs
+	return p.together.Of(units)
 }
 
 // AddEdits adds the two edits of the pair that was added last.
