@@ -164,16 +164,16 @@ func checkSteps(t *testing.T, p *model.ScorerState, o model.TuneOptions) {
 	}
 }
 
-// TestJoinedAlike: training and validation read the same matrices, of which a device then holds one copy. A layer with
-// dropout has its own.
+// TestJoinedAlike: training and validation read the same matrices, of which a device then holds one copy. A DoRA layer
+// has its own.
 func TestJoinedAlike(t *testing.T) {
-	for _, dropout := range []float64{0, 0.1} {
-		p, err := model.NewScorerState(judgeOf("../testdata/oracle/qwen2_5_vl/backbone", "bfloat16"), &lora.Config{
-			Rank: 2, Alpha: 2, Dropout: dropout, Targets: lora.Names{List: []string{"q_proj", "up_proj"}}}, 1)
+	for name, c := range map[string]lora.Config{"LoRA": {}, "dropout": {Dropout: 0.1}, "DoRA": {DoRA: true}} {
+		c.Rank, c.Alpha, c.Targets = 2, 2, lora.Names{List: []string{"q_proj", "up_proj"}}
+		p, err := model.NewScorerState(judgeOf("../testdata/oracle/qwen2_5_vl/backbone", "bfloat16"), &c, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tuner, err := model.NewTuner(p, model.TuneOptions{Options: fusedOnCUDA, Dropout: dropout, Terms: allLosses()})
+		tuner, err := model.NewTuner(p, model.TuneOptions{Options: fusedOnCUDA, Dropout: c.Dropout, Terms: allLosses()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,11 +188,11 @@ func TestJoinedAlike(t *testing.T) {
 		}
 		want, got := joinedWeights(step), joinedWeights(score)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("dropout %g: joined weights (-training +validation):\n%s", dropout, diff)
+			t.Errorf("%s: joined weights (-training +validation):\n%s", name, diff)
 		}
-		if joins := slices.ContainsFunc(want, func(s string) bool { return strings.Contains(s, "up_proj") }); joins !=
-			(dropout == 0) {
-			t.Errorf("dropout %g: got joined up_proj: %t, want %t", dropout, joins, dropout == 0)
+		joins := slices.ContainsFunc(want, func(s string) bool { return strings.Contains(s, "up_proj") })
+		if joins != !c.DoRA {
+			t.Errorf("%s: got joined up_proj: %t, want %t", name, joins, !c.DoRA)
 		}
 	}
 }

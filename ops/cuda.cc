@@ -301,7 +301,7 @@ std::vector<Op>& cuda_ops() {
       {"RopeSplitGrad", {bn, bn, bn, f, f}, {b}, make_kernel<CUDARopeSplitGrad>, on},
       {"AddRMSNorm", {f, bn, f}, {fn, bn, fn}, make_kernel<CUDAAddRMSNorm>, on},
       {"RMSNormGrad", {bn, fn, b, f, f}, {fn, bn}, make_kernel<CUDARMSNormGrad>, on},
-      {"Dropout", {b, kSeed}, {b}, make_kernel<CUDADropout>, on},
+      {"Dropout", {b, kSeed, bn}, {b}, make_kernel<CUDADropout>, on},
       {"SwiGLU", {b}, {b}, make_kernel<CUDASwiGLU>, on},
       {"SwiGLUGrad", {b, b}, {b}, make_kernel<CUDASwiGLUGrad>, on},
   };

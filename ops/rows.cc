@@ -154,9 +154,10 @@ void philox(uint32_t c[4], uint32_t k0, uint32_t k1) {
   }
 }
 
-// (x, seed) -> y: each element is 0 with probability rate, otherwise x / (1 - rate). It depends on seed, site and
+// (x, seed, after) -> y: each element is 0 with probability rate, otherwise x / (1 - rate). It depends on seed, site and
 // position alone, so that the gradient, which is the same operator, drops the same elements. The four quarters of a row
-// take the four numbers of a call of philox.
+// take the four numbers of a call of philox. after is not read: it orders a node that drops the same rows again behind
+// the value, and makes it differ from the first one, or the runtime would merge them.
 class Dropout : public DropoutSite {
  public:
   using DropoutSite::DropoutSite;
@@ -236,7 +237,7 @@ std::vector<Op>& row_ops() {
        {kFloatOrNone, kFloatOrNone, kFloat, kFloat, kFloat},
        {kFloatOrNone, kFloatOrNone},
        make_kernel<RMSNormGrad>},
-      {"Dropout", {kFloat, kSeed}, {kFloat}, make_kernel<Dropout>},
+      {"Dropout", {kFloat, kSeed, kFloatOrNone}, {kFloat}, make_kernel<Dropout>},
       {"SwiGLU", {kFloat}, {kFloat}, make_kernel<SwiGLU>},
       {"SwiGLUGrad", {kFloat, kFloat}, {kFloat}, make_kernel<SwiGLUGrad>},
   };

@@ -164,7 +164,7 @@ func fusedTrial(size int, t onnx.DType) (*onnx.Model, map[string]*tensor.Dense) 
 	op("RMSNormGrad", nil, "dx dy", narrow("dn", rows, width), wide("dsum", rows, width), n[1], w, n[2])
 	in["seed"] = tensor.New(tensor.WithShape(1), tensor.WithBacking([]int64{1<<40 + 7}))
 	op("Dropout", onnx.Attrs{"rate": 0.25, "site": 3}, "y", narrow("dropped", rows, width),
-		b.Input("seed", onnx.Int64, []onnx.Dim{onnx.Fixed(1)}))
+		b.Input("seed", onnx.Int64, []onnx.Dim{onnx.Fixed(1)}), n[1])
 	both := narrow("gate_up", rows, 2*width)
 	op("SwiGLU", nil, "y", both)
 	op("SwiGLUGrad", nil, "dx", narrow("dy", rows, width), both)

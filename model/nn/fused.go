@@ -6,6 +6,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/lora"
 	"assay/onnx"
 )
 
@@ -173,8 +174,8 @@ func (g *Graph) joined(x string, layers ...Module) string {
 }
 
 // joins reports whether a layer's weight can be part of a larger matrix: it is frozen and not packed, and its
-// adapter, if any, is a plain product of the same x. All graphs of a training decide alike, with and without adapter or
-// dropout: a device would hold the weight once by itself and once as such a part.
+// adapter, if any, is a plain product of the same x, or of x with dropout. All graphs of a training decide alike, with
+// and without adapter: a device would hold the weight once by itself and once as such a part.
 func (g *Graph) joins(l *Linear) bool {
 	if g.packed(l.Key+".weight") != nil || g.own(l.Key+".weight") || g.own(l.Key+".bias") || g.LowMemory {
 		return false
@@ -184,17 +185,17 @@ func (g *Graph) joins(l *Linear) bool {
 		return true
 	}
 	_, adapted := a.Target(l.Module)
-	drops := g.dropout != nil || g.Trained != nil && a.Config.Dropout > 0
-	return !adapted || !drops && !a.Config.DoRA && a.InitOffset == nil && a.Branches == nil
+	return !adapted || !a.Config.DoRA && a.InitOffset == nil && a.Branches == nil
 }
 
 // joinedAdapters adds the layers' adapters to their joined outputs, with one A [sum of ranks, in] and one B [sum of
-// widths, sum of ranks]. B is zero where a layer's output does not depend on another layer's A.
+// widths, sum of ranks]. B is zero where a layer's output does not depend on another layer's A. With dropout, which
+// drops other elements for each layer, each A is a product by itself.
 func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) string {
 	if g.Adapter == nil {
 		return y
 	}
-	var as, bs []string
+	var as, bs, smalls []string
 	before, total := int64(0), int64(0)
 	for _, w := range widths {
 		total += w
@@ -202,23 +203,33 @@ func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) st
 	for i, l := range layers {
 		if site, ok := g.Adapter.Target(l.Module); ok {
 			a, b := g.adapterPair(l.Module)
+			if g.err != nil {
+				return y
+			}
 			if site.Scale != 1 {
 				b = g.Op("Mul", b, g.Scalar(g.Compute, site.Scale))
+			}
+			if dropped := g.dropped(x, g.Compute, g.Tensors[lora.NameA(l.Module)].Shape()[1]); dropped != "" {
+				smalls = append(smalls, g.OpA("Gemm", onnx.Attrs{"transB": 1}, dropped, a))
 			}
 			as = append(as, a)
 			bs = append(bs, g.between(before, b, total-before-widths[i], int64(site.Rank)))
 		}
 		before += widths[i]
 	}
-	if len(as) == 0 || g.err != nil {
+	if len(as) == 0 {
 		return y
 	}
-	a, b := as[0], bs[0]
-	if len(as) > 1 {
-		a, b = g.OpA("Concat", onnx.Attrs{"axis": 0}, as...), g.OpA("Concat", onnx.Attrs{"axis": 1}, bs...)
+	join := func(axis int, parts []string) string {
+		if len(parts) == 1 {
+			return parts[0]
+		}
+		return g.OpA("Concat", onnx.Attrs{"axis": axis}, parts...)
 	}
-	small := g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, a)
-	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, small, b, y)
+	if len(smalls) == 0 {
+		smalls = append(smalls, g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, join(0, as)))
+	}
+	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, join(1, smalls), join(1, bs), y)
 }
 
 // between is a matrix [n, columns] with rows of zeros before and after it. CUDA has no Pad of bfloat16.

@@ -40,6 +40,14 @@ func fusedCases() []opCase {
 		fused("Dropout", 1, 1, at{"rate": 0.4, "site": 3}, func(g *gen) []string {
 			return []string{g.x(2, 5*g.k), g.i([]int64{1}, 1<<40+7)}
 		}),
+		// outputs that gradients read, and draw again
+		{op: "assay.Dropout", from: 17, single: true, build: func(g *gen) {
+			x, seed := g.x(2, 5*g.k), g.i([]int64{1}, 9)
+			for site := range 2 {
+				y := g.b.Node(onnx.FusedDomain, "Dropout", 1, at{"rate": 0.4, "site": site}, x, seed)[0]
+				g.outputs = append(g.outputs, g.b.Op("MatMul", y, g.x(5*g.k, 3)))
+			}
+		}},
 		fused("SwiGLU", 1, 1, nil, func(g *gen) []string { return []string{g.x(2, 4*g.k)} }),
 		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string {
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}

@@ -20,8 +20,8 @@ var fusedRules = []entry{
 		decompose: addRMSNorm,
 		note:      "the weight's gradient by decomposition",
 	},
-	{domain: onnx.FusedDomain, op: "Dropout", nonDifferentiable: []int{1}, rule: func(c *call) []string {
-		return []string{c.Node(onnx.FusedDomain, "Dropout", 1, c.n.Attrs, c.dy[0], c.x[1])[0], ""}
+	{domain: onnx.FusedDomain, op: "Dropout", nonDifferentiable: []int{1, 2}, rule: func(c *call) []string {
+		return append(c.Node(onnx.FusedDomain, "Dropout", 1, c.n.Attrs, c.dy[0], c.x[1]), make([]string, len(c.x)-1)...)
 	}},
 	{domain: onnx.FusedDomain, op: "SwiGLU", rule: func(c *call) []string {
 		return c.Node(onnx.FusedDomain, "SwiGLUGrad", 1, nil, c.dy[0], c.x[0])

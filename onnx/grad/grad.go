@@ -61,6 +61,7 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 		return nil, err
 	}
 	e.drop(nodes, weights, grads)
+	e.keepDropped(nodes)
 	return grads, nil
 }
 
@@ -79,6 +80,7 @@ type engine struct {
 	wanted    []string                // with recomputation: the values whose gradients are results
 	due       []string                // those gradients that the next segment waits for
 	sizes     map[string]string       // symbol of a size -> vector of the model with just that size
+	redrawn   map[*onnx.Node]string   // emitted assay.Dropout -> the forward value that it computes again
 	err       error                   // of typing an emitted node
 }
 
@@ -94,6 +96,7 @@ func newEngine(m *onnx.Model, types *onnx.Types) *engine {
 		totals:    map[string]string{},
 		seeds:     map[string]bool{},
 		sizes:     map[string]string{},
+		redrawn:   map[*onnx.Node]string{},
 	}
 	for _, v := range m.Inputs {
 		e.inputs[v.Name] = true

@@ -145,3 +145,61 @@ func (c *call) zeroAfter(values []string) string {
 	parts = append(parts, c.Numbers(kind, []int64{1}, 0))
 	return c.Op("Squeeze", c.OpA("Concat", attrs{"axis": 0}, parts...), c.Ints(0))
 }
+
+// redraw computes the outputs of assay.Dropout that n reads again, for n's gradient, and returns them with the values
+// recomputed already: their inputs are mostly kept anyway, and often shared by several.
+func (e *engine) redraw(n *onnx.Node, dy []string, recomputed map[string]string) map[string]string {
+	for _, y := range n.Inputs {
+		d := e.producers[y]
+		if d == nil || d.Domain != onnx.FusedDomain || d.Op != "Dropout" || recomputed[y] != "" {
+			continue
+		}
+		i := slices.IndexFunc(dy, func(g string) bool { return g != "" })
+		if e.value(dy[i]).Type != e.value(y).Type {
+			continue
+		}
+		twin := &onnx.Node{
+			Name:    e.b.Name("again/" + strings.TrimPrefix(d.Name, "/")),
+			Domain:  d.Domain,
+			Op:      d.Op,
+			Inputs:  []string{d.Inputs[0], d.Inputs[1], dy[i]},
+			Outputs: []string{e.b.Name("again/" + y)},
+			Attrs:   d.Attrs,
+		}
+		e.b.M.Nodes = append(e.b.M.Nodes, twin)
+		e.redrawn[twin] = y
+		recomputed = maps.Clone(recomputed)
+		if recomputed == nil {
+			recomputed = map[string]string{}
+		}
+		recomputed[y] = twin.Outputs[0]
+	}
+	return recomputed
+}
+
+// keepDropped undoes redraw where it saves nothing: where the input would be kept only for one output of the same size.
+// The emitted nodes start at from.
+func (e *engine) keepDropped(from int) {
+	m := e.b.M
+	readers, kept := map[string]int{}, map[string]string{}
+	for _, n := range m.Nodes[from:] {
+		for _, x := range n.Reads() {
+			readers[x]++
+		}
+	}
+	m.Nodes = slices.DeleteFunc(m.Nodes, func(n *onnx.Node) bool {
+		y, twin := e.redrawn[n]
+		if !twin || readers[n.Inputs[0]] > 1 {
+			return false
+		}
+		kept[n.Outputs[0]] = y
+		return true
+	})
+	for _, n := range m.Nodes[from:] {
+		for i, x := range n.Inputs {
+			if y, ok := kept[x]; ok {
+				n.Inputs[i] = y
+			}
+		}
+	}
+}

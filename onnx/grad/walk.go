@@ -180,7 +180,7 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 			c.captures = append(c.captures, x)
 		}
 	}
-	c.recomputed = e.recompute(n, dy)
+	c.recomputed = e.redraw(n, dy, e.recompute(n, dy))
 	return c, nil
 }
 

@@ -305,7 +305,7 @@ def check_dropout(run, sizes):
         torch.manual_seed(5)
         x, seed = rounded(n, width) + 4, torch.tensor([-5 << 33 | 3])
         sizes |= dict(X=x.numel(), Y=x.numel())
-        (got,) = run("Dropout", [("b", x), ("l", seed)], "b", site=2, rate=0.5)
+        (got,) = run("Dropout", [("b", x), ("l", seed), ("b", x)], "b", site=2, rate=0.5)
         (own,) = run("Dropout", [("f", x), ("l", seed)], "f", site=2, rate=0.5)
         compare(f"Dropout, {width} columns, beside the CPU's", got, own, LIMIT)
         if not 0.3 < float((got == 0).float().mean()) < 0.7:
