@@ -128,10 +128,11 @@ func TestFusedZeroNorm(t *testing.T) {
 	}
 }
 
-// TestFusedDropout: layers that are recomputed drop the same elements again, and what is dropped depends on the rate.
+// TestFusedDropout: layers that are recomputed drop the same elements again, and what is dropped depends on the rate,
+// not on the type.
 func TestFusedDropout(t *testing.T) {
 	for _, dora := range []bool{false, true} {
-		step := func(rate float64, recompute bool) *StepResult {
+		step := func(rate float64, recompute, half bool) *StepResult {
 			p, err := LoadScorerState("../testdata/oracle/qwen2_5_vl/scorer_sequence")
 			if err != nil {
 				t.Fatal(err)
@@ -142,9 +143,15 @@ func TestFusedDropout(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return stepOf(t, p, TuneOptions{Dropout: rate, Recompute: recompute, Options: Options{Kernels: "fused"}})
+			o := TuneOptions{Dropout: rate, Recompute: recompute, Options: Options{Kernels: "fused"}}
+			if half {
+				p.Config.DType, o.Device, o.On = "bfloat16", "cuda:0", "cpu"
+				o.OnGraph = func(_ string, m *onnx.Model) { roundHalf(t, m) }
+			}
+			return stepOf(t, p, o)
 		}
-		kept, again, other := step(0.3, false), step(0.3, true), step(0.6, false)
+		kept, again, other := step(0.3, false, false), step(0.3, true, false), step(0.6, false, false)
+		near(t, "bfloat16", step(0.3, false, true), kept, 5e-3, 3.5e-2) // the limits of TestHalfSteps
 		for name, g := range kept.Grads {
 			same := func(a *tensor.Dense) bool { // up to the order of sums
 				return cmp.Equal(a.Data(), g.Data(), cmpopts.EquateApprox(1e-4, 1e-7))

@@ -194,7 +194,8 @@ type dropout struct {
 // UseDropout enables dropout of the adapters' inputs.
 func (g *Graph) UseDropout(rate float64) { g.dropout = &dropout{rate: rate} }
 
-// dropped returns x [rows, in] with dropout, in its type; "" without dropout.
+// dropped returns x [rows, in] with dropout, in its type t; "" without dropout. The fused operator takes rows in the
+// type of the products.
 func (g *Graph) dropped(x string, t onnx.DType, in int) string {
 	d := g.dropout
 	if d == nil {
@@ -206,9 +207,7 @@ func (g *Graph) dropped(x string, t onnx.DType, in int) string {
 		if d.seed == "" {
 			d.seed = g.Input(InDropoutSeed, onnx.Int64, onnx.Dims(1))
 		}
-		at := onnx.Attrs{"rate": d.rate, "site": site}
-		y := g.Node(onnx.FusedDomain, "Dropout", 1, at, g.to(x, t, g.Compute), d.seed)[0]
-		return g.to(y, g.Compute, t)
+		return g.Node(onnx.FusedDomain, "Dropout", 1, onnx.Attrs{"rate": d.rate, "site": site}, x, d.seed)[0]
 	}
 	if d.pool == "" {
 		d.pool = g.Input("dropout_pool", onnx.Float, onnx.Dims("pool"))

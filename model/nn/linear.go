@@ -50,8 +50,18 @@ func (g *Graph) Linear(x, key, module string) string {
 	}
 	in := g.Tensors[lora.NameA(module)].Shape()[1]
 	if g.Adapter.Config.DoRA {
-		x = g.Wide(x)
-		return g.Narrow(g.dora(x, g.dropped(x, onnx.Float, in), key, site, [2]string{a, b}))
+		wide := g.values["wide."+x]
+		if wide == "" { // q, k and v share theirs
+			wide = g.Wide(x)
+			g.values["wide."+x] = wide
+		}
+		d := ""
+		if g.Kernels != Fused {
+			d = g.dropped(wide, onnx.Float, in)
+		} else if d = g.dropped(x, g.Compute, in); d != "" {
+			d = g.Wide(d)
+		}
+		return g.Narrow(g.dora(wide, d, key, site, [2]string{a, b}))
 	}
 	y := g.product(x, key)
 	if taken := g.Adapter.InitOffset; taken != nil {

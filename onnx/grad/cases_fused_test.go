@@ -43,8 +43,11 @@ func fusedCases() []opCase {
 		// outputs that gradients read, and draw again
 		{op: "assay.Dropout", from: 17, single: true, build: func(g *gen) {
 			x, seed := g.x(2, 5*g.k), g.i([]int64{1}, 9)
-			for site := range 2 {
+			for site := range 3 {
 				y := g.b.Node(onnx.FusedDomain, "Dropout", 1, at{"rate": 0.4, "site": site}, x, seed)[0]
+				if site == 2 {
+					y = g.b.OpA("Cast", at{"to": onnx.Float}, y)
+				}
 				g.outputs = append(g.outputs, g.b.Op("MatMul", y, g.x(5*g.k, 3)))
 			}
 		}},

@@ -147,32 +147,27 @@ func (c *call) zeroAfter(values []string) string {
 }
 
 // redraw computes the outputs of assay.Dropout that n reads again, for n's gradient, and returns them with the values
-// recomputed already: their inputs are mostly kept anyway, and often shared by several.
+// recomputed already: their inputs are mostly kept anyway, and often shared by several. n may read a cast of them.
 func (e *engine) redraw(n *onnx.Node, dy []string, recomputed map[string]string) map[string]string {
+	c := &call{Builder: e.b, e: e}
 	for _, y := range n.Inputs {
-		d := e.producers[y]
+		from := y
+		if f := e.producers[y]; f != nil && f.Op == "Cast" {
+			from = f.Inputs[0]
+		}
+		d := e.producers[from]
 		if d == nil || d.Domain != onnx.FusedDomain || d.Op != "Dropout" || recomputed[y] != "" {
 			continue
 		}
 		i := slices.IndexFunc(dy, func(g string) bool { return g != "" })
-		if e.value(dy[i]).Type != e.value(y).Type {
-			continue
-		}
-		twin := &onnx.Node{
-			Name:    e.b.Name("again/" + strings.TrimPrefix(d.Name, "/")),
-			Domain:  d.Domain,
-			Op:      d.Op,
-			Inputs:  []string{d.Inputs[0], d.Inputs[1], dy[i]},
-			Outputs: []string{e.b.Name("again/" + y)},
-			Attrs:   d.Attrs,
-		}
-		e.b.M.Nodes = append(e.b.M.Nodes, twin)
-		e.redrawn[twin] = y
+		after := c.cast(dy[i], e.value(from).Type)
+		drawn := c.Node(d.Domain, d.Op, 1, d.Attrs, d.Inputs[0], d.Inputs[1], after)[0]
+		e.redrawn[c.Last()] = from
 		recomputed = maps.Clone(recomputed)
 		if recomputed == nil {
 			recomputed = map[string]string{}
 		}
-		recomputed[y] = twin.Outputs[0]
+		recomputed[y] = c.cast(drawn, e.value(y).Type)
 	}
 	return recomputed
 }

@@ -276,46 +276,56 @@ func TestRandomNodesAreKept(t *testing.T) {
 // TestDroppedAgain: gradients draw dropout from a seed again if its input is kept for more than one of them, and do so
 // only when they are there.
 func TestDroppedAgain(t *testing.T) {
-	for _, c := range []struct{ sites, again int }{{1, 0}, {2, 2}} {
-		b := onnx.NewBuilder("dropped", 23)
-		x, seed := b.Input("x", onnx.Float, onnx.Dims("rows", 4)), b.Input("seed", onnx.Int64, onnx.Dims(1))
-		var outputs, weights []string
-		for site := range c.sites {
-			w := b.Input(fmt.Sprint("w", site), onnx.Float, onnx.Dims(4, 3))
-			y := b.Node(onnx.FusedDomain, "Dropout", 1, onnx.Attrs{"rate": 0.5, "site": site}, x, seed)[0]
-			weights, outputs = append(weights, w), append(outputs, b.Op("MatMul", y, w))
-		}
-		forward := len(b.M.Nodes)
-		grads, err := Append(b.M, Options{Outputs: outputs, Wrt: weights})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := onnx.Check(b.M); err != nil {
-			t.Error(err)
-		}
-		drawn := map[string]bool{}
-		for _, n := range b.M.Nodes[forward:] {
-			if n.Op == "Dropout" {
-				drawn[n.Outputs[0]] = true
-				if len(n.Inputs) != 3 || n.Inputs[0] != x || n.Inputs[1] != seed {
-					t.Errorf("%d sites: got inputs %q, want %s, %s and a gradient", c.sites, n.Inputs, x, seed)
+	for _, c := range []struct {
+		sites int
+		as    onnx.DType // in which the products read the rows
+		again int
+	}{
+		{1, onnx.Float, 0},
+		{2, onnx.Float, 2},
+		{2, onnx.Double, 2},
+	} {
+		t.Run(fmt.Sprint(c.sites, c.as), func(t *testing.T) {
+			b := onnx.NewBuilder("dropped", 23)
+			x, seed := b.Input("x", onnx.Float, onnx.Dims("rows", 4)), b.Input("seed", onnx.Int64, onnx.Dims(1))
+			var outputs, weights []string
+			for site := range c.sites {
+				y := b.Node(onnx.FusedDomain, "Dropout", 1, onnx.Attrs{"rate": 0.5, "site": site}, x, seed)[0]
+				if c.as != onnx.Float {
+					y = b.OpA("Cast", onnx.Attrs{"to": c.as}, y)
+				}
+				weights = append(weights, b.Input(fmt.Sprint("w", site), c.as, onnx.Dims(4, 3)))
+				outputs = append(outputs, b.Op("MatMul", y, weights[site]))
+			}
+			forward := len(b.M.Nodes)
+			kept := map[string]bool{} // rows of the forward pass after dropout
+			for _, n := range b.M.Nodes {
+				kept[n.Outputs[0]] = n.Op != "MatMul"
+			}
+			if _, err := Append(b.M, Options{Outputs: outputs, Wrt: weights}); err != nil {
+				t.Fatal(err)
+			}
+			if err := onnx.Check(b.M); err != nil {
+				t.Error(err)
+			}
+			drawn, read := 0, 0
+			for _, n := range b.M.Nodes[forward:] {
+				if n.Op == "Dropout" {
+					drawn++
+					if len(n.Inputs) != 3 || n.Inputs[0] != x || n.Inputs[1] != seed {
+						t.Errorf("got inputs %q, want %s, %s and a gradient", n.Inputs, x, seed)
+					}
+				}
+				for _, y := range n.Inputs {
+					if kept[y] {
+						read++
+					}
 				}
 			}
-		}
-		if len(drawn) != c.again {
-			t.Errorf("%d sites: the gradient draws %d times, want %d", c.sites, len(drawn), c.again)
-		}
-		for _, n := range b.M.Nodes[forward:] {
-			for i, y := range n.Inputs {
-				if c.again > 0 && i < 2 && slices.ContainsFunc(b.M.Nodes[:forward], func(f *onnx.Node) bool {
-					return f.Op == "Dropout" && f.Outputs[0] == y
-				}) {
-					t.Errorf("%d sites: %s reads %s of the forward pass", c.sites, n.Op, y)
-				}
+			if drawn != c.again || read != c.sites-c.again {
+				t.Errorf("gradients draw %d times and read %d kept rows, want %d and %d", drawn, read, c.again,
+					c.sites-c.again)
 			}
-		}
-		if len(grads) != c.sites {
-			t.Errorf("got %d gradients, want %d", len(grads), c.sites)
-		}
+		})
 	}
 }
