@@ -86,7 +86,9 @@ func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the %s graph of %s: %w", r.Name, s.net.Backbone.Dir, err)
 	}
-	if !s.net.OnCUDA() {
+	if s.net.OnCUDA() {
+		nn.SizesOnHost(b.Model)
+	} else {
 		nn.LowerPacked(b.Model)
 	}
 	nn.OmitUnread(b.Model)

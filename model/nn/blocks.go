@@ -55,9 +55,11 @@ type queries struct{ first, rows, length string }
 
 // overBlocks attends from queries [sequences, rows, kv, rep, dim] in blocks of equal size, and returns
 // [sequences*rows, kv*rep*dim]. attend becomes the body of a Scan. It gets queries [sequences, kv, rep*size, dim] at
-// the positions rows [size], the last of which is before end [1]. It returns a value of the same shape. The padding
-// of the last block has positions after the end of the sequences.
-func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q, rows, end string) string) string {
+// the positions rows() [size], the last of which is before end [], for which a GPU waits. It returns a value of the
+// same shape. The padding of the last block has positions after the end of the sequences.
+func (g *Graph) overBlocks(
+	q string, at queries, kv, rep, dim int, attend func(q, end string, rows func() string) string,
+) string {
 	up := func(a, b string) string { return g.Op("Div", g.Op("Sub", g.Op("Add", a, b), g.Ints(1)), b) }
 	count := up(at.length, g.Ints(g.Blocks.rows(kv*rep)))
 	size := g.Op("Mul", up(up(at.length, count), g.Ints(blockUnit)), g.Ints(blockUnit))
@@ -76,8 +78,7 @@ func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q
 	body := g.Body("block", func() {
 		end := g.Input(g.Name("end"), onnx.Int64, onnx.Dims())
 		q := g.Input(g.Name("q"), g.Compute, onnx.Dims(-1, kv, -1, dim))
-		rows := g.Op("Range", g.Op("Sub", end, step), end, g.Int(1))
-		y := attend(q, rows, g.Op("Unsqueeze", end, g.Ints(0)))
+		y := attend(q, end, func() string { return g.Op("Range", g.Op("Sub", end, step), end, g.Int(1)) })
 		y = g.Op("Reshape", y, g.Op("Shape", q)) // fixes the shape, also of the gradient
 		g.Output(g.Name("y"), y, g.Compute, onnx.Dims(-1, kv, -1, dim))
 	})
@@ -115,7 +116,8 @@ func (g *Graph) zeros(shape ...any) string {
 func (a *SelfAttention) attendInBlocks(
 	g *Graph, q, k, v string, at queries, added func(rows, columns string) string,
 ) string {
-	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
+	attend := func(q, end string, positions func() string) string {
+		rows, end := positions(), g.Op("Unsqueeze", end, g.Ints(0))
 		// Reshapes state which sizes are equal: otherwise the backward pass would look for broadcast axes at run
 		// time.
 		before := func(x string, length any) string {
@@ -137,7 +139,8 @@ func (a *SelfAttention) attendInBlocks(
 		scores := g.scores(q, k, a.scale())
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
 		return g.Op("MatMul", prob, before(v, length))
-	})
+	}
+	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, attend)
 }
 
 // AttendWhole is [Graph.Attend] over whole pictures, in blocks if they are long.
@@ -149,7 +152,7 @@ func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
 	q = g.Op("Reshape", g.scaleQueries(q, scale), g.Ints(0, 0, int64(heads), 1, int64(dim)))
 	k, v = g.heads(k, heads, dim, 0, 2, 3, 1), g.heads(v, heads, dim, 0, 2, 1, 3)
 	length := g.SizeOf(k, 3)
-	return g.overBlocks(q, queries{g.Ints(0), length, length}, heads, 1, dim, func(q, _, _ string) string {
+	return g.overBlocks(q, queries{g.Ints(0), length, length}, heads, 1, dim, func(q, _ string, _ func() string) string {
 		n := g.SizeOf(q, 0) // as above
 		k := g.Op("Reshape", k, g.Shape(n, heads, dim, -1))
 		mask := g.Op("Reshape", mask, g.Shape(n, 1, 1, g.SizeOf(k, 3)))

@@ -211,7 +211,7 @@ func (g *Graph) dropped(x string, t onnx.DType, in int) string {
 	}
 	if d.pool == "" {
 		d.pool = g.Input("dropout_pool", onnx.Float, onnx.Dims("pool"))
-		d.offsets = g.Input("dropout_offsets", onnx.Int64, onnx.Dims("sites"))
+		d.offsets = g.Input(inOffsets, onnx.Int64, onnx.Dims("sites"))
 	}
 	start := g.OpA("Slice", nil, d.offsets, g.Ints(int64(site)), g.Ints(int64(site+1)))
 	d.widest = max(d.widest, in)

@@ -1,7 +1,9 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"assay/onnx"
 )
@@ -31,6 +33,11 @@ type Packing struct {
 	Cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 
+const inLengths, inSelectEach, inOffsets = "group_lengths", "group_select_each", "dropout_offsets"
+
+// hostInputs are those from which sizes of values, and bounds of slices, are computed.
+var hostInputs = []string{inLengths, inSelectEach, inOffsets, InCacheLength}
+
 // NewPacking declares the inputs of the given number of groups, or of the groups of the graph's variant.
 func NewPacking(g *Graph, groups int, selected bool) *Packing {
 	if g.Kernels == Fused {
@@ -47,11 +54,11 @@ func NewPacking(g *Graph, groups int, selected bool) *Packing {
 	}
 	ints := func(name, dim string) string { return g.Input(name, onnx.Int64, onnx.Dims(dim)) }
 	vec := func(name string, n int) string { return g.Input(name, onnx.Int64, onnx.Dims(n)) }
-	p := &Packing{Groups: groups, Rows: vec("group_rows", groups), Lengths: vec("group_lengths", groups), Follows: follows}
+	p := &Packing{Groups: groups, Rows: vec("group_rows", groups), Lengths: vec(inLengths, groups), Follows: follows}
 	if selected {
 		n := len(p.queryGroups(true))
 		p.Select, p.SelectPlace = ints("select", "selected"), ints("select_place", "selected")
-		p.SelectRows, p.SelectEach = vec("group_select_rows", n), vec("group_select_each", n)
+		p.SelectRows, p.SelectEach = vec("group_select_rows", n), vec(inSelectEach, n)
 	}
 	for i, of := range follows {
 		name := ""
@@ -61,6 +68,34 @@ func NewPacking(g *Graph, groups int, selected bool) *Packing {
 		p.Prefixes = append(p.Prefixes, name)
 	}
 	return p
+}
+
+// SizesOnHost makes ONNX Runtime compute sizes on the host. It places nodes there that read the shape of a value, but
+// nodes that read an integer input on the GPU, whose results it then waits for. So a zero is added to these inputs that
+// is made from a shape.
+func SizesOnHost(m *onnx.Model) {
+	i := slices.IndexFunc(m.Inputs, func(in onnx.ValueInfo) bool { return len(in.Shape) > 0 && !in.Shape[0].Known() })
+	if i < 0 { // the runtime knows all shapes, and would fold the zero
+		return
+	}
+	b, zero, n := onnx.Extend(m), "", len(m.Nodes)
+	onHost := map[string]string{}
+	for _, in := range m.Inputs {
+		if !slices.Contains(hostInputs, in.Name) {
+			continue
+		}
+		if zero == "" {
+			size := b.OpA("Shape", onnx.Attrs{"start": 0, "end": 1}, m.Inputs[i].Name)
+			zero = b.Op("Sub", size, size)
+		}
+		onHost[in.Name] = b.Op("Add", in.Name, zero)
+	}
+	for _, node := range m.Nodes[:n] {
+		for i, x := range node.Inputs {
+			node.Inputs[i] = cmp.Or(onHost[x], x)
+		}
+	}
+	m.Nodes = slices.Concat(m.Nodes[n:], m.Nodes[:n])
 }
 
 // split cuts a value along an axis into one part for each of n groups, by the groups' numbers of rows.
