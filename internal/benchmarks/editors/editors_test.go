@@ -267,10 +267,12 @@ type authorsGEditMeans []struct {
 	Expect map[string]*float64
 }
 
-// TestImgEditSpace: lines end, and are stripped, where Python's are. The authors' function returned these numbers.
-func TestImgEditSpace(t *testing.T) {
+// TestImgEditText: lines end, and are stripped, where Python's are, and digits are those of any script. The authors'
+// function returned these numbers.
+func TestImgEditText(t *testing.T) {
 	for text, want := range map[string]float64{"a: 5\x1f\n\x1fb: 4\u2028c: 3\x1c": 4, "a: 5\x1fb: 4\nc: 3": 3,
-		"a: 5\r\x1db: 4\vc: 3\u0085": 4} {
+		"a: 5\r\x1db: 4\vc: 3\u0085": 4,
+		"a: ５\nb: ٤\nc: 1२":          7, "a: 𝟝\nb: 4½\nc: 五\nd: \ne: 4": 4.5} {
 		if got, _, ok := imgEditScore(text); !ok || got != want {
 			t.Errorf("%q: got %v, %t, want %v", text, got, ok, want)
 		}

@@ -113,11 +113,12 @@ func imgEditScore(text string) (v float64, usual, ok bool) {
 	sum, n, within := 0.0, 0, true
 	for _, line := range pystring.Lines(text) {
 		parts := strings.Split(pystring.Strip(line), ": ")
-		if len(parts) != 2 || parts[1] == "" || strings.Trim(parts[1], "0123456789") != "" {
+		if len(parts) != 2 {
 			continue
 		}
-		x, err := strconv.ParseFloat(parts[1], 64)
-		if err != nil {
+		digits, ok := pystring.Decimal(parts[1])
+		x, err := strconv.ParseFloat(digits, 64)
+		if !ok || err != nil {
 			continue
 		}
 		within = within && x >= 1 && x <= 5

@@ -133,13 +133,15 @@ func addSession(s *protocol.EditorSet, root, id string, instructions map[string]
 		if known {
 			it.Set("source", bare(turn.Input))
 		}
-		sample := protocol.EditorSample{Item: it, Output: protocol.Picture{Bare: true}, Parts: []string{singleTurn}}
+		sample := protocol.EditorSample{Item: it, Output: protocol.Picture{Bare: true}, Parts: []string{singleTurn},
+			Source: id} // a turn starts from the wanted result of the one before
 		sample.Scored = known
 		if err := s.Add(sample); err != nil {
 			return err
 		}
 	}
 	if last := outputs[len(outputs)]; last != "" {
+		// no number is of turns and ends, so an end is a unit of its own: an editor may have only one of the two
 		return s.Add(protocol.EditorSample{Item: wanted(id+"/final", last), Output: protocol.Picture{Bare: true},
 			Parts: []string{multiTurn}})
 	}

@@ -199,7 +199,7 @@ func (r *recognition) search(sizes []int, label func(string) string) *ensemblesB
 		}
 		m := modelAccuracy{Name: name, Accuracy: stats.Mean(hits), Low: protocol.Value(math.NaN()),
 			High: protocol.Value(math.NaN())}
-		if in := protocol.MeanInterval(hits, protocol.AgreementResamples, protocol.AgreementSeed); in != nil {
+		if in := protocol.MeanInterval(hits, nil, protocol.AgreementResamples, protocol.AgreementSeed); in != nil {
 			m.Low, m.High = protocol.Value(in.Low), protocol.Value(in.High)
 		}
 		m.Unreadable, m.example = r.unreadable(name)

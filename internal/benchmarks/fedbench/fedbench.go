@@ -178,13 +178,17 @@ func (j *fedPredictions) bySource() *protocol.Sources {
 	}
 	j.sources = &protocol.Sources{}
 	for i, s := range j.samples {
-		source := "sample\n" + s.key.ID
-		if t, ok := j.index[s.key.ID]; ok && j.triplets[t].from != "" {
-			source = "source\n" + j.triplets[t].from
-		}
-		j.sources.Add(source, i)
+		j.sources.Add(j.sourceOf(s), i)
 	}
 	return j.sources
+}
+
+// sourceOf names the source of a sample.
+func (j *fedPredictions) sourceOf(s fedSample) string {
+	if t, ok := j.index[s.key.ID]; ok && j.triplets[t].from != "" {
+		return "source\n" + j.triplets[t].from
+	}
+	return "sample\n" + s.key.ID
 }
 
 // Units implements protocol.Predictions.

@@ -114,19 +114,22 @@ type fedHits struct {
 	hits    map[string]map[string][]float64 // by aspect and metric: 1 where they agree
 	n       map[string]int                  // pairs, by aspect
 	metrics map[string]int                  // pairs that have a value of it
+	sources map[string]*protocol.Sources    // of the pairs, by aspect
 }
 
 // hits compares the metrics of all pairs whose samples have been read.
 func (j *fedPredictions) hits() fedHits {
-	h := fedHits{map[string]map[string][]float64{}, map[string]int{}, map[string]int{}}
+	h := fedHits{map[string]map[string][]float64{}, map[string]int{}, map[string]int{},
+		map[string]*protocol.Sources{}}
 	for _, v := range j.votes {
 		a, b := j.samples[v.a], j.samples[v.b]
 		if a.err != nil || b.err != nil {
 			continue
 		}
 		if h.hits[v.aspect] == nil {
-			h.hits[v.aspect] = map[string][]float64{}
+			h.hits[v.aspect], h.sources[v.aspect] = map[string][]float64{}, &protocol.Sources{}
 		}
+		h.sources[v.aspect].Add(j.sourceOf(a), h.n[v.aspect])
 		h.n[v.aspect]++
 		for m, x := range a.values {
 			y, ok := b.values[m]
@@ -148,7 +151,8 @@ func (j *fedPredictions) hits() fedHits {
 }
 
 // agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes,
-// with 95 % intervals of a bootstrap over pairs. The gain itself counts by its closeness to 1, which is s_reg's order.
+// with 95 % intervals of a bootstrap over sources. The gain itself counts by its closeness to 1, which is s_reg's
+// order.
 func (j *fedPredictions) agreement() (map[string]fedVotesJSON, protocol.Table) {
 	h := j.hits()
 	hits, n, metrics := h.hits, h.n, h.metrics
@@ -177,11 +181,11 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, protocol.Table) {
 		}
 		line := protocol.TableRow{Name: m}
 		for k, aspect := range aspects {
-			list := hits[aspect][m]
+			list, sources := hits[aspect][m], h.sources[aspect].Samples
 			acc := stats.Mean(list)
 			out[names[k]].Accuracy[m] = protocol.Value(acc)
 			line.Cells = append(line.Cells, protocol.Cell{Value: acc,
-				Bounds: protocol.MeanInterval(list, protocol.AgreementResamples, protocol.AgreementSeed)})
+				Bounds: protocol.MeanInterval(list, sources, protocol.AgreementResamples, protocol.AgreementSeed)})
 		}
 		t.Rows = append(t.Rows, line)
 	}

@@ -61,17 +61,24 @@ func agreementOf(title string, measure Column, others []Column) Table {
 	return t
 }
 
-// MeanInterval returns the 95 % bootstrap interval of a mean; nil for fewer than two values.
-func MeanInterval(list []float64, resamples int, seed uint64) *stats.Interval {
-	if len(list) < 2 || resamples < 1 {
+// MeanInterval returns the 95 % interval of a mean, of a bootstrap over sources with their values (nil: every value has
+// a source of its own); nil for fewer than two sources.
+func MeanInterval(list []float64, sources [][]int, resamples int, seed uint64) *stats.Interval {
+	if sources == nil {
+		sources = slices.Collect(slices.Chunk(stats.UpTo(len(list)), 1))
+	}
+	if len(sources) < 2 || resamples < 1 {
 		return nil
 	}
-	return &stats.Bootstrap(stats.NewRand(seed), len(list), resamples, 0.95, func(units []int) []float64 {
-		sum := 0.0
+	return &stats.Bootstrap(stats.NewRand(seed), len(sources), resamples, 0.95, func(units []int) []float64 {
+		sum, n := 0.0, 0
 		for _, u := range units {
-			sum += list[u]
+			for _, i := range sources[u] {
+				sum += list[i]
+				n++
+			}
 		}
-		return []float64{sum / float64(len(units))}
+		return []float64{sum / float64(n)}
 	})[0]
 }
 

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -40,5 +42,22 @@ func TestBasisDiffers(t *testing.T) {
 				t.Errorf("%q, want %q", why, want)
 			}
 		})
+	}
+}
+
+// TestMeanInterval: four equal values of each source say no more than one.
+func TestMeanInterval(t *testing.T) {
+	var one, four []float64
+	var sources Sources
+	for i := range 40 {
+		one = append(one, float64(i*7%5))
+		for range 4 {
+			sources.Add(fmt.Sprint(i), len(four))
+			four = append(four, one[i])
+		}
+	}
+	got, want := MeanInterval(four, sources.Samples, 200, 1), MeanInterval(one, nil, 200, 1)
+	if got == nil || math.Abs(got.Low-want.Low)+math.Abs(got.High-want.High) > 1e-9 || want.High-want.Low < 0.5 {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

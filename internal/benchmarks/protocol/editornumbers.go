@@ -9,10 +9,15 @@ import (
 )
 
 // Units implements Predictions.
-func (j *EditorPredictions) Units() int { return len(j.Samples) }
+func (j *EditorPredictions) Units() int { return len(j.sources.Samples) }
 
 // Complete implements Predictions.
-func (j *EditorPredictions) Complete(i int) bool {
+func (j *EditorPredictions) Complete(unit int) bool {
+	return !slices.ContainsFunc(j.sources.Samples[unit], func(i int) bool { return !j.complete(i) })
+}
+
+// complete reports whether a sample has all numbers.
+func (j *EditorPredictions) complete(i int) bool {
 	for _, c := range j.Columns {
 		if math.IsNaN(j.Values[c][i]) && j.wants(i, c) {
 			return false
@@ -101,10 +106,12 @@ func (j *EditorPredictions) in(part string, units []int) (out []int) {
 }
 
 // Numbers implements Predictions: each column of each part, as "column: part".
-func (j *EditorPredictions) Numbers(units []int) []Number {
+func (j *EditorPredictions) Numbers(units []int) []Number { return j.numbers(j.sources.Of(units)) }
+
+func (j *EditorPredictions) numbers(samples []int) []Number {
 	var out []Number
 	add := func(part, name string, ofGroups bool) {
-		in := j.in(part, units)
+		in := j.in(part, samples)
 		for _, c := range j.Columns {
 			covers := j.covers(c, in)
 			if covers.Of == 0 {
@@ -149,8 +156,8 @@ type gradedJSON struct {
 func (j *EditorPredictions) Result() *Result {
 	r := &Result{Notes: j.Notes}
 	all := stats.UpTo(len(j.Samples))
-	r.Count(len(all), j.Complete, func(i int) Key { return ItemKey(j.Samples[i].Item) })
-	r.Numbers = j.Numbers(all)
+	r.Count(len(all), j.complete, func(i int) Key { return ItemKey(j.Samples[i].Item) })
+	r.Numbers = j.numbers(all)
 	out := gradedJSON{Editor: j.editor, Parts: map[string]map[string]Value{},
 		Groups: map[string]map[string]map[string]Value{}}
 	for _, part := range j.Parts {

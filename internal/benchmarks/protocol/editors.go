@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -38,6 +39,8 @@ type EditorSet struct {
 	// reads the authors' result files; nil: there are none
 	Own   func(editor string, j *EditorPredictions) error
 	Table func(path string) (editor string, rows []*Line, err error) // reads a file other than JSON; nil: there is none
+
+	sources Sources // of the samples, see EditorSample.Source
 }
 
 // EditorSample is one sample. Its item lacks the editor's picture.
@@ -46,8 +49,9 @@ type EditorSample struct {
 	Item    *edit.Edit
 	Group   string
 	Parts   []string
-	Scored  bool // a scorer has everything it needs
-	Several bool // it has several sources, shown to text judges that ask about them
+	Source  string // samples with the same name are not independent; "": the path of the source's picture, if it has one
+	Scored  bool   // a scorer has everything it needs
+	Several bool   // it has several sources, shown to text judges that ask about them
 }
 
 // NewEditorSet returns a set without samples, for the editors in the options.
@@ -65,6 +69,8 @@ func (s *EditorSet) Add(sample EditorSample) error {
 		s.Index = map[string]int{}
 	}
 	s.Index[id] = len(s.Samples)
+	sample.Source = cmp.Or(sample.Source, PictureOf(sample.Item, "source").Path)
+	s.sources.Add(sample.Source, len(s.Samples))
 	s.Samples = append(s.Samples, sample)
 	for _, part := range sample.Parts {
 		if !slices.Contains(s.Parts, part) {

@@ -26,7 +26,7 @@ type duelPart struct {
 	Ties   int            `json:"ties"`
 	Losses int            `json:"losses"`
 	Lead   protocol.Value `json:"mean_lead"` // of Editor, in the number; positive: it is better
-	Low    protocol.Value `json:"low"`       // 95 % percentile interval over samples
+	Low    protocol.Value `json:"low"`       // 95 % percentile interval over sources
 	High   protocol.Value `json:"high"`
 }
 
@@ -86,12 +86,14 @@ func (d *duel) lead(i int) float64 {
 func (d *duel) count(resamples int, seed uint64) (out []duelPart) {
 	add := func(name string, in func(s *protocol.EditorSample) bool) {
 		var leads []float64
+		var sources protocol.Sources
 		part := duelPart{Name: name, Low: protocol.Value(math.NaN()), High: protocol.Value(math.NaN())}
 		for i := range d.a.Samples {
 			v := d.lead(i)
 			if !in(&d.a.Samples[i]) || math.IsNaN(v) {
 				continue
 			}
+			sources.Add(d.a.Samples[i].Source, len(leads))
 			leads = append(leads, v)
 			switch protocol.Sign(v) {
 			case 1:
@@ -106,7 +108,7 @@ func (d *duel) count(resamples int, seed uint64) (out []duelPart) {
 			return
 		}
 		part.Lead = protocol.Value(stats.Mean(leads))
-		if in := protocol.MeanInterval(leads, resamples, seed); in != nil {
+		if in := protocol.MeanInterval(leads, sources.Samples, resamples, seed); in != nil {
 			part.Low, part.High = protocol.Value(in.Low), protocol.Value(in.High)
 		}
 		out = append(out, part)
