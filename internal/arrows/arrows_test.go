@@ -127,7 +127,7 @@ internal/trainer/objective: data internal/exit losses internal/trainer/config in
 internal/trainer/objective: internal/trainer/records
 internal/trainer/report: data edit internal/atomicfile internal/page internal/stats internal/trainer/config
 internal/trainer/report: internal/trainer/records
-internal/trainer/checkpoint: checkpoints data internal/atomicfile internal/filelock onnx internal/optim
+internal/trainer/checkpoint: checkpoints data internal/atomicfile internal/exit internal/filelock onnx internal/optim
 internal/trainer/checkpoint: internal/trainer/config internal/trainer/dataset internal/trainer/records
 internal/trainer/optimizer: checkpoints internal/exit internal/workers internal/optim internal/trainer/checkpoint
 internal/trainer/optimizer: internal/trainer/config internal/trainer/records

@@ -309,7 +309,7 @@ func TestUnusedExclude(t *testing.T) {
 func TestForeignFolder(t *testing.T) {
 	for _, name := range []string{"best/mine", "checkpoints/tiny/model.safetensors", "adapter/mine", "backbone/mine",
 		"scorer/mine", "metrics.jsonl", "rows.jsonl", "bad-rows.jsonl", "validation.jsonl", "config.yaml", "mlflow.json",
-		"wandb.json"} {
+		"wandb.json", ".lock"} {
 		path := writeRun(t, 30, "epochs: 1\n")
 		mine := filepath.Join(filepath.Dir(path), "out", name)
 		if err := os.MkdirAll(filepath.Dir(mine), 0o777); err != nil {
@@ -322,6 +322,9 @@ func TestForeignFolder(t *testing.T) {
 		}
 		first, _, _ := strings.Cut(name, "/")
 		refusal := "has " + first + ", which a run would replace, but no plan.json of a run: use another out"
+		if name == ".lock" {
+			refusal = ".lock is not the lock of a run, which would replace it: use another out"
+		}
 		for _, fresh := range []bool{false, true} {
 			_, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory, Fresh: fresh})
 			if err == nil || exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), refusal) {
@@ -332,6 +335,7 @@ func TestForeignFolder(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want it unchanged", name, text, err)
 		}
 		got, want := testfile.Names(t, filepath.Join(filepath.Dir(path), "out")), []string{".mine.tmp", first}
+		slices.Sort(want)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: got %v in the folder, want %v as before", name, got, want)
 		}

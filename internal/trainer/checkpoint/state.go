@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/filelock"
 	"assay/internal/optim"
 	"assay/internal/trainer/config"
@@ -270,6 +272,9 @@ type Held struct {
 	made  bool   // the file
 }
 
+// ownerPrefix begins what a process writes into the file.
+const ownerPrefix = "process "
+
 // Lock keeps a second process out of a run directory. Some network file systems lock for one machine alone: the process
 // also writes its name into the file, so that [Held.Check] notices if a later one did.
 func Lock(out string) (*Held, error) {
@@ -282,9 +287,13 @@ func Lock(out string) (*Held, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the run directory %s: %w", out, err)
 	}
+	if old, err := os.ReadFile(path); err == nil && len(old) > 0 && !bytes.HasPrefix(old, []byte(ownerPrefix)) {
+		f.Close()
+		return nil, exit.Usagef("%s is not the lock of a run, which would replace it: use another out", path)
+	}
 	host, _ := os.Hostname() // the rest tells processes apart
 	h := &Held{file: f, out: out, made: errors.Is(absent, os.ErrNotExist)}
-	h.owner = fmt.Sprintf("process %d on %s, since %s\n", os.Getpid(), host, time.Now().Format(time.RFC3339Nano))
+	h.owner = fmt.Sprintf(ownerPrefix+"%d on %s, since %s\n", os.Getpid(), host, time.Now().Format(time.RFC3339Nano))
 	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteString(h.owner)
 	}
