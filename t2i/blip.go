@@ -167,9 +167,8 @@ func bertTokenizer(path string) (*tokens.Tokenizer, error) {
 func (n *blip) fingerprint() (string, error) { return n.print, nil }
 
 func (n *blip) open(g *nn.Graph, lean bool) (*ort.Session, error) {
-	return ort.Open(g.M, ort.Options{
-		Device: n.o.Device, Threads: n.o.Threads, Folder: n.weights.Folder(), NoSpin: true, LowMemory: lean,
-	})
+	o := ort.Options{Device: n.o.Device, Threads: n.o.Threads, NoSpin: true, LowMemory: lean}
+	return encoders.OpenOver(n.weights, g.M, o)
 }
 
 // Close frees tokenizer and weights.

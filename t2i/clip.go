@@ -27,6 +27,7 @@ type clip struct {
 	config *Config
 	o      encoders.Options
 	scale  float64 // of the cosine
+	head   string  // digest of the head's file when it was opened; "": none
 
 	mu    sync.Mutex
 	texts map[string][]float32 // embeddings of length 1: trainers score many pictures with the same text
@@ -50,6 +51,9 @@ func openCLIP(c *Config, o Options) (network, *encoders.Processor, error) {
 	if err == nil && (c.Kind == clipScore || c.Kind == pickScore) {
 		n.scale, err = n.LogitScale()
 	}
+	if err == nil {
+		n.head, err = n.headDigest()
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, n.Close())
 	}
@@ -57,14 +61,31 @@ func openCLIP(c *Config, o Options) (network, *encoders.Processor, error) {
 }
 
 func (n *clip) fingerprint() (string, error) {
-	if n.config.Head == "" {
+	if n.head == "" {
 		return n.Fingerprint(), nil
 	}
-	head, err := store.FileDigest(n.config.Head)
-	return store.KeyOf(n.Fingerprint(), head.String()).String(), err
+	return store.KeyOf(n.Fingerprint(), n.head).String(), nil
 }
 
-func (n *clip) open(g *nn.Graph, lean bool) (*ort.Session, error) { return n.OpenGraph(g, n.o, lean) }
+func (n *clip) headDigest() (string, error) {
+	if n.config.Head == "" {
+		return "", nil
+	}
+	k, err := store.FileDigest(n.config.Head)
+	return k.String(), err
+}
+
+func (n *clip) open(g *nn.Graph, lean bool) (*ort.Session, error) {
+	s, err := n.OpenGraph(g, n.o, lean)
+	if err != nil {
+		return nil, err
+	}
+	if head, err := n.headDigest(); err != nil || head != n.head { // which the graph was built from
+		return nil, errors.Join(fmt.Errorf("%s was changed while in use: open the judge again", n.config.Head), err,
+			s.Close())
+	}
+	return s, nil
+}
 
 // graph builds scale e/|e| t with a text's embedding t of length 1, or the layers of the head over e/|e|.
 func (n *clip) graph() (*nn.Graph, error) {

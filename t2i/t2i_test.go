@@ -1,6 +1,8 @@
 package t2i
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -287,6 +289,29 @@ func TestChanged(t *testing.T) {
 	}
 	if _, err := Open(s.Out, Options{}); err == nil || !strings.Contains(err.Error(), "import it again") {
 		t.Errorf("got %v, want an error about changed weights", err)
+	}
+}
+
+// TestReplacedWhileOpen: a file that is replaced after a judge was opened, and before its first score, is an error:
+// sessions open the files by their names, and the scores would be another judge's.
+func TestReplacedWhileOpen(t *testing.T) {
+	for name, file := range map[string]string{"imagereward": "model.safetensors", "hpsv2": "model.safetensors",
+		"aesthetic": "head.safetensors"} {
+		j := imported(t, name)
+		path := filepath.Join(filepath.Dir(cmp.Or(j.config.Head, j.config.Weights, filepath.Join(j.config.Model, "-"))), file)
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw[len(raw)-1] ^= 1
+		if err := errors.Join(os.WriteFile(path+".new", raw, 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+		want := path + " was changed while in use"
+		scores, _, err := edit.ScoreAll(t.Context(), j, editOf(t, "wide.png", "a cup"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got scores %v, error %v, want an error with %q", name, scores, err, want)
+		}
 	}
 }
 
