@@ -1,6 +1,7 @@
 package gradjob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,33 @@ func readModel(path string) (*onnx.Model, string, error) {
 	if err == nil {
 		err = errors.Join(onnx.Check(m), onnx.CheckExternal(m, folder))
 	}
+	if err == nil {
+		err = loadNorms(m, folder)
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)
 	}
 	return m, folder, nil
+}
+
+// loadNorms puts the weights of fused norms, which are small, into the model: their rule must see zeros.
+func loadNorms(m *onnx.Model, folder string) error {
+	for _, n := range m.Nodes {
+		if n.Domain != onnx.FusedDomain || n.Op != "AddRMSNorm" || len(n.Inputs) < 3 {
+			continue
+		}
+		t := m.Initializer(n.Inputs[2])
+		if t == nil || t.External == nil {
+			continue
+		}
+		var b bytes.Buffer
+		e := t.External
+		if err := copyRange(&b, filepath.Join(folder, e.Location), e.Offset, e.Length); err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		t.Data, t.External = b.Bytes(), nil
+	}
+	return nil
 }
 
 // writeModel writes m, whose external weights are in folder, to path. In that folder it refers to them; elsewhere it

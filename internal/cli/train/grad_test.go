@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -392,6 +393,44 @@ func TestGradOfNoElements(t *testing.T) {
 	for _, v := range flat(got["w"]) {
 		if v != 0 {
 			t.Errorf("the gradient of w is %v, want zeros", got["w"])
+		}
+	}
+}
+
+// TestGradOfExternalNorm: a fused norm's weight in another file may have a 0, by which the fused gradient would divide.
+// With y = w x / r, r the root of the mean square, dx is w/r - x sum(w x) / (3 r^3) for three columns.
+func TestGradOfExternalNorm(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	w, x := []float64{0.5, 0, -2}, []float64{1, 2, -1}
+	b := onnx.NewBuilder("norm", 17)
+	b.Input("x", onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(3)})
+	b.M.Initializers = append(b.M.Initializers, &onnx.Tensor{Name: "w", Type: onnx.Float, Shape: []int64{3},
+		External: &onnx.External{Location: "weights.bin", Length: 12}})
+	b.M.Opsets[onnx.FusedDomain] = 1
+	y := b.Node(onnx.FusedDomain, "AddRMSNorm", 3, onnx.Attrs{"epsilon": 0.0}, "x", "", "w")[1]
+	b.Output("y", y, onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(3)})
+	encoded, err := b.M.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(at("model.onnx"), encoded, 0o644),
+		os.WriteFile(at("weights.bin"), onnx.Float32Bytes([]float32{0.5, 0, -2}), 0o644),
+		checkpoints.WriteFile(at("inputs.safetensors"), map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(1, 3),
+			tensor.WithBacking([]float32{1, 2, -1}))}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := trainGrad(t, dir, "--cotangents", "", "--wrt", "x", "--out", at("out.safetensors")); code != 0 {
+		t.Fatal(stderr)
+	}
+	got, _, err := checkpoints.ReadFile(at("out.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, wx := math.Sqrt(2), 2.5 // (1 + 4 + 1) / 3, and 0.5 + 2
+	for i, g := range flat(got["x"]) {
+		if want := w[i]/r - x[i]*wx/(3*r*r*r); math.Abs(float64(g)-want) > 1e-6 {
+			t.Errorf("dx[%d]: got %v, want %v", i, g, want)
 		}
 	}
 }
