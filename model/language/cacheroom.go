@@ -3,8 +3,7 @@ package language
 import (
 	"fmt"
 
-	"gorgonia.org/tensor"
-
+	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
@@ -85,9 +84,11 @@ func (l *Model) promptPeak() (int64, error) {
 		p.axes[i] = make([]int64, rows)
 	}
 	stretch := []Stretch{{Prompt: p, To: rows, Logits: 1}}
-	features := tensor.New(tensor.WithShape(1, d.FeatureWidth()), tensor.Of(tensor.Float32))
-	in := exec.Shapes(l.packStretches(stretch).Feeds, plainFeeds(stretch, d.KVHeads),
-		map[string]*tensor.Dense{nn.InFeatures: features})
+	vision, _, err := l.run.Sessions.ShownFeeds(&batch.Inputs{})
+	if err != nil {
+		return 0, err
+	}
+	in := exec.Shapes(l.packStretches(stretch).Feeds, plainFeeds(stretch, d.KVHeads), vision)
 	for i := range d.Layers {
 		for _, what := range nn.CacheParts {
 			past, _ := nn.CacheNames(i, what)
