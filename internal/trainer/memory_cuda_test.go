@@ -158,6 +158,19 @@ func TestPlansOfModeHead(t *testing.T) {
 	if !strings.HasPrefix(gpu.Device, "cuda:0, ") || gpu.Memory != 80e9 || gpu.Fits == nil || !*gpu.Fits {
 		t.Errorf("%+v", gpu)
 	}
+	path := pictureRun(t, "llavanext", "mode: head\n")
+	table := filepath.Join(filepath.Dir(path), "table.jsonl")
+	rows := strings.SplitAfter(mustRead(t, table), "\n")
+	if err := os.WriteFile(table, []byte(strings.Join(rows[:4], "")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	four, err := DryRun(context.Background(), load(t, path), models.OpenPlanFor(80e9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, all := four.Bytes["scoring"+states], gpu.Bytes["scoring"+states]; got == 0 || got >= all {
+		t.Errorf("4 rows: got %d bytes for scoring, want less than the %d for 16 of %d rows", got, all, len(rows))
+	}
 	if err := planFor(t, 1e6, "mode: head\n").Err(); err == nil || !strings.Contains(err.Error(), "would not fit") {
 		t.Errorf("a megabyte: %v", err)
 	}

@@ -290,7 +290,7 @@ func (m *tableHead) Plan(ctx context.Context, in PlanInput) (p *Plan, err error)
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.UsageOf(longest, hiddenBatch, pictures(m.config, &in))
+	u, err := s.UsageOf(longest, min(hiddenBatch, in.Rows+in.Validation), pictures(m.config, &in))
 	if err != nil {
 		return nil, err
 	}
