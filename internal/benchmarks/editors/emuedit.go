@@ -57,7 +57,8 @@ func loadEmuEdit(o protocol.Options) (protocol.Set, error) {
 		}
 		it := protocol.NewItem(protocol.Key{ID: id}, text[0], p.Picture("image", -1, o.Images), protocol.Picture{})
 		protocol.SetCaptions(it, [2]string{text[4], text[5]})
-		return s.Add(protocol.EditorSample{Group: task, Parts: []string{split}, Scored: true, Item: it})
+		return s.Add(protocol.EditorSample{Group: task, Parts: []string{split}, Source: p.PictureName("image"), Scored: true,
+			Item: it})
 	})
 	return s, err
 }

@@ -35,6 +35,8 @@ func TestSourceIntervals(t *testing.T) {
 				`"lpips_src_gt": 1}`},
 		{"imgedit-bench", "basic_edit.json", "score", `"%03[4]d": {"id": "%[1]d.png", "prompt": "p", "edit_type": "t"}`,
 			`{"id": "%03[4]d", "score": %[3]d}`},
+		{"emu-edit", "d.jsonl", "score", `{"instruction": "p", "task": "t", "split": "test", "idx": "%[4]d", ` +
+			`"input_caption": "a", "output_caption": "b", "image": "%[1]d.png"}`, `{"id": "test/%[4]d", "score": %[3]d}`},
 		{"magicbrush", "", "l1: single turn", `images/%[1]d/%[1]d-output%[5]d.png`,
 			`{"id": "%[1]d/%[5]d", "l1": %[3]d}`},
 	} {
