@@ -28,6 +28,9 @@ func TestSourceIntervals(t *testing.T) {
 			`"source_prompt": "s%[1]d", "target_prompt": "t"}`, `{"id": "%[4]d", "left": %[3]d, "right": 0.5}`},
 		{"editreward-bench", "d.jsonl", "o", `{"key": ["%[1]d-%[2]da", "%[1]d-%[2]db"], "task_type": "t", ` +
 			`"dimension": "o", "instruction": "p%[1]d"}`, `{"key": ["%[1]d-%[2]da", "%[1]d-%[2]db"], "score": [%[3]d, 0.5]}`},
+		{"editreward-bench", "d.jsonl", "k2", `{"id": "%[4]d", "dataset": "2pair", "ranking": "A>B", ` +
+			`"comparison_type": "", "instruction": "p", "source_image": "%[1]d.png"}`,
+			`{"id": "%[4]d", "left": %[3]d, "right": 0.5}`},
 		{"aim-bench", "Instructions.json", "pq", `{"original_image": "%[1]d.png", "edited_image": "%[1]d_%[2]d.png", ` +
 			`"edit_type": "t", "target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}`, `{"id": %[4]d, "pq": [%[3]d, 7]}`},
 		{"fed-bench", "triplets.jsonl", "pq", `{"sample": "s%[4]d", "source": "%[1]d.png", "gt": "g%[4]d.png"}`,

@@ -52,8 +52,8 @@ func (r *tigerRun) right(eps float64) bool {
 }
 
 // tallyAsRun counts samples of one K as the program's strict ranking does, k = 0 of every K.
-func (t *tigerPredictions) tallyAsRun(units []int, k int, eps float64) (out tally) {
-	for _, u := range units {
+func (t *tigerPredictions) tallyAsRun(samples []int, k int, eps float64) (out tally) {
+	for _, u := range samples {
 		r := t.runs[u]
 		if r == nil || k != 0 && t.samples[u].k != k {
 			continue
@@ -69,10 +69,10 @@ func (t *tigerPredictions) tallyAsRun(units []int, k int, eps float64) (out tall
 // pairwiseAsRun returns the program's accuracy on the pairs of one K, and its margin. With two candidates, and with
 // k = 0 (every K), a difference of at most the margin is a tie, with the same margin for all pairs. With three or four
 // there are no ties.
-func (t *tigerPredictions) pairwiseAsRun(units []int, k int) (eps, accuracy float64) {
+func (t *tigerPredictions) pairwiseAsRun(samples []int, k int) (eps, accuracy float64) {
 	var human []int
 	var d []float64
-	for _, u := range units {
+	for _, u := range samples {
 		if r := t.runs[u]; r != nil && (k == 0 || t.samples[u].k == k) {
 			human, d = append(human, r.human...), append(d, r.d...)
 		}
@@ -102,7 +102,7 @@ func (t *tigerPredictions) pairwiseAsRun(units []int, k int) (eps, accuracy floa
 }
 
 // rules counts the samples by their number of edits; eps is the margin of a tie.
-func (t *tigerPredictions) rules(units []int, eps float64) (map[string]tigerRule, protocol.Table, []string) {
+func (t *tigerPredictions) rules(samples []int, eps float64) (map[string]tigerRule, protocol.Table, []string) {
 	var notes []string
 	rules := map[string]tigerRule{}
 	table := protocol.Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}
@@ -113,13 +113,13 @@ func (t *tigerPredictions) rules(units []int, eps float64) (map[string]tigerRule
 		var c tally
 		var rule tigerRule
 		if n.asRun {
-			pairsEps, pairwise := t.pairwiseAsRun(units, n.k)
-			c, rule.Pairwise = t.tallyAsRun(units, n.k, eps), protocol.Value(pairwise)
+			pairsEps, pairwise := t.pairwiseAsRun(samples, n.k)
+			c, rule.Pairwise = t.tallyAsRun(samples, n.k, eps), protocol.Value(pairwise)
 			if n.k == 0 {
 				rule.PairwiseEpsilon = &pairsEps
 			}
 		} else {
-			c = t.tally(units, n.k, eps)
+			c = t.tally(samples, n.k, eps)
 			rule.Pairwise = protocol.Value(float64(c.rightPairs) / float64(c.pairs))
 		}
 		rule.N, rule.Accuracy = c.n, protocol.Value(c.accuracy())

@@ -22,6 +22,7 @@ type tiger struct {
 	letters [][2]string // of the two candidates
 	k       []int       // of the comparison: 2, 3 or 4
 	samples []tigerSample
+	sources protocol.Sources // of the samples
 }
 
 type tigerSample struct {
@@ -84,6 +85,9 @@ func loadTiger(table *protocol.Samples, o protocol.Options) (protocol.Set, error
 			return nil, err
 		}
 		s.samples = append(s.samples, groups...)
+	}
+	for u, g := range s.samples {
+		s.sources.Add(s.places[g.comparisons[0]].PictureName("source_image"), u)
 	}
 	return s, nil
 }
@@ -242,10 +246,15 @@ func newTigerPredictions(s *tiger, j *protocol.PairPredictions) *tigerPrediction
 	return t
 }
 
-func (t *tigerPredictions) Units() int { return len(t.samples) }
+func (t *tigerPredictions) Units() int { return len(t.sources.Samples) }
 
 func (t *tigerPredictions) Complete(unit int) bool {
-	return !slices.ContainsFunc(t.samples[unit].comparisons, func(i int) bool { return !t.has(i) })
+	return !slices.ContainsFunc(t.sources.Samples[unit], func(u int) bool { return !t.complete(u) })
+}
+
+// complete reports whether no prediction of a sample is missing.
+func (t *tigerPredictions) complete(u int) bool {
+	return !slices.ContainsFunc(t.samples[u].comparisons, func(i int) bool { return !t.has(i) })
 }
 
 func (t *tigerPredictions) has(i int) bool { return t.j.HasScores(i) || t.j.Answer[i] != "" }
@@ -266,12 +275,12 @@ func (t *tigerPredictions) predicted(i int, eps float64) string {
 }
 
 // margin returns the tie margin of K=2.
-func (t *tigerPredictions) margin(units []int) float64 {
+func (t *tigerPredictions) margin(samples []int) float64 {
 	if !math.IsNaN(t.Epsilon) {
 		return t.Epsilon
 	}
 	var comparisons []int
-	for _, u := range units {
+	for _, u := range samples {
 		if g := t.samples[u]; g.k == 2 {
 			comparisons = append(comparisons, g.comparisons...)
 		}
@@ -286,11 +295,11 @@ type tally struct{ right, n, rightPairs, pairs int }
 
 func (t tally) accuracy() float64 { return float64(t.right) / float64(t.n) }
 
-func (t *tigerPredictions) tally(units []int, k int, eps float64) tally {
+func (t *tigerPredictions) tally(samples []int, k int, eps float64) tally {
 	var out tally
-	for _, u := range units {
+	for _, u := range samples {
 		g := t.samples[u]
-		if k != 0 && g.k != k || !t.Complete(u) {
+		if k != 0 && g.k != k || !t.complete(u) {
 			continue
 		}
 		margin := 0.0
@@ -326,7 +335,11 @@ var tigerNumbers = []struct {
 const pairwiseAsRun = "pairwise overall as run"
 
 func (t *tigerPredictions) Numbers(units []int) []protocol.Number {
-	eps := t.margin(units)
+	return t.numbers(t.sources.Of(units))
+}
+
+func (t *tigerPredictions) numbers(samples []int) []protocol.Number {
+	eps := t.margin(samples)
 	var out []protocol.Number
 	for _, n := range tigerNumbers {
 		if n.asRun && !t.j.AnyScore {
@@ -334,9 +347,9 @@ func (t *tigerPredictions) Numbers(units []int) []protocol.Number {
 		}
 		number := protocol.Number{Name: n.name}
 		if n.asRun {
-			number.Value = t.tallyAsRun(units, n.k, eps).accuracy()
+			number.Value = t.tallyAsRun(samples, n.k, eps).accuracy()
 		} else {
-			number.Value = t.tally(units, n.k, eps).accuracy()
+			number.Value = t.tally(samples, n.k, eps).accuracy()
 		}
 		if t.j.AnyScore && (n.k == 0 || n.k == 2) { // the others have no ties
 			number.Normalisation = protocol.MarginTerm(&eps, math.IsNaN(t.Epsilon))
@@ -344,7 +357,7 @@ func (t *tigerPredictions) Numbers(units []int) []protocol.Number {
 		out = append(out, number)
 	}
 	if t.j.AnyScore {
-		eps, accuracy := t.pairwiseAsRun(units, 0)
+		eps, accuracy := t.pairwiseAsRun(samples, 0)
 		out = append(out, protocol.Number{Name: pairwiseAsRun, Value: accuracy,
 			Terms: protocol.Terms{Normalisation: protocol.MarginTerm(&eps, math.IsNaN(t.Epsilon))}})
 	}
@@ -370,10 +383,10 @@ type tigerJSON struct {
 }
 
 func (t *tigerPredictions) Result() *protocol.Result {
-	units := stats.UpTo(len(t.samples))
-	r := &protocol.Result{Numbers: t.Numbers(units), Subset: "TIGER-Lab"}
+	samples := stats.UpTo(len(t.samples))
+	r := &protocol.Result{Numbers: t.numbers(samples), Subset: "TIGER-Lab"}
 	for u, g := range t.samples {
-		if t.Complete(u) {
+		if t.complete(u) {
 			r.N++
 			continue
 		}
@@ -390,11 +403,11 @@ func (t *tigerPredictions) Result() *protocol.Result {
 		}
 		r.Numbers[i].Coverage = protocol.CoverageBy(len(t.samples), func(u int) (protocol.Key, bool, bool) {
 			g := t.samples[u]
-			return protocol.Key{ID: g.name}, k == 0 || g.k == k, t.Complete(u) && !(asRun && t.runs[u] == nil)
+			return protocol.Key{ID: g.name}, k == 0 || g.k == k, t.complete(u) && !(asRun && t.runs[u] == nil)
 		})
 	}
-	eps := t.margin(units)
-	rules, table, notes := t.rules(units, eps)
+	eps := t.margin(samples)
+	rules, table, notes := t.rules(samples, eps)
 	r.Notes = append(r.Notes, notes...)
 	r.Notes = append(r.Notes, protocol.AnswerNotes("", t.j, func(i int) bool {
 		_, ok := tigerVerdict(t.j.Answer[i], t.letters[i][0], t.letters[i][1])
