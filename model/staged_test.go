@@ -15,9 +15,9 @@ import (
 	"assay/model/batch"
 )
 
-// TestStagedSteps: steps whose features are joined while another step runs have the same losses and gradients, bit for
-// bit, as steps without that: for pictures that repeat, and in other orders, and with validation, cancelled steps,
-// skipped batches and a cleared cache in between.
+// TestStagedSteps: steps whose features are copied to the device while another step runs have the same losses and
+// gradients, bit for bit, as steps without that: for pictures that repeat, and in other orders, and with validation,
+// cancelled steps, skipped batches and a cleared cache in between.
 func TestStagedSteps(t *testing.T) {
 	long.Test(t)
 	want, got := stagedSteps(t, false), stagedSteps(t, true)
@@ -42,24 +42,7 @@ func stagedSteps(t *testing.T, stage bool) (out [][]float32) {
 	}
 	defer u.Close()
 	rng := rand.New(rand.NewPCG(1, 2))
-	var pictures []*data.Picture
-	for i := range 5 {
-		p := data.NewPicture(56+28*(i%2), 56)
-		for k := range p.Pix {
-			p.Pix[k] = byte(rng.Uint32())
-		}
-		pictures = append(pictures, p)
-	}
-	var sets [][]*edit.Edit
-	for i := range 6 {
-		var set []*edit.Edit
-		for range 1 + i%3 {
-			set = append(set, edit.New(pictures[rng.IntN(5)], pictures[rng.IntN(5)], "blur it"))
-		}
-		reversed := slices.Clone(set)
-		slices.Reverse(reversed)
-		sets = append(sets, set, reversed)
-	}
+	sets := stagedSets(rng)
 	prepare := func(set int) (samples []*batch.Sample) {
 		for _, e := range sets[set] {
 			s, err := u.Sample(e, Ask{})
@@ -74,7 +57,7 @@ func stagedSteps(t *testing.T, stage bool) (out [][]float32) {
 		in := StepInput{Labels: []float64{0.2, 0.9, 0.4}[:len(samples)], Weight: 0.5, Seed: 7}
 		return u.Step(ctx, samples, in)
 	}
-	set := rng.IntN(len(sets))
+	set, uploaded := rng.IntN(len(sets)), 0
 	now := prepare(set)
 	for range 40 {
 		var next []*batch.Sample
@@ -98,6 +81,9 @@ func stagedSteps(t *testing.T, stage bool) (out [][]float32) {
 			}
 		case 3: // the following batch is used after this one
 			ahead.Wait()
+		case 4: // a step that fails before it runs
+			ahead.Wait()
+			uploaded += takeStaged(t, u, next)
 		}
 		if rng.IntN(8) > 0 {
 			r, err := step(t.Context(), now)
@@ -116,5 +102,45 @@ func stagedSteps(t *testing.T, stage bool) (out [][]float32) {
 		ahead.Wait()
 		now, set = next, following
 	}
+	if stage != (uploaded > 0) {
+		t.Errorf("got %d batches on the device, want some: %t", uploaded, stage)
+	}
 	return out
+}
+
+// takeStaged returns the number of tensors that a step over samples would find on the device.
+func takeStaged(t *testing.T, u *Tuner, samples []*batch.Sample) int {
+	t.Helper()
+	p, err := u.stepPacking().Pack(samples, u.net.Positions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, views, done, err := u.run.Sessions.StepFeeds(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	return len(views)
+}
+
+// stagedSets draws batches of edits of a few pictures, each in two orders.
+func stagedSets(rng *rand.Rand) (sets [][]*edit.Edit) {
+	var pictures []*data.Picture
+	for i := range 5 {
+		p := data.NewPicture(56+28*(i%2), 56)
+		for k := range p.Pix {
+			p.Pix[k] = byte(rng.Uint32())
+		}
+		pictures = append(pictures, p)
+	}
+	for i := range 6 {
+		var set []*edit.Edit
+		for range 1 + i%3 {
+			set = append(set, edit.New(pictures[rng.IntN(5)], pictures[rng.IntN(5)], "blur it"))
+		}
+		reversed := slices.Clone(set)
+		slices.Reverse(reversed)
+		sets = append(sets, set, reversed)
+	}
+	return sets
 }

@@ -52,7 +52,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	if o.Full {
 		train = exec.TrainBackbone
 	}
-	s, err := openScorer(p, exec.Plan{Training: train, Trains: o.Trains, Recompute: o.Recompute}, o.Options)
+	s, err := openScorer(p, exec.Plan{Training: train, Trains: o.Trains, Recompute: o.Recompute, Stages: true}, o.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +130,9 @@ func (t *Tuner) Step(ctx context.Context, samples []*batch.Sample, in StepInput)
 	})
 }
 
-// Stage prepares the features of the next Step's samples on the host, while another Step runs on a GPU.
+// Stage uploads the features of the next Step's samples to a GPU, while another Step runs there.
 func (t *Tuner) Stage(samples []*batch.Sample) {
-	if !t.net.OnCUDA() || t.net.VisionTrained() {
+	if !t.net.Stages() {
 		return
 	}
 	if p, err := t.stepPacking().Pack(t.stepSequences(samples), t.net.Positions); err == nil {
@@ -202,16 +202,16 @@ func (t *Tuner) step(
 	if s, err = t.run.Sessions.Session(graph); err != nil {
 		return nil, nil, nil, err
 	}
-	vision, done, err := t.run.Sessions.VisionFeeds(p)
+	vision, on, done, err := t.run.Sessions.StepFeeds(p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer done()
-	targets, err := feeds(p)
+	loss, err := feeds(p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	out, err = t.run.Sessions.Run(ctx, s, p.Feeds, vision, targets, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
+	out, err = t.run.Sessions.RunOn(ctx, s, on, p.Feeds, vision, loss, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
 	return out, p, s, err
 }
 

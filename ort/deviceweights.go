@@ -300,7 +300,7 @@ func (w *joinedWeight) write(to *Memory, folder string) error {
 					part, typ = cast, t
 				}
 			}
-			err = to.writeBytes(at, part)
+			err = to.WriteBytes(at, part)
 			at += int64(len(part))
 		}
 		if err = errors.Join(err, release()); err != nil {

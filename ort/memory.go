@@ -62,10 +62,11 @@ func (m *Memory) Close() error {
 
 // Write copies values to the memory, starting at byte at.
 func (m *Memory) Write(at int64, values []float32) error {
-	return m.writeBytes(at, Bytes(values))
+	return m.WriteBytes(at, Bytes(values))
 }
 
-func (m *Memory) writeBytes(at int64, values []byte) error {
+// WriteBytes is Write for numbers of any type, in the machine's order.
+func (m *Memory) WriteBytes(at int64, values []byte) error {
 	if err := m.transfers(at, int64(len(values))); err != nil || len(values) == 0 {
 		return err
 	}

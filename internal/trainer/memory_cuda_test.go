@@ -138,7 +138,13 @@ func TestPlansForGPU(t *testing.T) {
 			t.Errorf("%s: %d bytes for %d parameters", what, n, whole.Trainable)
 		}
 	}
-	if cpu := planFor(t, 0, ""); cpu.Host != nil || cpu.Bytes["program"] == 0 {
+	const staged = "features of two steps"
+	cpu := planFor(t, 0, "")
+	if a, b := half.Bytes[staged], whole.Bytes[staged]; a == 0 || b != 2*a || cpu.Bytes[staged] != 0 {
+		t.Errorf("%s: %d bytes in bfloat16, %d in float32, %d on the CPU, want some, twice that, 0", staged, a, b,
+			cpu.Bytes[staged])
+	}
+	if cpu.Host != nil || cpu.Bytes["program"] == 0 {
 		t.Errorf("on the CPU: %v, %v", cpu.Host, cpu.Bytes)
 	}
 }

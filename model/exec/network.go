@@ -56,6 +56,7 @@ type Plan struct {
 	trainsVision bool                   // some of them are before the vision features
 	Recompute    bool                   // layers are recomputed in the backward pass: saves memory, costs time
 	WithLMHead   bool                   // logits over the vocabulary are needed, and nothing is trained
+	Stages       bool                   // the caller of training steps calls Sessions.Stage
 	Device       string                 // cpu, cuda:N
 	RunDevice    string                 // where graphs built for Device run; "": on Device
 	Small        bool                   // few parameters, and on the CPU

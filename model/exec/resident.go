@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -143,14 +144,15 @@ func (r *Residence) fetch(ctx context.Context, into [][]float32) error {
 	return err
 }
 
-// run runs a session that sums gradients.
+// run runs a session that sums gradients; some of its inputs are on the device.
 func (r *Residence) run(
-	ctx context.Context, on *Session, in map[string]*tensor.Dense,
+	ctx context.Context, on *Session, in map[string]*tensor.Dense, more map[string]*ort.View,
 ) (map[string]*tensor.Dense, error) {
 	if !r.begun {
 		return nil, errors.New("a step whose gradients are summed on the device must start with Begin")
 	}
 	views := ort.Views{In: map[string]*ort.View{}, Out: map[string]*ort.View{}}
+	maps.Copy(views.In, more)
 	for _, p := range on.Params {
 		views.In[p.Name] = r.values[p.Name]
 		views.In[nn.OfSum+p.Name] = r.zeros[len(p.Shape)]

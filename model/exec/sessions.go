@@ -190,14 +190,21 @@ func (s *Sessions) profile() string {
 func (s *Sessions) Run(
 	ctx context.Context, on *Session, feeds ...map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
+	return s.RunOn(ctx, on, nil, feeds...)
+}
+
+// RunOn is Run with more inputs, which are on the device.
+func (s *Sessions) RunOn(
+	ctx context.Context, on *Session, views map[string]*ort.View, feeds ...map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
 	in := on.declared(feeds)
 	if on.Sums {
-		return s.Resident.run(ctx, on, in)
+		return s.Resident.run(ctx, on, in, views)
 	}
 	for _, p := range on.Params {
 		in[p.Name] = s.Param(p.Name)
 	}
-	return on.Session.Run(ctx, in)
+	return on.Session.RunWith(ctx, in, nil, ort.Views{In: views})
 }
 
 // runInto is Run for a session without parameters, whose outputs are written to room.

@@ -69,6 +69,9 @@ func (r *Runner) AddTraining(
 			}
 		}
 		r.Split(u)
+		if r.net.Stages() {
+			u.Bytes["features of two steps"] = r.net.stagedBytes(s, micro)
+		}
 		if u.Bytes["parameters"] = 4 * u.Trainable; r.Sessions.Resident != nil { // otherwise they are fed to every run
 			r.Sessions.Resident.count(u)
 		}

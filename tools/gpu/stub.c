@@ -1,7 +1,8 @@
 // A stub of CUDA 13's libraries: device memory is only address space, which reads as zeros, and kernels do nothing.
 // stub.py adds the functions that nothing needs to be known of, and compiles this once per library. Everything is logged
-// to $STUB_LOG, a line each: memory (M taken, F freed: bytes, bytes in use), copies (C kind bytes), handles (H name),
-// faults (E what) that a GPU would report or that would corrupt its memory.
+// to $STUB_LOG, a line each: memory (M taken, F freed: bytes, bytes in use), copies (C kind bytes, after it U bytes if
+// the host waits for one to the device), handles (H name), faults (E what) that a GPU would report or that would corrupt
+// its memory.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -119,7 +120,11 @@ int cudaFreeAsync(void *p) { return give(p); }
 int cudaHostAlloc(void **p, size_t n) { return take(p, n, 0); }
 int cudaMallocHost(void **p, size_t n) { return take(p, n, 0); }
 int cudaFreeHost(void *p) { return give(p); }
-int cudaMemcpy(void *to, const void *from, size_t n, int kind) { return copy(to, from, n, kind); }
+int cudaMemcpy(void *to, const void *from, size_t n, int kind) {
+  int e = copy(to, from, n, kind);
+  if (kind == 1) fprintf(out(), "U %zu\n", n);
+  return e;
+}
 int cudaMemcpyAsync(void *to, const void *from, size_t n, int kind) { return copy(to, from, n, kind); }
 int cudaMemcpyFromSymbol(void *to, const void *from, size_t n) { return memset(to, 0, n), 0; }
 int cudaMemcpy2D(void *to, size_t ts, const void *from, size_t fs, size_t n, size_t rows, int kind) {

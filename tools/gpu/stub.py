@@ -10,6 +10,7 @@ fails if memory was freed twice, or copied beyond its end or to the wrong side.
     python3 tools/gpu/stub.py build/stub --check                                   # what `make stub` ends with
 """
 import base64
+import collections
 import concurrent.futures
 import json
 import os
@@ -53,8 +54,12 @@ def counts(log):
     """What the stub saw, and the faults."""
     rows = [line.split() for line in Path(log).read_text().splitlines()]
     memory = [int(r[2]) for r in rows if r[0] in "MF"]
+    waited = [int(r[1]) for r in rows if r[0] == "U"]
+    uploads = collections.Counter(int(r[2]) for r in rows if r[:2] == ["C", "1"])
     return {"handles": sum(r == ["H", "cublas"] for r in rows), "memory": max(memory, default=0), "left": memory[-1] if memory else 0,
-            "to_host": sum(r[:2] == ["C", "2"] for r in rows)}, sorted({" ".join(r[1:]) for r in rows if r[0] == "E"})
+            "to_host": sum(r[:2] == ["C", "2"] for r in rows),
+            # what steps upload themselves as well: features
+            "ahead": sum(n > 1 << 20 and uploads[n] > waited.count(n) for n in waited)}, sorted({" ".join(r[1:]) for r in rows if r[0] == "E"})
 
 
 def run(folder, *command, fails=None):
@@ -170,6 +175,8 @@ def check(folder):
     for what, seen in ("train", trained), ("score", scored):
         if seen["left"]:
             sys.exit(f"{what}: {seen['left']} bytes of device memory were left after the sessions had been closed")
+    if not trained["ahead"]:
+        sys.exit("train: no features were uploaded while another step ran")
     waits |= {name: seen["to_host"] for name, seen in others.items()}
     for what in "run", "packed", "llava", "dropout", "plain", "plain float32":
         if waits[what] > (128 if what.startswith("plain") else 80):
