@@ -36,8 +36,8 @@ def scores():
                 folder.mkdir(parents=True, exist_ok=True)
                 table = folder / "in.jsonl"
                 table.write_text("".join(json.dumps({
-                    "id": str(c["id"]), "source": str(cases.parent / c["source"]), "edit": str(cases.parent / c["edited"]),
-                    "instruction": c["instruction"]}) + "\n" for c in rows))
+                    "id": str(c["id"]), "sources": [str(cases.parent / s) for s in c.get("sources") or [c["source"]]],
+                    "edit": str(cases.parent / c["edited"]), "instruction": c["instruction"]}) + "\n" for c in rows))
                 run(BIN / "score", "batch", "--scorer", cases.parent / scorer, "--in", table, "--out", folder / "out.jsonl", "--device", device)
                 got = [json.loads(line)["score"] for line in (folder / "out.jsonl").read_text().splitlines()]
                 far.append(furthest(g - c["score"] for g, c in zip(got, rows, strict=True)))
@@ -83,8 +83,8 @@ def stop():
     say(f"Exit code {p.returncode} (3: state saved) {time.time() - begin:.1f} s after SIGINT, at step {done}.")
     cfg = json.loads(path.read_text())
     path.write_text(json.dumps(cfg | {"steps": done + 5}))
-    again = run(BIN / "train", "--config", path, ok=(0, 2))
-    say(f"Called again: exit code {again.returncode}, {len(losses('stop'))} steps.")
+    run(BIN / "train", "--config", path, "--force-resume")
+    say(f"Called again: {len(losses('stop'))} steps, want {done + 5}.")
 
 
 def size(label, folder, dtype, **more):
@@ -333,7 +333,7 @@ def serving():
     say("\n## score serve\n")
     port = 8137
     url = f"http://127.0.0.1:{port}"
-    p = subprocess.Popen([str(BIN / "score"), "serve", "--scorer", str(FIXTURES / "qwen2_5_vl/scorer"), "--device", f"{GPU},{GPU}" if GPU != "cpu" else "cpu",
+    p = subprocess.Popen([str(BIN / "score"), "serve", "--scorer", str(FIXTURES / "qwen2_5_vl/scorer"), "--device", GPU, "--replicas", "2",
                           "--addr", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         for _ in range(300):
