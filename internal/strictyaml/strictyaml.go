@@ -53,6 +53,12 @@ type Unmarshaler interface {
 	UnmarshalValue(value any) error
 }
 
+// EntryUnmarshaler is implemented by mappings whose order counts. It gets the keys with their values, as in
+// Unmarshaler, in the order of the file.
+type EntryUnmarshaler interface {
+	UnmarshalEntry(key string, value any) error
+}
+
 // Defaulter is implemented by structs that are held by pointer and have defaults, which are set before decoding.
 type Defaulter interface {
 	SetDefaults()

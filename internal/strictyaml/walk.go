@@ -61,6 +61,11 @@ func (w *walker) value(n ast.Node, v reflect.Value, key string) {
 		}
 		return
 	}
+	if u, ok := v.Addr().Interface().(EntryUnmarshaler); ok {
+		v.SetZero()
+		w.ordered(n, u, key)
+		return
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		p := reflect.New(v.Type().Elem())
@@ -138,6 +143,23 @@ func (w *walker) mapping(n ast.Node, v reflect.Value, key string) {
 		x := reflect.New(v.Type().Elem()).Elem()
 		w.value(e.Value, x, join(key, keyName(e.Key)))
 		v.SetMapIndex(reflect.ValueOf(keyName(e.Key)), x)
+	}
+}
+
+func (w *walker) ordered(n ast.Node, u EntryUnmarshaler, key string) {
+	entries, ok := w.entries(n, key)
+	if !ok {
+		return
+	}
+	for _, e := range entries {
+		at := join(key, keyName(e.Key))
+		plain, ok := w.plain(w.resolve(e.Value), at)
+		if !ok {
+			continue
+		}
+		if err := u.UnmarshalEntry(keyName(e.Key), plain); err != nil {
+			w.add(e.Value, at, "%v", err)
+		}
 	}
 }
 

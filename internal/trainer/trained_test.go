@@ -189,7 +189,8 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 			continue
 		}
 		c := load(t, filepath.Join(r.Run, config.ConfigFile))
-		if c.Lora.R != 4 || c.Lora.Alpha != 6 || c.Lora.RankPattern["v_proj"] != 2 ||
+		if c.Lora.R != 4 || c.Lora.Alpha != 6 ||
+			!slices.Equal(c.Lora.RankPattern, config.Overrides{{Key: "v_proj", Value: 2}}) ||
 			!slices.Equal(c.Lora.Parts, []string{"language"}) ||
 			!slices.Equal(c.Lora.Layers, []int{0}) {
 			t.Errorf("%q: config.yaml has %+v", same, c.Lora)

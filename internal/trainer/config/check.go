@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,11 +114,12 @@ func (c *Config) checkLora(d checker) {
 		d.oneOf("lora.start", l.Start, string(lora.StartPiSSA), string(lora.StartOLoRA))
 	}
 	d.Want(!l.DoRA || l.Start == "", "lora.start", "cannot be combined with lora.dora: leave one of them out")
-	for name, r := range l.RankPattern {
-		d.Want(r >= 1, "lora.rank_pattern", "%s: want a rank of at least 1, not %d", name, r)
+	for _, x := range l.RankPattern {
+		d.Want(x.Value >= 1 && x.Value == math.Trunc(x.Value), "lora.rank_pattern",
+			"%s: want a whole number of at least 1, not %g", x.Key, x.Value)
 	}
-	for name, a := range l.AlphaPattern {
-		d.Want(a > 0, "lora.alpha_pattern", "%s: want more than 0, not %g", name, a)
+	for _, x := range l.AlphaPattern {
+		d.Want(x.Value > 0, "lora.alpha_pattern", "%s: want more than 0, not %g", x.Key, x.Value)
 	}
 	for _, i := range l.Layers {
 		d.Want(i >= 0, "lora.layers", "want layer indices of at least 0, not %d", i)

@@ -98,19 +98,19 @@ func (o DeviceOptions) CUDA() ort.CUDAOptions {
 
 // LoraConfig configures the adapters and the layers that get one. Each key means the same as in PEFT.
 type LoraConfig struct {
-	R            int                `yaml:"r"`
-	Alpha        float64            `yaml:"alpha"`
-	Dropout      float64            `yaml:"dropout"`
-	Targets      Targets            `yaml:"targets"`
-	Parts        []string           `yaml:"parts"` // of the model: language, vision, projector
-	Exclude      Targets            `yaml:"exclude,omitempty"`
-	RankPattern  map[string]int     `yaml:"rank_pattern"`
-	AlphaPattern map[string]float64 `yaml:"alpha_pattern"`
-	RSLora       bool               `yaml:"rslora"`
-	Layers       []int              `yaml:"layers,omitempty"` // layers_to_transform
-	DoRA         bool               `yaml:"dora,omitempty"`   // use_dora
-	Bias         string             `yaml:"bias,omitempty"`   // none, all, lora_only; "": none
-	Start        string             `yaml:"start,omitempty"`  // init_lora_weights: pissa, olora; "": PEFT's default
+	R            int       `yaml:"r"`
+	Alpha        float64   `yaml:"alpha"`
+	Dropout      float64   `yaml:"dropout"`
+	Targets      Targets   `yaml:"targets"`
+	Parts        []string  `yaml:"parts"` // of the model: language, vision, projector
+	Exclude      Targets   `yaml:"exclude,omitempty"`
+	RankPattern  Overrides `yaml:"rank_pattern"`
+	AlphaPattern Overrides `yaml:"alpha_pattern"`
+	RSLora       bool      `yaml:"rslora"`
+	Layers       []int     `yaml:"layers,omitempty"` // layers_to_transform
+	DoRA         bool      `yaml:"dora,omitempty"`   // use_dora
+	Bias         string    `yaml:"bias,omitempty"`   // none, all, lora_only; "": none
+	Start        string    `yaml:"start,omitempty"`  // init_lora_weights: pissa, olora; "": PEFT's default
 
 	ModulesToSave []string `yaml:"modules_to_save,omitempty"`
 }
@@ -204,7 +204,7 @@ func Default() *Config {
 		ScorePosition: "at",
 		Dtype:         "auto",
 		Lora: LoraConfig{R: 8, Alpha: 16, Targets: Targets{List: []string{"q_proj", "v_proj"}},
-			Parts: []string{lora.Language}, RankPattern: map[string]int{}, AlphaPattern: map[string]float64{}},
+			Parts: []string{lora.Language}},
 		Data:       DataConfig{Columns: map[string]string{}, Sampling: "rows"},
 		Loss:       LossConfig{Text: 1, Score: 10},
 		Optimizer:  OptimizerConfig{Name: "adamw", LR: 1e-4, Betas: []float64{0.9, 0.999}, Eps: 1e-8, Decay: "all"},

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/strictyaml"
+	"assay/lora"
 	"assay/model"
 )
 
@@ -86,6 +87,49 @@ device: cuda:1
 	}
 	if d := cmp.Diff(c, again); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestPatternsKeepTheirOrder: PEFT's get_pattern_key takes the first pattern that matches, in the order of the file. So
+// the order reaches PEFT's configuration and config.yaml, and another order is another configuration.
+func TestPatternsKeepTheirOrder(t *testing.T) {
+	load := func(ranks, alphas string) *Config {
+		c, err := loadText(t, least+"lora: {rank_pattern: {"+ranks+"}, alpha_pattern: {"+alphas+"}}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := load("q_proj: 5, 'layers.1.*': 2", "v_proj: 3.5, .*: 7")
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := loadText(t, string(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	ranks := lora.Overrides{{Key: "q_proj", Value: 5}, {Key: "layers.1.*", Value: 2}}
+	alphas := lora.Overrides{{Key: "v_proj", Value: 3.5}, {Key: ".*", Value: 7}}
+	for name, c := range map[string]*Config{"the file": c, "config.yaml": again} {
+		l := PEFTConfig(c)
+		back := LoraConfigOf(l)
+		if d := cmp.Diff([]lora.Overrides{ranks, alphas, ranks, alphas}, []lora.Overrides{l.Ranks, l.Alphas,
+			lora.Overrides(back.RankPattern), lora.Overrides(back.AlphaPattern)}); d != "" {
+			t.Errorf("%s: want -, got +:\n%s", name, d)
+		}
+	}
+	other := load("q_proj: 5, 'layers.1.*': 2", ".*: 7, v_proj: 3.5")
+	want := []string{`lora.alpha_pattern: ["v_proj" ".*"] in the checkpoint, [".*" "v_proj"] now`}
+	if d := cmp.Diff(want, Changed("", c.values(), other.values())); d != "" {
+		t.Errorf("another order: want -, got +:\n%s", d)
+	}
+	for bad, want := range map[string]string{"q_proj: 1.5": "q_proj: want a whole number of at least 1, not 1.5",
+		"q_proj: x": "want a number, not x", "q_proj: 2, q_proj: 3": "duplicate key"} {
+		_, err := loadText(t, least+"lora: {rank_pattern: {"+bad+"}}\n")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want one with %q", bad, err, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,7 +35,25 @@ func flatten(key string, tree map[string]any) map[string]string {
 func Values(text []byte) (map[string]string, error) {
 	var tree map[string]any
 	err := yaml.Unmarshal(text, &tree)
-	return flatten("", tree), err
+	out := flatten("", tree)
+	var ordered struct {
+		Lora struct {
+			Ranks  yaml.MapSlice `yaml:"rank_pattern"`
+			Alphas yaml.MapSlice `yaml:"alpha_pattern"`
+		} `yaml:"lora"`
+	}
+	err = errors.Join(err, yaml.Unmarshal(text, &ordered))
+	for key, patterns := range map[string]yaml.MapSlice{
+		"lora.rank_pattern": ordered.Lora.Ranks, "lora.alpha_pattern": ordered.Lora.Alphas} {
+		if len(patterns) > 1 { // the first that matches counts
+			var names []string
+			for _, x := range patterns {
+				names = append(names, fmt.Sprint(x.Key))
+			}
+			out[key] = fmt.Sprintf("%q", names)
+		}
+	}
+	return out, err
 }
 
 // values returns the values of all keys.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -23,12 +22,7 @@ func PEFTConfig(c *Config) *lora.Config {
 		l.Bias = c.Lora.Bias
 	}
 	l.Exclude = names(c.Lora.Exclude).Within(c.Lora.Parts)
-	for _, k := range slices.Sorted(maps.Keys(c.Lora.RankPattern)) {
-		l.Ranks = append(l.Ranks, lora.Override{Key: k, Value: float64(c.Lora.RankPattern[k])})
-	}
-	for _, k := range slices.Sorted(maps.Keys(c.Lora.AlphaPattern)) {
-		l.Alphas = append(l.Alphas, lora.Override{Key: k, Value: c.Lora.AlphaPattern[k]})
-	}
+	l.Ranks, l.Alphas = lora.Overrides(slices.Clone(c.Lora.RankPattern)), lora.Overrides(slices.Clone(c.Lora.AlphaPattern))
 	return l
 }
 
@@ -42,8 +36,8 @@ func LoraConfigOf(a *lora.Config) LoraConfig {
 		Targets:      Targets{List: a.Targets.List, Pattern: a.Targets.Regex},
 		Parts:        parts,
 		Exclude:      Targets{List: rest.List, Pattern: rest.Regex},
-		RankPattern:  map[string]int{},
-		AlphaPattern: map[string]float64{},
+		RankPattern:  Overrides(slices.Clone(a.Ranks)),
+		AlphaPattern: Overrides(slices.Clone(a.Alphas)),
 		RSLora:       a.RSLoRA,
 		Layers:       a.LayersToTransform,
 		DoRA:         a.DoRA,
@@ -55,12 +49,6 @@ func LoraConfigOf(a *lora.Config) LoraConfig {
 	}
 	if a.Start == lora.StartPiSSA || a.Start == lora.StartOLoRA {
 		l.Start = string(a.Start)
-	}
-	for _, o := range a.Ranks {
-		l.RankPattern[o.Key] = int(o.Value)
-	}
-	for _, o := range a.Alphas {
-		l.AlphaPattern[o.Key] = o.Value
 	}
 	return l
 }

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goccy/go-yaml"
+
 	"assay/internal/strictyaml"
+	"assay/lora"
 )
 
 // Strings is a text or a list of texts.
@@ -69,6 +72,28 @@ func (t Targets) MarshalYAML() (any, error) {
 		return t.Pattern, nil
 	}
 	return t.List, nil
+}
+
+// Overrides are ranks or alphas by pattern. Their order counts: if several patterns match, the first one does.
+type Overrides lora.Overrides
+
+// UnmarshalEntry reads a pattern with its value.
+func (o *Overrides) UnmarshalEntry(key string, v any) error {
+	x, ok := strictyaml.Float(v)
+	if !ok {
+		return fmt.Errorf("want a number, not %v", v)
+	}
+	*o = append(*o, lora.Override{Key: key, Value: x})
+	return nil
+}
+
+// MarshalYAML writes a mapping in this order.
+func (o Overrides) MarshalYAML() (any, error) {
+	out := yaml.MapSlice{}
+	for _, x := range o {
+		out = append(out, yaml.MapItem{Key: x.Key, Value: x.Value})
+	}
+	return out, nil
 }
 
 // Validation is where the validation rows come from: tables, or a fraction of the training groups, or nowhere.
