@@ -269,7 +269,7 @@ func checkPreferences(t *testing.T, items [][]losses.Item) {
 		},
 		{
 			{Edits: []int{0, 1}, Outcome: [3]float64{1, 0, 0}, Weight: 6},
-			{Edits: []int{0, 2}, Outcome: [3]float64{0, 1, 0}, Weight: 4, Margin: 2.5},
+			{Edits: []int{0, 2}, Outcome: [3]float64{0, 1, 0}, Weight: 2, Margin: 2.5},
 			{Edits: []int{2, 1}, Outcome: [3]float64{1, 0, 0}, Weight: 1},
 		},
 		nil,

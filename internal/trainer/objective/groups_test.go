@@ -67,3 +67,20 @@ func TestItems(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestVotes: with votes: weight the outcome with the most votes counts as often as it has votes. If both sides have
+// equally many, and the most, all votes are for a tie.
+func TestVotes(t *testing.T) {
+	a, tie, b := [3]float64{1, 0, 0}, [3]float64{0, 1, 0}, [3]float64{0, 0, 1}
+	for votes, want := range map[[3]float64]losses.Item{
+		{3, 2, 1}: {Outcome: a, Weight: 3}, {1, 2, 4}: {Outcome: b, Weight: 4}, {1, 5, 2}: {Outcome: tie, Weight: 5},
+		{0, 2, 0}: {Outcome: tie, Weight: 2}, {2, 2, 1}: {Outcome: tie, Weight: 2}, {1, 3, 3}: {Outcome: tie, Weight: 3},
+		{2, 2, 2}: {Outcome: tie, Weight: 2}, {3, 0, 3}: {Outcome: tie, Weight: 6}, {3, 1, 3}: {Outcome: tie, Weight: 7},
+	} {
+		want.Edits = []int{0, 1}
+		got := comparisonItem(&losses.Spec{Votes: losses.VotesWeight}, 0, 1, &data.Verdict{Votes: votes, Counted: true})
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%v: want -, got +:\n%s", votes, d)
+		}
+	}
+}

@@ -131,7 +131,7 @@ func comparisonItem(s *losses.Spec, a, b int, p *data.Verdict) losses.Item {
 	it.Outcome = p.Majority()
 	if s.Votes == losses.VotesWeight && p.Counted {
 		it.Weight = v[0]*it.Outcome[0] + v[1]*it.Outcome[1] + v[2]*it.Outcome[2]
-		if it.Outcome[1] == 1 { // equal votes for both sides
+		if it.Outcome[1] == 1 && v[1] < v[0] { // a tie because both sides have equally many votes, and the most
 			it.Weight = v[0] + v[1] + v[2]
 		}
 	}
