@@ -185,7 +185,8 @@ func writeMeasures(b *strings.Builder, s *checkpoint.State) {
 	}
 	if best != nil {
 		what := map[string]string{"": "lowest L1", config.BySpearman: "highest Spearman correlation",
-			config.ByPairs: "highest pair accuracy"}[best.By]
+			config.ByPairs: "highest pair accuracy", config.ByDimensions: "lowest mean error of the trained heads",
+			config.ByBenchmark: "best result of the benchmark"}[best.By]
 		fmt.Fprintf(b, "\nThe %s was at step %d; that scorer is in `%s`.\n\n", what, best.Step, config.BestDir)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/trainer/checkpoint"
+	"assay/internal/trainer/config"
 	"assay/internal/trainer/records"
 )
 
@@ -92,6 +94,24 @@ func TestCardOfHub(t *testing.T) {
 		"Tables: hf://datasets/org/edits@" + commit + "/table.jsonl."} {
 		if !strings.Contains(string(card), want) {
 			t.Errorf("no %q in\n%s", want, card)
+		}
+	}
+}
+
+// TestCardNamesEveryMeasure: the card of a run with any validate.by says what its best validation has.
+func TestCardNamesEveryMeasure(t *testing.T) {
+	for by, want := range map[string]string{"": "The lowest L1 was at step 3",
+		config.BySpearman:   "The highest Spearman correlation was at step 3",
+		config.ByPairs:      "The highest pair accuracy was at step 3",
+		config.ByDimensions: "The lowest mean error of the trained heads was at step 3",
+		config.ByBenchmark:  "The best result of the benchmark was at step 3"} {
+		var b strings.Builder
+		m := &records.ValidationMetrics{Step: 3, By: by}
+		s := &checkpoint.State{}
+		s.Last, s.Best = m, m
+		writeMeasures(&b, s)
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q: got %s, want %q", by, b.String(), want)
 		}
 	}
 }

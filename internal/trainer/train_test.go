@@ -325,3 +325,19 @@ func TestProgressEndsWithTheLastLoss(t *testing.T) {
 		t.Errorf("got %q after %d samples, want %q after %d", bar.note, bar.done, want, r.Samples)
 	}
 }
+
+// TestEqualScores: equal scores have no correlation. Such a validation is no improvement, and does not end the run.
+func TestEqualScores(t *testing.T) {
+	f := newFake()
+	clear(f.params[0].Floats())
+	c := load(t, writeRun(t, 30, "steps: 9\nvalidate: {every: 1, by: spearman, patience: 4}\n"))
+	c.Optimizer.LR = 1e-60 // float32 holds no such step: the weights stay 0
+	r, err := Train(t.Context(), Options{Config: c, Factory: f.factory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Steps != 4 || !r.Early || r.Best != nil || !math.IsNaN(float64(r.Validation.Spearman)) {
+		t.Errorf("got %d steps, ended early %t, best %+v, last %+v, want 4 steps, ended early, no best one, no correlation",
+			r.Steps, r.Early, r.Best, r.Validation)
+	}
+}

@@ -73,7 +73,7 @@ func (v *validator) validate(ctx context.Context, s *checkpoint.State, save func
 		return err
 	}
 	m.Step, m.Seconds = s.Step, s.Elapsed()
-	if m.Best, err = v.better(m, s.Best); err != nil {
+	if m.Best, err = v.better(m, s.Best); err != nil && !v.flat(m) {
 		return err
 	}
 	if m.Best {
@@ -333,7 +333,7 @@ func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
 	now, ok := m.Value(by)
 	if !ok {
 		return false, fmt.Errorf("validate.by: %s, but the validation rows have no %s", by,
-			map[string]string{config.ByL1: "labels", config.BySpearman: "labels that differ, or all have one score",
+			map[string]string{config.ByL1: "labels", config.BySpearman: "labels that differ",
 				config.ByPairs:      "two edits of a group of which one is better",
 				config.ByDimensions: "labels or comparisons of a dimension whose head is trained"}[by])
 	}
@@ -342,6 +342,12 @@ func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
 	}
 	was, ok := best.Value(by)
 	return !ok || now < was, nil
+}
+
+// flat reports whether the measure is a correlation that is not defined because all scores are equal: no improvement,
+// as NaN is for EarlyStoppingCallback of transformers.
+func (v *validator) flat(m *records.ValidationMetrics) bool {
+	return v.by(m) == config.BySpearman && !math.IsNaN(float64(m.L1))
 }
 
 // by returns the metric that decides which validation is best, resolving auto.
