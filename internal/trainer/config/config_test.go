@@ -105,6 +105,9 @@ func TestPatternsKeepTheirOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want := "rank_pattern:\n    q_proj: 5\n    layers.1.*: 2\n"; !strings.Contains(string(text), want) {
+		t.Errorf("got %s, want %q in it", text, want)
+	}
 	again, err := loadText(t, string(text))
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)

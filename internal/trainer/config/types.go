@@ -87,11 +87,15 @@ func (o *Overrides) UnmarshalEntry(key string, v any) error {
 	return nil
 }
 
-// MarshalYAML writes a mapping in this order.
+// MarshalYAML writes a mapping in this order; ranks are whole numbers.
 func (o Overrides) MarshalYAML() (any, error) {
 	out := yaml.MapSlice{}
 	for _, x := range o {
-		out = append(out, yaml.MapItem{Key: x.Key, Value: x.Value})
+		item := yaml.MapItem{Key: x.Key, Value: x.Value}
+		if whole := int64(x.Value); float64(whole) == x.Value {
+			item.Value = whole
+		}
+		out = append(out, item)
 	}
 	return out, nil
 }
