@@ -119,8 +119,16 @@ func parseConfig(text []byte) (*Config, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	var err error
-	c.read, err = c.members()
+	var raw map[string]json.RawMessage
+	err := json.Unmarshal(text, &raw)
+	for _, name := range []string{"rank_pattern", "alpha_pattern"} {
+		if _, ok := raw[name]; ok {
+			fields[name] = raw[name] // a map of Go would lose its order, which counts
+		}
+	}
+	if err == nil {
+		c.read, err = c.members()
+	}
 	return c, err
 }
 

@@ -143,6 +143,13 @@ func TestPatternsKeepTheirOrder(t *testing.T) {
 	if diff := cmp.Diff(c.Ranks, again.Ranks); diff != "" {
 		t.Error(diff)
 	}
+	rewritten, err := again.Encode() // as by a run that continues to train an adapter
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(text), string(rewritten)); diff != "" {
+		t.Errorf("read and written again: want -, got +:\n%s", diff)
+	}
 	twice, err := parseConfig([]byte(`{"target_modules": ["q"], "rank_pattern": {"b": 1, "a": 2, "b": 3}}`))
 	if err != nil {
 		t.Fatal(err)
