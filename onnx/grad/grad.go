@@ -62,6 +62,7 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	}
 	e.drop(nodes, weights, grads)
 	e.keepDropped(nodes)
+	e.drop(nodes, weights, grads) // casts for what is undone
 	return grads, nil
 }
 

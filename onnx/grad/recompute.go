@@ -173,18 +173,21 @@ func (e *engine) redraw(n *onnx.Node, dy []string, recomputed map[string]string)
 }
 
 // keepDropped undoes redraw where it saves nothing: where the input would be kept only for one output of the same size.
-// The emitted nodes start at from.
+// Subgraphs go on to read what was drawn again. The emitted nodes start at from.
 func (e *engine) keepDropped(from int) {
 	m := e.b.M
-	readers, kept := map[string]int{}, map[string]string{}
+	readers, captured, kept := map[string]int{}, map[string]bool{}, map[string]string{}
 	for _, n := range m.Nodes[from:] {
 		for _, x := range n.Reads() {
 			readers[x]++
 		}
+		for _, x := range n.Captures() {
+			captured[x] = true
+		}
 	}
 	m.Nodes = slices.DeleteFunc(m.Nodes, func(n *onnx.Node) bool {
 		y, twin := e.redrawn[n]
-		if !twin || readers[n.Inputs[0]] > 1 {
+		if !twin || readers[n.Inputs[0]] > 1 || captured[n.Outputs[0]] {
 			return false
 		}
 		kept[n.Outputs[0]] = y

@@ -282,6 +282,7 @@ func TestDroppedAgain(t *testing.T) {
 		again int
 	}{
 		{1, onnx.Float, 0},
+		{1, onnx.Double, 0},
 		{2, onnx.Float, 2},
 		{2, onnx.Double, 2},
 	} {
@@ -302,14 +303,22 @@ func TestDroppedAgain(t *testing.T) {
 			for _, n := range b.M.Nodes {
 				kept[n.Outputs[0]] = n.Op != "MatMul"
 			}
-			if _, err := Append(b.M, Options{Outputs: outputs, Wrt: weights}); err != nil {
+			grads, err := Append(b.M, Options{Outputs: outputs, Wrt: weights})
+			if err == nil {
+				err = onnx.Check(b.M)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
-			if err := onnx.Check(b.M); err != nil {
-				t.Error(err)
-			}
 			drawn, read := 0, 0
+			needed := onnx.ReadBy(b.M.Nodes)
+			for _, x := range weights {
+				needed[grads[x]] = true
+			}
 			for _, n := range b.M.Nodes[forward:] {
+				if !needed[n.Outputs[0]] {
+					t.Errorf("nothing reads %s of the gradients", n.Outputs[0])
+				}
 				if n.Op == "Dropout" {
 					drawn++
 					if len(n.Inputs) != 3 || n.Inputs[0] != x || n.Inputs[1] != seed {
@@ -327,5 +336,24 @@ func TestDroppedAgain(t *testing.T) {
 					c.sites-c.again)
 			}
 		})
+	}
+}
+
+// TestDroppedInSubgraph: a subgraph that captures what its node also reads has a value to read, whether the gradient
+// draws it again or not.
+func TestDroppedInSubgraph(t *testing.T) {
+	b := onnx.NewBuilder("captured", 23)
+	x, seed := b.Input("x", onnx.Float, onnx.Dims(3, 4)), b.Input("seed", onnx.Int64, onnx.Dims(1))
+	y := b.Node(onnx.FusedDomain, "Dropout", 1, onnx.Attrs{"rate": 0.5, "site": 0}, x, seed)[0]
+	body := b.Body("rows", func() {
+		row := b.Input("row", onnx.Float, onnx.Dims(4))
+		b.Output("products", b.Op("Mul", y, row), onnx.Float, onnx.Dims(3, 4))
+	})
+	all := b.Node("", "Scan", 1, onnx.Attrs{"body": body, "num_scan_inputs": 1}, y)[0]
+	if _, err := Append(b.M, Options{Outputs: []string{all}, Wrt: []string{x}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := onnx.Check(b.M); err != nil {
+		t.Error(err)
 	}
 }
