@@ -136,6 +136,36 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// TestMapsAreTheSame: a run whose maps have entries, and are empty in the defaults, resumes.
+func TestMapsAreTheSame(t *testing.T) {
+	state := func(columns map[string]string, ranks config.Overrides) *State {
+		c := config.Default()
+		c.Data.Columns, c.Lora.RankPattern = columns, ranks
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &State{Identity: Identity{Config: string(text)}}
+	}
+	columns := map[string]string{"label": "score"}
+	ranks := config.Overrides{{Key: "v_proj", Value: 2}, {Key: "layers.0.v_proj", Value: 3}}
+	old := state(columns, ranks)
+	for _, test := range []struct {
+		now  *State
+		want []string
+	}{
+		{old, nil},
+		{state(columns, config.Overrides{{Key: "v_proj", Value: 2}, {Key: "layers.0.v_proj", Value: 4}}),
+			[]string{"lora.rank_pattern.layers.0.v_proj: 3 in the checkpoint, 4 now"}},
+		{state(nil, ranks), []string{"data.columns.label: score in the checkpoint, absent now",
+			"data.columns: absent in the checkpoint, map[] now"}},
+	} {
+		if got, err := Differences(old, test.now); err != nil || cmp.Diff(test.want, got) != "" {
+			t.Errorf("got %q, error %v, want %q", got, err, test.want)
+		}
+	}
+}
+
 // TestTidy: a folder that was moved away when a process was killed is restored, and other leftovers are removed.
 func TestTidy(t *testing.T) {
 	out := t.TempDir()

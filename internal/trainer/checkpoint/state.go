@@ -353,6 +353,13 @@ func Differences(old, now *State) ([]string, error) {
 	if _, ok := past["lora.parts"]; !ok { // except this one: what is trained was compared already
 		before["lora.parts"] = present["lora.parts"]
 	}
+	for name := range past { // a map that is empty in the defaults
+		for i, c := range name {
+			if c == '.' {
+				delete(before, name[:i])
+			}
+		}
+	}
 	maps.Copy(before, past)
 	out := config.Changed("", before, present)
 	out = append(out, config.Changed("model: ", old.Model, now.Model)...)
