@@ -20,14 +20,15 @@ func IsTokenRow(name string) bool { return strings.HasPrefix(name, "score_token.
 
 // course returns the learning rate schedule for a run of total steps.
 func (s *ScheduleConfig) course(peak float64, total int64) optim.Schedule {
-	return optim.Schedule{Kind: s.Kind, Peak: peak, End: s.MinLR, Warmup: stepsOf(s.Warmup, total), Total: total,
-		Cycles: s.Cycles, Decay: stepsOf(s.Decay, total), Factor: s.Factor}
+	return optim.Schedule{Kind: s.Kind, Peak: peak, End: s.MinLR, Warmup: stepsOf(s.Warmup, total, math.Ceil),
+		Total: total, Cycles: s.Cycles, Decay: stepsOf(s.Decay, total, math.Floor), Factor: s.Factor}
 }
 
-// stepsOf reads a number of steps, or below 1 the fraction of all steps.
-func stepsOf(n float64, total int64) int64 {
+// stepsOf reads a number of steps, or below 1 the fraction of all steps: of the warm-up rounded up, as by transformers
+// (TrainingArguments.get_warmup_steps), of the decay rounded down, so that both fit.
+func stepsOf(n float64, total int64, round func(float64) float64) int64 {
 	if n < 1 {
-		n = math.Round(n * float64(total))
+		n = round(n * float64(total))
 	}
 	return int64(n)
 }

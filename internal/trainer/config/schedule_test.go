@@ -49,3 +49,31 @@ func TestSchedules(t *testing.T) {
 		t.Error("constant is not")
 	}
 }
+
+// TestWarmupAsTransformers: fractions have the steps of TrainingArguments.get_warmup_steps of transformers 5.23, and a
+// decay of the rest fits.
+func TestWarmupAsTransformers(t *testing.T) {
+	for _, c := range []struct {
+		warmup      float64
+		total, want int64
+	}{
+		{0.03, 150, 5},
+		{0.1, 101, 11},
+		{0.07, 100, 8}, // 7.000000000000001
+		{0.05, 100, 5},
+		{0.001, 300, 1},
+		{0, 50, 0},
+		{1, 50, 1},
+		{12, 50, 12},
+	} {
+		s := ScheduleConfig{Kind: "wsd", Warmup: c.warmup}
+		if c.warmup < 1 {
+			s.Decay = 1 - c.warmup - 1e-9
+		}
+		got := s.course(1, c.total)
+		if got.Warmup != c.want || got.Warmup+got.Decay > c.total {
+			t.Errorf("warmup %g of %d steps: got %d and a decay of %d, want %d", c.warmup, c.total, got.Warmup, got.Decay,
+				c.want)
+		}
+	}
+}
