@@ -48,10 +48,19 @@ func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 // the largest value. Every value lives from its node to its last reader, reshaped ones share memory, and weights are
 // not counted. Values whose size could not be determined count as the largest value that they are computed from.
 func Peak(m *onnx.Model, inputs shapesOf) (bytes, largest int64, err error) {
+	l, err := simulate(m, inputs)
+	if err != nil {
+		return 0, 0, err
+	}
+	return l.peak, l.most, nil
+}
+
+// simulate is [Peak] with what else was counted.
+func simulate(m *onnx.Model, inputs shapesOf) (*liveness, error) {
 	m = inputs.declare(m)
 	types, err := onnx.Infer(m)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	l := newLiveness(m)
 	for _, n := range onnx.RunOrder(m.Nodes) {
@@ -60,11 +69,11 @@ func Peak(m *onnx.Model, inputs shapesOf) (bytes, largest int64, err error) {
 		}
 		inner, err := bodyPeak(n, types)
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 		l.run(n, types, inner)
 	}
-	return l.peak + l.kept, l.most, nil
+	return l, nil
 }
 
 // bodyPeak returns the peak of the last step of a Scan, whose block of queries sees the most keys, with the states
@@ -114,7 +123,7 @@ type liveness struct {
 	constant   map[string]bool // folded when the session is opened
 	live, peak int64
 	most       int64 // size of the largest value
-	kept       int64 // scratch memory that a fused operator keeps for the next node: see ops/device.h
+	kept       kept
 }
 
 func newLiveness(m *onnx.Model) *liveness {
@@ -154,7 +163,7 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 		l.most = max(l.most, l.size[y])
 	}
 	l.peak = max(l.peak, l.live+scratch(n)+inner)
-	l.kept = max(l.kept, keptScratch(n, types))
+	l.kept.add(n, types)
 	for _, x := range n.Reads() {
 		l.done(l.of(x))
 	}
@@ -189,21 +198,51 @@ func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 	return bytes
 }
 
-// keptScratch returns the memory of a fused operator besides its outputs: g o', and gradients of k and v in parts
-// (ops/cuda.cc).
-func keptScratch(n *onnx.Node, types *onnx.Types) int64 {
-	if n.Domain != onnx.FusedDomain || n.Op != "FlashAttentionGrad" {
-		return 0
+// kept is scratch memory that fused operators keep for the next node, outside the runtime's arena (ops/cuda.cc): g o',
+// gradients of k and v in parts, rows of zeros instead of omitted inputs, and a place for omitted outputs.
+type kept struct{ own, parts, zeros, unwanted int64 }
+
+func (k *kept) total() int64 { return k.own + k.parts + k.zeros + k.unwanted }
+
+func (k *kept) add(n *onnx.Node, types *onnx.Types) {
+	if n.Domain != onnx.FusedDomain {
+		return
 	}
-	sizes, ok := types.Of(n.Inputs[1]).Sizes()
-	if !ok {
-		return 0
+	numbers := func(input int) int64 { // of an input; 0: omitted, or of unknown size
+		if n.Inputs[input] == "" {
+			return 0
+		}
+		sizes, ok := types.Of(n.Inputs[input]).Sizes()
+		if !ok {
+			return 0
+		}
+		return onnx.Elements(sizes)
 	}
-	parts := 2 * 4 * onnx.Elements(sizes)
-	if n.Int("heads", 1) == n.Int("kv_heads", 1) {
-		parts = 0
+	lacksOutput := slices.Contains(n.Outputs, "")
+	switch n.Op {
+	case "FlashAttentionGrad":
+		q := numbers(1)
+		if sizes, ok := types.Of(n.Inputs[1]).Sizes(); ok {
+			k.own = max(k.own, 4*sizes[0]*n.Int("heads", 1))
+		}
+		if n.Int("heads", 1) != n.Int("kv_heads", 1) {
+			k.parts = max(k.parts, 2*4*q)
+		}
+		if lacksOutput {
+			k.unwanted = max(k.unwanted, 2*numbers(2))
+		}
+	case "RMSNormGrad":
+		if lacksOutput {
+			k.unwanted = max(k.unwanted, 4*numbers(2))
+		}
+		if n.Inputs[0] == "" {
+			k.zeros = max(k.zeros, 2*numbers(2))
+		}
+	case "RopeSplitGrad":
+		if slices.Contains(n.Inputs[:3], "") {
+			k.zeros = max(k.zeros, 2*numbers(0), 2*numbers(1), 2*numbers(2))
+		}
 	}
-	return parts + 4*sizes[0]*n.Int("heads", 1)
 }
 
 // scratch returns the memory that a node needs besides its outputs while it runs: products with a packed weight
@@ -324,11 +363,15 @@ func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Samp
 
 // Peak is [Peak] with what a GPU's arena loses to large values: no block spans two of its regions.
 func (r *Runner) Peak(m *onnx.Model, inputs shapesOf) (int64, error) {
-	bytes, largest, err := Peak(m, inputs)
-	if r.net.OnCUDA() {
-		bytes += 2 * largest
+	l, err := simulate(m, inputs)
+	if err != nil {
+		return 0, err
 	}
-	return bytes, err
+	if !r.net.OnCUDA() {
+		return l.peak, nil
+	}
+	r.kept = max(r.kept, l.kept.total())
+	return l.peak + 2*l.most, nil
 }
 
 // planned returns a graph and its inputs for a packed batch and others, in a plan.

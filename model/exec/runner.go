@@ -12,13 +12,14 @@ type Runner struct {
 	net      *Network
 	Sessions *Sessions
 	Features *visionFeatures
+	kept     int64 // by fused operators outside the arena, in the graphs that a plan simulated
 }
 
 // newRunner does not open anything yet. identity is the part of a scorer's configuration that image features depend on.
 func newRunner(n *Network, o *Options, pictures *PictureCache, identity string) *Runner {
 	s := newSessions(n, o)
 	print := func() (string, error) { return n.featurePrint(identity) }
-	return &Runner{n, s, newVisionFeatures(s, pictures, o.Store, print)}
+	return &Runner{net: n, Sessions: s, Features: newVisionFeatures(s, pictures, o.Store, print)}
 }
 
 // Open returns the processor of texts and pictures and the runner of graphs over them. They share the pictures in

@@ -37,6 +37,7 @@ const (
 	arenaSlack = 16       // one part in arenaSlack of an arena is lost between its blocks
 	cudaSlack  = 24       // the same on CUDA, besides what large values lose: see Runner.Peak
 	cudaRest   = 40 << 20 // an arena's first regions, tables of fused operators
+	cudaTables = 24 << 20 // the same of an arena that is reserved
 	// GPU memory that a process needs before it computes: the driver's context, kernels, workspaces of cuBLAS.
 	CUDAContext = 1 << 30
 )
@@ -65,7 +66,7 @@ func (r *Runner) AddTraining(
 	if r.net.OnCUDA() {
 		for what := range peaks {
 			if _, largest := u.Bytes[what]; largest {
-				u.Bytes[what] = u.Arena + cudaRest
+				u.Bytes[what] = u.Arena + cudaTables
 			}
 		}
 		r.Split(u)
@@ -96,8 +97,11 @@ type Peaks = map[string]func(s *batch.Sample, batch int) (bytes int64, err error
 // AddPeaks adds the peak memory of graphs, including what their arenas lose. On CUDA they share one, and run in turn:
 // only the largest is added.
 func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) error {
+	var kept int64 // each session has its own
 	for what, peak := range peaks {
+		r.kept = 0
 		n, err := peak(s, batch)
+		kept += r.kept
 		if err != nil {
 			return err
 		}
@@ -116,6 +120,9 @@ func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) err
 		} else {
 			delete(u.Bytes, what)
 		}
+	}
+	if kept > 0 {
+		u.Bytes["fused operators"] = kept
 	}
 	return nil
 }
