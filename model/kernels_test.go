@@ -161,7 +161,35 @@ func checkSteps(t *testing.T, p *model.ScorerState, o model.TuneOptions) {
 			t.Fatal(err)
 		}
 		modeltest.Kernels(t, fmt.Sprintf("step, %d groups, full=%v, recompute=%v", groups, o.Full, o.Recompute), m)
+		if n := addsInAnyOrder(t, m); n != "" {
+			t.Errorf("%d groups, full=%v, recompute=%v: the CUDA kernel of %s adds atomically", groups, o.Full, o.Recompute, n)
+		}
 	}
+}
+
+// addsInAnyOrder returns a node whose CUDA kernel adds atomically, by ONNX Runtime's source: a sum over the first axes,
+// or a Scatter that adds.
+func addsInAnyOrder(t *testing.T, m *onnx.Model) string {
+	t.Helper()
+	types, err := onnx.Infer(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range m.Nodes {
+		switch n.Op {
+		case "ScatterND", "ScatterElements":
+			if n.Str("reduction", "none") != "none" {
+				return m.Describe(n)
+			}
+		case "ReduceSum":
+			x := types.Of(n.Inputs[0])
+			axes, _ := types.Of(n.Inputs[1]).Known()
+			if len(axes) < len(x.Shape) && slices.Contains(axes, 0) && !x.Shape[len(axes)-1].Known() {
+				return m.Describe(n)
+			}
+		}
+	}
+	return ""
 }
 
 // TestJoinedAlike: training and validation read the same matrices, of which a device then holds one copy. A DoRA layer

@@ -88,6 +88,7 @@ func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 	}
 	if s.net.OnCUDA() {
 		nn.SizesOnHost(b.Model)
+		nn.RepeatableSums(b.Model)
 	} else {
 		nn.LowerPacked(b.Model)
 	}

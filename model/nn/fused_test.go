@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,37 +130,5 @@ func TestJoinedDropout(t *testing.T) {
 				t.Errorf("rate %g, %s (-separate +joined):\n%s", rate, name, diff)
 			}
 		}
-	}
-}
-
-// TestSizesOnHost: sizes are read through a node that also reads a shape, and stay what they are.
-func TestSizesOnHost(t *testing.T) {
-	g := NewGraph("sizes", matrices{})
-	x := g.Input("x", onnx.Float, onnx.Dims("rows", 4))
-	p := NewPacking(g, 2, false)
-	g.Output("y", g.Op("Reshape", x, g.Shape(g.element(p.Lengths, 1), -1)), onnx.Float, nil)
-	want := len(g.M.Nodes) + 3
-	SizesOnHost(g.M)
-	if err := onnx.Check(g.M); err != nil {
-		t.Fatal(err)
-	}
-	for i, n := range g.M.Nodes {
-		if reads := slices.Contains(n.Inputs, inLengths); reads != (n.Op == "Add") || n.Op == "Add" && i != 2 {
-			t.Errorf("node %d, %s: reads the lengths: %t", i, n.Op, reads)
-		}
-	}
-	s, err := ort.Open(g.M, ort.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	out, err := s.Run(context.Background(), map[string]*tensor.Dense{"x": random(rand.New(rand.NewPCG(1, 2)), 6, 4),
-		inLengths:    tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{2, 8})),
-		"group_rows": tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{2, 4}))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := out["y"].Shape(); len(g.M.Nodes) != want || !got.Eq(tensor.Shape{8, 3}) {
-		t.Errorf("got shape %v of %d nodes, want [8 3] of %d", got, len(g.M.Nodes), want)
 	}
 }

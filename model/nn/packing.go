@@ -1,9 +1,7 @@
 package nn
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"assay/onnx"
 )
@@ -35,9 +33,6 @@ type Packing struct {
 
 const inLengths, inSelectEach, inOffsets = "group_lengths", "group_select_each", "dropout_offsets"
 
-// hostInputs are those from which sizes of values, and bounds of slices, are computed.
-var hostInputs = []string{inLengths, inSelectEach, inOffsets, InCacheLength}
-
 // NewPacking declares the inputs of the given number of groups, or of the groups of the graph's variant.
 func NewPacking(g *Graph, groups int, selected bool) *Packing {
 	if g.Kernels == Fused {
@@ -68,34 +63,6 @@ func NewPacking(g *Graph, groups int, selected bool) *Packing {
 		p.Prefixes = append(p.Prefixes, name)
 	}
 	return p
-}
-
-// SizesOnHost makes ONNX Runtime compute sizes on the host. It places nodes there that read the shape of a value, but
-// nodes that read an integer input on the GPU, whose results it then waits for. So a zero is added to these inputs that
-// is made from a shape.
-func SizesOnHost(m *onnx.Model) {
-	i := slices.IndexFunc(m.Inputs, func(in onnx.ValueInfo) bool { return len(in.Shape) > 0 && !in.Shape[0].Known() })
-	if i < 0 { // the runtime knows all shapes, and would fold the zero
-		return
-	}
-	b, zero, n := onnx.Extend(m), "", len(m.Nodes)
-	onHost := map[string]string{}
-	for _, in := range m.Inputs {
-		if !slices.Contains(hostInputs, in.Name) {
-			continue
-		}
-		if zero == "" {
-			size := b.OpA("Shape", onnx.Attrs{"start": 0, "end": 1}, m.Inputs[i].Name)
-			zero = b.Op("Sub", size, size)
-		}
-		onHost[in.Name] = b.Op("Add", in.Name, zero)
-	}
-	for _, node := range m.Nodes[:n] {
-		for i, x := range node.Inputs {
-			node.Inputs[i] = cmp.Or(onHost[x], x)
-		}
-	}
-	m.Nodes = slices.Concat(m.Nodes[n:], m.Nodes[:n])
 }
 
 // split cuts a value along an axis into one part for each of n groups, by the groups' numbers of rows.
