@@ -1,7 +1,6 @@
 package encoders
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -9,7 +8,6 @@ import (
 	"assay/data"
 	"assay/model/backbone"
 	"assay/model/nn"
-	"assay/onnx"
 	"assay/ort"
 )
 
@@ -30,21 +28,7 @@ func (m *Model) OpenGraph(g *nn.Graph, o Options, lean bool) (*ort.Session, erro
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	return OpenOver(m.weights, g.M, ort.Options{Device: o.Device, Threads: o.Threads, NoSpin: true, LowMemory: lean})
-}
-
-// OpenOver opens a session for a graph over a checkpoint. The runtime opens the files by their names: files that are no
-// longer those that were opened are an error.
-func OpenOver(w *checkpoints.Weights, g *onnx.Model, o ort.Options) (*ort.Session, error) {
-	o.Folder = w.Folder()
-	s, err := ort.Open(g, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Unchanged(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return ort.OpenOver(m.weights, g.M, ort.Options{Device: o.Device, Threads: o.Threads, NoSpin: true, LowMemory: lean})
 }
 
 // LogitScale is the factor that CLIP multiplies cosines by: exp(logit_scale).

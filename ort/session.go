@@ -105,6 +105,25 @@ func Open(m *onnx.Model, o Options) (*Session, error) {
 	return s, nil
 }
 
+// OpenOver is [Open] for a model over the files of a checkpoint, whose folder replaces that of the options. The runtime
+// opens them by their names: files that are no longer those that the caller opened are an error.
+func OpenOver(
+	files interface {
+		Folder() string
+		Unchanged() error
+	}, m *onnx.Model, o Options,
+) (*Session, error) {
+	o.Folder = files.Folder()
+	s, err := Open(m, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Unchanged(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
 func open(m *onnx.Model, o Options) (*Session, error) {
 	if _, err := load(); err != nil {
 		return nil, err

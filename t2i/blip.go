@@ -168,7 +168,7 @@ func (n *blip) fingerprint() (string, error) { return n.print, nil }
 
 func (n *blip) open(g *nn.Graph, lean bool) (*ort.Session, error) {
 	o := ort.Options{Device: n.o.Device, Threads: n.o.Threads, NoSpin: true, LowMemory: lean}
-	return encoders.OpenOver(n.weights, g.M, o)
+	return ort.OpenOver(n.weights, g.M, o)
 }
 
 // Close frees tokenizer and weights.

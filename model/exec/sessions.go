@@ -141,21 +141,15 @@ func (s *Sessions) open(r Recipe) (*Session, error) {
 	unnameSizes(b.Model)
 	bound := map[string]bool{nn.InFeatures: true}
 	maps.Copy(bound, b.Bound)
-	o, err := ort.Open(b.Model, ort.Options{
+	o, err := ort.OpenOver(s.net.Backbone.Weights, b.Model, ort.Options{
 		CUDA:      s.options.CUDA,
 		Profile:   s.profile(),
 		Device:    s.net.RunsOn(),
 		Bound:     bound,
 		Threads:   s.net.Plan.Limits.Threads,
-		Folder:    s.net.Backbone.Weights.Folder(),
 		LowMemory: !s.net.Plan.Small || s.net.Plan.Training != TrainNothing,
 		Prepack:   b.Packed || nn.PacksWeights(b.Model),
 	})
-	if err == nil { // the runtime opened the files by their names
-		if err = s.net.Backbone.Weights.Unchanged(); err != nil {
-			err = errors.Join(err, o.Close())
-		}
-	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", r.Name, s.net.Backbone.Dir, err)
 	}

@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/onnx"
-	"assay/ort"
 )
 
 // TestSizesOnHost: sizes are read through a node that also reads a shape, and stay what they are.
@@ -31,17 +29,9 @@ func TestSizesOnHost(t *testing.T) {
 			t.Errorf("node %d, %s: reads the lengths: %t", i, n.Op, reads)
 		}
 	}
-	s, err := ort.Open(g.M, ort.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	out, err := s.Run(context.Background(), map[string]*tensor.Dense{"x": random(rand.New(rand.NewPCG(1, 2)), 6, 4),
+	out := runModel(t, g.M, map[string]*tensor.Dense{"x": random(rand.New(rand.NewPCG(1, 2)), 6, 4),
 		inLengths:    tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{2, 8})),
 		"group_rows": tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{2, 4}))})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if got := out["y"].Shape(); len(g.M.Nodes) != want || !got.Eq(tensor.Shape{8, 3}) {
 		t.Errorf("got shape %v of %d nodes, want [8 3] of %d", got, len(g.M.Nodes), want)
 	}
@@ -89,16 +79,7 @@ func TestRepeatableSums(t *testing.T) {
 				if got := b.M.Nodes[0].Op != "ReduceSum"; len(outputs) > 0 && got != c.replace {
 					t.Errorf("replaced: got %t, want %t", got, c.replace)
 				}
-				s, err := ort.Open(b.M, ort.Options{Threads: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				out, err := s.Run(context.Background(), map[string]*tensor.Dense{"x": x})
-				if err != nil {
-					t.Fatal(err)
-				}
-				outputs = append(outputs, out["y"])
+				outputs = append(outputs, runModel(t, b.M, map[string]*tensor.Dense{"x": x})["y"])
 			}
 			want, got := outputs[0], outputs[1]
 			if diff := cmp.Diff(want.Data(), got.Data(), cmpopts.EquateApprox(1e-6, 1e-6)); diff != "" ||

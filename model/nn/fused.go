@@ -220,16 +220,10 @@ func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) st
 	if len(as) == 0 {
 		return y
 	}
-	join := func(axis int, parts []string) string {
-		if len(parts) == 1 {
-			return parts[0]
-		}
-		return g.OpA("Concat", onnx.Attrs{"axis": axis}, parts...)
-	}
 	if len(smalls) == 0 {
-		smalls = append(smalls, g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, join(0, as)))
+		smalls = append(smalls, g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.concat(0, as...)))
 	}
-	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, join(1, smalls), join(1, bs), y)
+	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.concat(1, smalls...), g.concat(1, bs...), y)
 }
 
 // between is a matrix [n, columns] with rows of zeros before and after it. CUDA has no Pad of bfloat16.
@@ -244,10 +238,7 @@ func (g *Graph) between(before int64, x string, after, columns int64) string {
 	if after > 0 {
 		parts = append(parts, zeros(after))
 	}
-	if len(parts) == 1 {
-		return x
-	}
-	return g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...)
+	return g.concat(0, parts...)
 }
 
 // fused is attention with fused operators; see Forward.

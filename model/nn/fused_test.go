@@ -59,6 +59,20 @@ func random(rng *rand.Rand, n, k int64) *tensor.Dense {
 	return tensor.New(tensor.WithShape(int(n), int(k)), tensor.WithBacking(x))
 }
 
+func runModel(t *testing.T, m *onnx.Model, in map[string]*tensor.Dense) map[string]*tensor.Dense {
+	t.Helper()
+	s, err := ort.Open(m, ort.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := s.Run(context.Background(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // TestJoinedDropout: layers that are one product have the outputs and gradients of separate ones, with dropout of each
 // adapter's rows, too.
 func TestJoinedDropout(t *testing.T) {
@@ -110,16 +124,7 @@ func TestJoinedDropout(t *testing.T) {
 			if _, err := g.Backward(g.Op("Mul", y, y), wrt...); err != nil || g.Err() != nil {
 				t.Fatal(err, g.Err())
 			}
-			s, err := ort.Open(g.M, ort.Options{Threads: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			out, err := s.Run(context.Background(), feeds)
-			if err != nil {
-				t.Fatal(err)
-			}
-			results = append(results, out)
+			results = append(results, runModel(t, g.M, feeds))
 		}
 		if len(results[0]) != 6 {
 			t.Errorf("got %d outputs, want y and 5 gradients", len(results[0]))

@@ -163,6 +163,14 @@ func (g *Graph) Pick(x, index string, axis int) string {
 	return y
 }
 
+// concat concatenates parts along an axis; a single one stays as it is.
+func (g *Graph) concat(axis int, parts ...string) string {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return g.OpA("Concat", onnx.Attrs{"axis": axis}, parts...)
+}
+
 // SizeOf returns dimension i of x as an int64 vector of one element.
 func (g *Graph) SizeOf(x string, i int) string {
 	return g.OpA("Shape", onnx.Attrs{"start": i, "end": i + 1}, x)

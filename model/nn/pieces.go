@@ -95,10 +95,7 @@ func (g *Graph) grown(seen string, parts []string) string {
 	if seen != "" {
 		parts = []string{seen, parts[len(parts)-1]}
 	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return g.OpA("Concat", onnx.Attrs{"axis": 1}, parts...)
+	return g.concat(1, parts...)
 }
 
 // piece attends from q [kv*rep, rows, dim] to k and v [kv, columns, dim].

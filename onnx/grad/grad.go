@@ -61,8 +61,10 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 		return nil, err
 	}
 	e.drop(nodes, weights, grads)
-	e.keepDropped(nodes)
-	e.drop(nodes, weights, grads) // casts for what is undone
+	if len(e.redrawn) > 0 {
+		e.keepDropped(nodes)
+		e.drop(nodes, weights, grads) // casts for what is undone
+	}
 	return grads, nil
 }
 

@@ -163,11 +163,9 @@ func (e *engine) redraw(n *onnx.Node, dy []string, recomputed map[string]string)
 		after := c.cast(dy[i], e.value(from).Type)
 		drawn := c.Node(d.Domain, d.Op, 1, d.Attrs, d.Inputs[0], d.Inputs[1], after)[0]
 		e.redrawn[c.Last()] = from
-		recomputed = maps.Clone(recomputed)
-		if recomputed == nil {
-			recomputed = map[string]string{}
-		}
-		recomputed[y] = c.cast(drawn, e.value(y).Type)
+		all := map[string]string{y: c.cast(drawn, e.value(y).Type)}
+		maps.Copy(all, recomputed)
+		recomputed = all
 	}
 	return recomputed
 }
